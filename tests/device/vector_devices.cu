@@ -182,6 +182,7 @@ static void grows_under_the_others_kernel(int device)
     CUDA(cudaGetLastError());
     for (unsigned step = 1; step <= STEPS; step++) {
         EXPECT(ga_arena_grow(arena, step * each * sizeof(word)) == GA_OK);
+        /* Release. Pairs with the fence in follow(): the memory is mapped. */
         __atomic_store_n(flags, step, __ATOMIC_RELEASE);
         while (flags[1] < step && cudaStreamQuery(stream) == cudaErrorNotReady) {
         }

@@ -52,6 +52,7 @@ static void grow(void)
         NEED(ga_arena_grow(shared, step * STEP) == GA_OK);
         NEED(ga_arena_size(shared) >= step * STEP);
     }
+    /* acq_rel. Pairs with the load in use(): the growths are done. */
     __atomic_fetch_sub(&growers_left, 1, __ATOMIC_ACQ_REL);
 }
 
@@ -61,6 +62,7 @@ static void use(void)
     uint64_t most = 0;
     bool again = true;
     while (again) {
+        /* Acquire. Pairs with the subtraction in grow(). */
         again = __atomic_load_n(&growers_left, __ATOMIC_ACQUIRE) != 0;
         uint64_t size = ga_arena_size(shared);
         NEED(size >= most && size <= ga_arena_reserved(shared));

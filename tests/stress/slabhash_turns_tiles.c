@@ -294,7 +294,7 @@ void turns_move_on(turns_tile *t, uint64_t random)
     ga_slabhash_stand_read(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
     if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
-        ga_cas_acquire(&g->making, number, number + 1) == number) {
+        ga_cas_acquire(&g->making, number, number + 1) == number) { /* M. Pairs with M */
         uint32_t times = 1u << random % 3, buckets = t->stand.buckets;
         buckets = random / 3 % 2 && buckets % times == 0 ? buckets / times : buckets * times;
         ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);

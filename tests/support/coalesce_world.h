@@ -128,11 +128,12 @@ static inline uint64_t world_usable(void *own, const void *block)
     return world->slots[world_place(world, block)].bytes;
 }
 
-/* Blocks that have not gone back. */
+/* The number of live blocks. */
 static inline uint32_t world_live(const coalesce_world *world)
 {
     uint32_t live = 0;
     for (uint32_t i = 0; i < world->slot_count; i++) {
+        /* Acquire. Pairs with the release store in world_release(). */
         live += __atomic_load_n(&world->slots[i].taken, __ATOMIC_ACQUIRE);
     }
     return live;

@@ -80,7 +80,7 @@ static void hint(subject *s, uint32_t want)
 
 static void wait_for_entry(subject *s)
 {
-    while (!__atomic_load_n(&s->entered, __ATOMIC_ACQUIRE)) { /* E2: acquire, with E1 */
+    while (!__atomic_load_n(&s->entered, __ATOMIC_ACQUIRE)) { /* E2. Pairs with E1. */
         sched_yield();
     }
 }

@@ -64,6 +64,7 @@ Test(simt, all_bits_of_a_word)
 {
     uint32_t word = 0x12345678u;
     uint64_t word64 = 0x123456789abcdef0u;
+    /* One thread: the orders have no partner. */
     cr_assert_eq(ga_or_acquire(&word, GA_ALL_BITS), 0x12345678u);
     cr_assert_eq(word, GA_ALL_BITS);
     cr_assert_eq(ga_or64_acq_rel(&word64, UINT64_MAX), 0x123456789abcdef0u);
