@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of the command share: running it, and counting as scripts/count-tests reads it.
+"""Shared by the tests of the command: running it, and counting as scripts/count-tests reads it.
 
-GPUALLOC_BIN is the command to test. GPUALLOC_SANITIZED is set where it is built with a sanitizer:
-the preload then needs the sanitizer's runtime, which the programs of these tests lack, and an empty
-library takes its place. What the preload itself does is not tested there.
+GPUALLOC_BIN is the command to test. GPUALLOC_SANITIZED is set if it is built with a
+sanitizer: the preload then needs the sanitizer's runtime, which the programs of these tests
+do not have, and an empty library takes its place. The preload itself is not tested then.
 """
 
 import atexit
@@ -38,7 +38,7 @@ SETTINGS = {"GPUALLOC_PRELOAD_DIR": empty_preload()} if SANITIZED else {}
 
 
 class Answer:
-    """What the command did: its status, negative for a signal, and what it wrote."""
+    """The result of the command: its status, negative for a signal, and its output."""
 
     def __init__(self, done: "subprocess.CompletedProcess[bytes]") -> None:
         self.status = done.returncode

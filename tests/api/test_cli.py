@@ -236,14 +236,17 @@ class Bench(CommandTest):
 
     def test_map(self) -> None:
         file = self.folder / "map.json"
-        answer = self.gpualloc("bench", "lfht", "hit", "emptied", "--quick", "--keys", "2K", "--threads",
-                               "1,2", "--variant", "FHPA,SNF", "--heap", "slab", "--count", "--json",
+        answer = self.gpualloc("bench", "lfht", "hit", "emptied", "--quick", "--keys", "2K",
+                               "--threads",
+                               "1,2", "--variant", "FHPA,SNF", "--heap", "slab", "--count",
+                               "--json",
                                str(file))
         self.assertEqual((0, ""), (answer.status, answer.err))
         self.assertIn("lfht-hit: lookups of keys that are there; 2K keys, 2 threads", answer.out)
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         shape = "chain=4,chunk=5,root=5,batch=10000"
-        self.assertEqual({f"FHPA:{shape}/slab", f"SNF:{shape}/slab"}, {one["spec"] for one in lines})
+        self.assertEqual({f"FHPA:{shape}/slab", f"SNF:{shape}/slab"},
+                         {one["spec"] for one in lines})
         self.assertEqual({"lfht-hit", "lfht-emptied"}, {one["bench"] for one in lines})
         self.assertEqual({1, 2}, {one["threads"] for one in lines})
         path = [one["value"] for one in lines if one["metric"] == "path" and
@@ -255,18 +258,22 @@ class Bench(CommandTest):
     def test_pictures_of_map(self) -> None:
         file, plot = self.folder / "map.json", REPO / "bench" / "lfht" / "plot.py"
         answer = self.gpualloc("bench", "lfht", "emptied", "reinsert", "--quick", "--keys", "1K",
-                               "--threads", "1,2", "--variant", "SNF,CNF", "--heap", "slab", "--heap",
+                               "--threads", "1,2", "--variant", "SNF,CNF", "--heap", "slab",
+                               "--heap",
                                "system", "--json", str(file))
         self.assertEqual((0, ""), (answer.status, answer.err))
         tuned = self.folder / "tuned.json"
-        answer = self.gpualloc("bench", "lfht", "insert", "emptied", "reinsert", "--quick", "--keys",
-                               "1K", "--threads", "1,2", "--variant", "FHPA,INLINE", "--heap", "slab",
+        answer = self.gpualloc("bench", "lfht", "insert", "emptied", "reinsert", "--quick",
+                               "--keys",
+                               "1K", "--threads", "1,2", "--variant", "FHPA,INLINE", "--heap",
+                               "slab",
                                "--heap", "system", "--tuned", "--json", str(tuned))
         self.assertEqual((0, ""), (answer.status, answer.err))
         done = subprocess.run([sys.executable, plot, file, tuned, self.folder / "figures"],
                               capture_output=True, text=True)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
-        drawn = {picture.name: picture.read_text() for picture in (self.folder / "figures").iterdir()}
+        drawn = {picture.name: picture.read_text()
+                 for picture in (self.folder / "figures").iterdir()}
         self.assertEqual({f"figure-{name}.svg" for name in
                           ("5.5-FHPA", "5.5-INLINE", "5.6-slab", "5.6-system", "5.10-slab",
                            "5.10-system", "peers-slab", "peers-system")}, set(drawn))
@@ -277,7 +284,8 @@ class Bench(CommandTest):
             if "peers" in name:
                 for part in ("insert: throughput", "FHPA", "INLINE"):
                     self.assertIn(part, text)
-        answer = subprocess.run([sys.executable, plot, os.devnull, self.folder], capture_output=True,
+        answer = subprocess.run([sys.executable, plot, os.devnull, self.folder],
+                                capture_output=True,
                                 text=True)
         self.assertEqual(1, answer.returncode)
 
@@ -288,7 +296,8 @@ class Bench(CommandTest):
         stand_in.chmod(0o755)
         results = self.folder / "results.json"
         results.write_text("".join(json.dumps({
-            "bench": "vector-growth", "metric": "resize", "device": "x'\n!touch made\n", "spec": "y`id`'",
+            "bench": "vector-growth", "metric": "resize", "device": "x'\n!touch made\n",
+            "spec": "y`id`'",
             "size": 2 << size, "value": 1, "spread": 0}) + "\n" for size in range(20, 24)))
         plot = REPO / "bench" / "arena" / "plot.py"
         for picture, status in (("picture.svg", 0), ("|touch made", 2), ("a\nb.svg", 2)):
@@ -310,8 +319,8 @@ class Bench(CommandTest):
 
 
 class BenchCoalesce(CommandTest):
-    """The programs need a GPU: in their place stands one that prints lines of a log, picked by the
-    part that it is told."""
+    """The programs need a GPU: they are replaced by one that prints lines of a log, selected by
+    its argument."""
 
     PARTS = ["floats", "small", "shapes", "anatomy", "reduce", "broadcast", "alltoall"]
     LOG = REPO / "bench" / "results" / "nvidia-h200" / "coalesce-20261122.jsonl.gz"
@@ -403,7 +412,7 @@ class BenchCoalesce(CommandTest):
 @unittest.skipUnless(shutil.which("bash"), "no bash here")
 class Completion(CommandTest):
     def complete(self, *words: str) -> list[str]:
-        """What the last of the words may become."""
+        """The completions of the last word."""
         script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _gpualloc; '
                   'printf "%s\\n" "${COMPREPLY[@]}"')
         path = f"{os.path.dirname(os.path.abspath(command.BINARY))}:{os.environ['PATH']}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`gpualloc run`: statuses, the environment, what it refuses, and the files it makes. Set
+"""`gpualloc run`: statuses, the environment, refusals, and the files that it makes. Set
 GPUALLOC_BIN to the command."""
 
 import json
@@ -68,7 +68,8 @@ class Status(RunTest):
             self.refused(self.gpualloc("run", path), 126, str(path))
 
     def test_search(self) -> None:
-        """As execvp(3): past what cannot be run, and relative to an empty entry."""
+        """As execvp(3): files that cannot be run are skipped, and an empty entry is the current
+        folder."""
         (self.folder / "one").mkdir()
         (self.folder / "two").mkdir()
         self.make("one/tool", "#!/bin/sh\necho one\n", 0o644)
@@ -134,7 +135,7 @@ class Environment(RunTest):
             self.assertEqual(value, out)
 
     def test_preloads(self) -> None:
-        """The one for CUDA programs only where somebody says what is to serve them."""
+        """The preload for CUDA programs only if a spec for them is set."""
         names = [Path(path).name for path in self.variable("LD_PRELOAD").split(":")]
         self.assertEqual([PRELOAD], names)
         for options, env in ((["--device=vmm"], {}), ([], {"GPUALLOC_DEVICE": "vmm"})):
@@ -177,7 +178,8 @@ class Refused(RunTest):
         self.assertEqual([], self.files())
 
     def test_libraries_that_must_not_be_loaded(self) -> None:
-        for library, part in ((os.environ["GPUALLOC_ENDS_PROCESS"], "ends the process with status 3"),
+        for library, part in ((os.environ["GPUALLOC_ENDS_PROCESS"],
+                               "ends the process with status 3"),
                               (os.environ["GPUALLOC_OWN_MALLOC"], "gpualloc's own malloc")):
             self.refused(self.gpualloc("run", "--host", "dl:" + library, "true"), 2, "--host: ",
                          library, part)
@@ -318,8 +320,8 @@ class Output(RunTest):
 
 
 def small_program(loader: bytes = b"") -> bytes | None:
-    """A program that exits with 7; `loader` names its loader, which is not run where it is the program
-    itself. Without one it is static."""
+    """A program that exits with 7; `loader` names its loader, which is not run if it is the
+    program itself. Without one it is static."""
     codes = {"x86_64": (62, b"\xbf\x07\0\0\0\xb8\x3c\0\0\0\x0f\x05"),
              "aarch64": (183, struct.pack("<III", 0xD28000E0, 0xD2800BA8, 0xD4000001))}
     if os.uname().machine not in codes:
@@ -354,8 +356,8 @@ class OutOfReach(RunTest):
         self.check(self.make("script", f"#!{path} -x\n", 0o755), "statically", 7)
 
     def test_musl(self) -> None:
-        """Its loader would end a program that has the preload: it runs without, and says so. The
-        loader here is a static program in musl's name."""
+        """Its loader would end a program that has the preload: it runs without, with a message.
+        The loader here is a static program with musl's name."""
         content = small_program()
         if content is None:
             self.skipTest("no small program for this processor")
@@ -368,7 +370,8 @@ class OutOfReach(RunTest):
         if not compiler:
             self.skipTest("there is no musl-gcc")
         source = self.make("print.c", '#include <stdio.h>\n#include <stdlib.h>\nint main(void)'
-                           '{ puts(getenv("LD_PRELOAD") ? "preloaded" : "alone"); return 0; }', 0o644)
+                           '{ puts(getenv("LD_PRELOAD") ? "preloaded" : "alone"); return 0; }',
+                           0o644)
         subprocess.run([compiler, str(source), "-o", str(self.folder / "print")], check=True)
         answer = self.gpualloc("run", self.folder / "print")
         self.assertEqual((0, "alone\n"), (answer.status, answer.out), answer.err)

@@ -180,7 +180,7 @@ class Replay(TraceTest):
             alloc(3, 0xB0, 100, thread=2)))
 
     def test_same_moment(self) -> None:
-        """A clock may stand still while a thread works: then the order of the file counts."""
+        """A clock may not advance while a thread works: then the order of the file counts."""
         records = [make for _ in range(50) for make in (alloc(1, 0xA0, 10), free(1, 0xA0))]
         self.assertEqual(("10 bytes in 1 blocks", "0 bytes in 0 blocks", "0", None),
                          self.memory(*records))
@@ -330,7 +330,7 @@ class Damaged(TraceTest):
         self.assertIn(f"passed over {len(wrong)} damaged records", answer.err)
 
     def test_noise(self) -> None:
-        """Random records behind a good header: whatever they say, it ends and stays in order."""
+        """Random records behind a good header: with any contents, the command ends normally."""
         for seed in range(30):
             noise = random.Random(seed).randbytes(20 * CHUNK_BYTES)
             for form in ("--summary", "--dump", "--json"):

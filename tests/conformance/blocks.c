@@ -26,7 +26,7 @@ static bool holds(const void *block, int value, size_t size)
            (bytes[0] == (unsigned char)value && memcmp(bytes, bytes + 1, size - 1) == 0);
 }
 
-/* Device backends may lack what the host cannot do for them. */
+/* Device backends may refuse requests that the host cannot serve for them. */
 static bool lacks(ga_status status)
 {
     return status == GA_ERR_UNSUPPORTED && ga_heap_place(heap) != GA_PLACE_HOST;
@@ -93,7 +93,7 @@ CASE(usable_size)
 
 /* ---- alignment ---------------------------------------------------------------------------- */
 
-/* Aligned, or refused with a sentence, and then whatever the size. */
+/* Aligned, or refused with a sentence, and then for every size. */
 static void try_align(const subject *s, size_t size, size_t align)
 {
     void *block = &block;
@@ -252,7 +252,7 @@ static void expect_foreign(const subject *s, ga_status status)
     expect_sentence(s);
 }
 
-/* A backend that can tell refuses what is not its own, and goes on. */
+/* A backend that detects foreign pointers refuses them, and continues. */
 CASE(foreign_pointers_are_refused)
 {
     static _Alignas(16) char mine[64];

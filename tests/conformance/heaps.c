@@ -21,7 +21,7 @@ enum {
     BATCH = 100
 };
 
-/* Another one each time; TEST_SEED takes one from a message. */
+/* Another seed each time; TEST_SEED sets the one from a message. */
 static uint64_t pick_seed(void)
 {
     const char *given = getenv("TEST_SEED");
@@ -104,7 +104,7 @@ static void in_threads(void *(*body)(void *), size_t shift)
     }
 }
 
-/* Each thread has its own script; what is left at its end another thread frees. */
+/* Each thread has its own script; another thread frees the blocks that are left at its end. */
 CASE(threads)
 {
     uint64_t seed = pick_seed();
@@ -128,7 +128,8 @@ static void expect_no_memory(const subject *s, size_t size, size_t align)
 {
     void *out = &out;
     ga_status status = ga_alloc(heap, size, align, &out);
-    if (status == GA_OK) { /* addresses are free: an allocator may promise what it cannot back */
+    if (status == GA_OK) { /* addresses are free: an allocator may promise memory that it cannot
+                            * commit */
         cr_assert_leq(size, (size_t)1 << 46, "%s: %zu bytes", s->spec, size);
         assert_ok(ga_free(heap, out));
         return;
@@ -240,7 +241,7 @@ CASE(trim_takes_nothing_that_is_used)
 
 static void *inherited;
 
-/* The child frees what its parent allocated, in its own copy, and allocates anew. */
+/* The child frees its parent's blocks, in its own copy, and allocates anew. */
 static int use_in_child(void *unused)
 {
     static model m;
@@ -264,7 +265,7 @@ CASE(a_forked_child_goes_on)
     assert_ok(ga_free(heap, inherited));
 }
 
-/* Opened anew, because the case's own heap must end with nothing held. */
+/* Opened anew, because the case's own heap must end without live blocks. */
 CASE(closing_with_live_blocks_reports_them)
 {
     ga_heap *second;

@@ -48,7 +48,7 @@ static const struct {
 
 static subject all[MOST];
 static size_t count;
-static char absent[1024]; /* who is not tested on this machine, and why */
+static char absent[1024]; /* subjects that are not tested on this machine, with the reasons */
 
 ga_heap *heap;
 bool touchable;
@@ -69,14 +69,15 @@ static ga_status open_heap(const subject *s)
 
 /* ---- the list ----------------------------------------------------------------------------- */
 
-/* What a machine may lack: a library that is not installed, a device. All else must open. */
+/* Returns true for a subject that may be absent: a library that is not installed, a device. All
+ * others must open. */
 static bool may_lack(const subject *s, ga_status status)
 {
     return status == GA_ERR_LIBRARY || (s->place == GA_PLACE_DEVICE && status == GA_ERR_DEVICE);
 }
 
-/* In a child, so that no library or driver is in the tests' own parent. Whatever fails for another
- * reason counts as there, and its cases fail. */
+/* In a child, so that the tests' own parent loads no library or driver. A subject that fails for
+ * another reason counts as present, and its cases fail. */
 static int is_absent(void *context)
 {
     const subject *s = context;

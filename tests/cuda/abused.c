@@ -4,8 +4,9 @@
  *
  *   abused KIND
  *
- * Prints "refused" where the call answers CUDA_ERROR_INVALID_VALUE and does nothing, "harmless" where
- * it succeeds and does nothing, else "not seen". test_security.py compares that with docs/security.md.
+ * Prints "refused" if the call returns CUDA_ERROR_INVALID_VALUE without an effect, "harmless" if it
+ * succeeds without an effect, otherwise "not seen". test_security.py compares that with
+ * docs/security.md.
  */
 #include "cases.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What this library finds depends on how it was loaded: scopes.c compares.
+ * The functions that this library finds depend on how it was loaded: scopes.c compares.
  */
 #include "apart.h"
 

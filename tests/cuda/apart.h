@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library that uses the driver, whatever scope it was loaded into.
+ * A library that uses the driver, from any scope that it was loaded into.
  */
 #ifndef GPUALLOC_TESTS_CUDA_APART_H
 #define GPUALLOC_TESTS_CUDA_APART_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program without CUDA: its lookups find what they find without us, no driver is loaded for them,
- * and a library of another's whose functions are called like the driver's keeps them.
+ * A program without CUDA: its lookups give the results without the preload, no driver is loaded for
+ * them, and a third-party library whose functions have the driver's names keeps them.
  *
  *   bystander NAMESAKE
  */

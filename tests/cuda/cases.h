@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The frame of programs that are run under the preload, one case at a time: cases by name, threads
- * and children that say whether all was well.
+ * and children that report success.
  */
 #ifndef GPUALLOC_TESTS_CUDA_CASES_H
 #define GPUALLOC_TESTS_CUDA_CASES_H
@@ -23,7 +23,7 @@ typedef struct cu_case {
     void (*run)(void);
 } cu_case;
 
-/* What the program is to end with: the case that its first argument names was run. */
+/* The exit status of the program: runs the case that its first argument names. */
 static inline int run_case(int argc, char **argv, const cu_case *cases, size_t count)
 {
     for (size_t i = 0; argc > 1 && i < count; i++) {
@@ -43,7 +43,7 @@ static inline int run_case(int argc, char **argv, const cu_case *cases, size_t c
 
 static CUcontext everybodys; /* the context that threads make current */
 
-/* The i-th is given first + i, and answers whether all was well. False: one could not be begun. */
+/* Thread i gets first + i, and returns true on success. False: a thread could not be started. */
 static inline bool begin_threads(pthread_t *all, int count, int first, const pthread_attr_t *how,
                                  void *(*run)(void *))
 {
@@ -69,7 +69,7 @@ static inline void end_threads(const pthread_t *all, int count)
 
 /* ---- children ------------------------------------------------------------------------------ */
 
-/* 0 in the child, which counts what is not so for itself. */
+/* 0 in the child, which counts its failures by itself. */
 static inline pid_t begin_child(void)
 {
     fflush(stdout);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * For programs that are run under the preload: what is not so is printed and counted.
+ * For programs that are run under the preload: failed checks are printed and counted.
  */
 #ifndef GPUALLOC_TESTS_CUDA_CHECK_H
 #define GPUALLOC_TESTS_CUDA_CHECK_H

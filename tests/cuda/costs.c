@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * How often the driver is called for cuMemAlloc() and for cuMemFree(), once a program has all the
- * memory that it needs. A call costs about as much as all else there is to do, so that nothing
- * may come to make one more unnoticed.
+ * The number of driver calls per cuMemAlloc() and cuMemFree(), once a program has all its memory. A
+ * driver call costs about as much as the rest of the work, so an additional one must not go
+ * unnoticed.
  *
  *   costs CASE PER-ALLOC PER-FREE
  *
- * Both are the most calls, for 1000 of them.
+ * Both are the highest permitted numbers of calls, for 1000 of them.
  */
 #include "cases.h"
 
@@ -15,7 +15,7 @@ enum {
     ROUNDS = 40
 };
 
-/* Packed ones, those with an address of their own, and an odd one of each. */
+/* Packed blocks, blocks with addresses of their own, and an odd size of each. */
 static const size_t sizes[] = {512,     4 * KIB, 100000,   600 * KIB,
                                3 * MIB, 8 * MIB, 20000001, 64 * MIB};
 
@@ -46,7 +46,7 @@ static void give(tally *t, CUdeviceptr block)
     t->frees++;
 }
 
-/* As a training step does: what is computed is kept for a while, what it took goes at once. */
+/* As in a training step: results are kept for a while, temporary blocks are freed at once. */
 static void step(tally *t)
 {
     CUdeviceptr kept[SIZES];
@@ -59,7 +59,7 @@ static void step(tally *t)
     }
 }
 
-/* The device has done all there is before it is asked. */
+/* Finish all work of the device before the next call. */
 static void idle(tally *t)
 {
     step(t);

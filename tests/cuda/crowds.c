@@ -67,7 +67,7 @@ static void crowd(void)
     pthread_attr_setstacksize(&small, 128 * KIB);
     pthread_barrier_init(&all_here, NULL, THREADS);
     if (!begin_threads(all, THREADS, 0, &small, in_crowd)) {
-        return; /* those that are here would wait for ever */
+        return; /* the threads that have started would wait forever */
     }
     end_threads(all, THREADS);
     pthread_attr_destroy(&small);
@@ -82,8 +82,8 @@ enum {
 };
 
 static bool stop;    /* the busy */
-static bool resets;  /* meanwhile, so that the driver may say that a block or its context is gone */
-static unsigned bad; /* answers */
+static bool resets;  /* during the case, so that the driver may report a missing block or context */
+static unsigned bad; /* wrong results */
 
 static void note_answer(CUresult result)
 {
@@ -101,7 +101,7 @@ static void *in_turns(void *argument)
 {
     CUdeviceptr blocks[8] = {0};
     note_answer(cu.push(everybodys));
-    for (unsigned i = 0; !__atomic_load_n(&stop, __ATOMIC_RELAXED); i++) { /* as it says */
+    for (unsigned i = 0; !__atomic_load_n(&stop, __ATOMIC_RELAXED); i++) { /* see there */
         CUdeviceptr *at = &blocks[i % 8];
         CUresult result = CUDA_SUCCESS;
         if (*at) {
@@ -118,7 +118,7 @@ static void *in_turns(void *argument)
     return argument;
 }
 
-/* While others allocate and free. */
+/* While other threads allocate and free. */
 static void beside(void (*turn)(void), int turns)
 {
     pthread_t all[BUSY];
@@ -128,7 +128,7 @@ static void beside(void (*turn)(void), int turns)
     for (int i = 0; i < turns; i++) {
         turn();
     }
-    __atomic_store_n(&stop, true, __ATOMIC_RELAXED); /* as it says */
+    __atomic_store_n(&stop, true, __ATOMIC_RELAXED); /* see there */
     end_threads(all, BUSY);
     CHECK_SAME(0, bad);
 }
@@ -159,8 +159,8 @@ static void *ask_first(void *unused)
     return NULL;
 }
 
-/* A fork that has begun before the first request, and ends while that opens the heap, whose own
- * driver is the pipe. The child finds no lock taken, nor do its own children. */
+/* A fork that begins before the first request, and ends while that request opens the heap, whose
+ * own driver is the pipe. The child finds no lock taken, nor do its own children. */
 static void fork_first(void)
 {
     CHECK_SAME(0, cu.get_current(&everybodys));
@@ -199,7 +199,7 @@ static void reset_once(void)
     CHECK_SAME(0, cu.retain(&context, 0));
 }
 
-/* What others do with a context that goes is theirs to answer for; it ends no process. */
+/* Calls on a context that is being destroyed may fail; they end no process. */
 static void resetting(void)
 {
     resets = true;
@@ -223,7 +223,7 @@ static void *in_contest(void *argument)
     return good ? argument : NULL;
 }
 
-/* Of several who free a block at once, one does. */
+/* Of several threads that free a block at once, one succeeds. */
 static void contest(void)
 {
     pthread_t all[BUSY];
@@ -241,9 +241,9 @@ static void contest(void)
     end_threads(all, BUSY);
 }
 
-/* ---- what is wrong ------------------------------------------------------------------------- */
+/* ---- misuse ------------------------------------------------------------------------------- */
 
-static CUdeviceptr *volatile room; /* for all threads' addresses, and freed */
+static CUdeviceptr *volatile room; /* addresses of all threads, and freed blocks */
 
 static void *in_disorder(void *argument)
 {
@@ -254,7 +254,7 @@ static void *in_disorder(void *argument)
     return good ? argument : NULL;
 }
 
-/* A program that is wrong so that a sanitizer is to say so, of what our library does for it. */
+/* A misuse that a sanitizer must report in the preload's work for it. */
 static void misused(void)
 {
     pthread_t all[BUSY];

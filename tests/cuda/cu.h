@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The driver as a CUDA runtime that is linked into a program finds it: cuGetProcAddress by dlsym(),
- * the rest by name and version from there; and what the stand-in has beside.
+ * the rest by name and version from it; and the additional functions of the stand-in.
  */
 #ifndef GPUALLOC_TESTS_CUDA_CU_H
 #define GPUALLOC_TESTS_CUDA_CU_H
@@ -81,7 +81,7 @@ static struct {
     uint64_t (*nodes)(void);
 } cu;
 
-/* The first form takes one argument less, and overlooks the last. */
+/* The first form takes one argument less, and ignores the last. */
 typedef CUresult cu_get(const char *name, void **function, int version, uint64_t flags,
                         int *status);
 

@@ -18,7 +18,7 @@ ENVIRONMENT = ("LD_LIBRARY_PATH",)
 
 
 def alone(why: str) -> object:
-    """For a test that cannot be where a sanitizer's library is preloaded as well."""
+    """For a test that is impossible if a sanitizer's library is preloaded as well."""
     return unittest.skipIf(bool(support.FIRST), "beside a sanitizer: " + why)
 
 
@@ -42,7 +42,7 @@ class Case(support.Case):
         return outcome
 
     def calls(self, path: Path) -> dict[str, int]:
-        """What a report says of the table's functions."""
+        """The counts of the table's functions in a report."""
         for line in path.read_text(encoding="utf-8").splitlines():
             report = json.loads(line)
             if "calls" in report:

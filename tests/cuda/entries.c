@@ -73,7 +73,8 @@ static CUresult hook(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_wor
     return original(a, b, c, d, e, f);
 }
 
-/* How many bytes of whole instructions may be copied, at least those of a jump; 0: too few. */
+/* The number of bytes in whole instructions that may be copied, at least the size of a jump; 0: too
+ * few. */
 static size_t movable(const unsigned char *code)
 {
     size_t length = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program whose driver fails at each of its calls in turn, once or a few times: it is told so by
- * an error of the driver's, keeps every block that was not freed, and goes on afterwards as if
- * nothing had been. Once its context is reset nothing is left.
+ * A program whose driver fails at each of its calls, once or a few times: the program gets an error
+ * of the driver, keeps every block that was not freed, and continues normally afterwards. After a
+ * reset of its context nothing is left.
  *
  *   faults CASE
  */
@@ -20,7 +20,8 @@ static CUresult injected;
 static bool by_memory; /* it is not the driver that fails */
 static CUdeviceptr live[BLOCKS];
 
-/* What a call may come to while the driver fails: the stand-in's pools ask for the device first. */
+/* The results that a call may have while the driver fails: the stand-in's pools query the device
+ * first. */
 static void check_told(CUresult result)
 {
     CHECK(result == CUDA_SUCCESS || result == injected || result == CUDA_ERROR_OUT_OF_MEMORY ||
@@ -88,7 +89,7 @@ static void use_pinned(void)
     }
 }
 
-/* What is free goes back, as far as the driver takes it. */
+/* Free memory is returned, as far as the driver accepts it. */
 static void trim(void)
 {
     typedef CUresult trim_fn(CUmemoryPool pool, size_t keep);
@@ -120,7 +121,7 @@ static void capture(CUstream stream)
     CHECK_SAME(0, cu.end_capture(stream, &graph));
 }
 
-/* Everything that a program does, whatever becomes of it. */
+/* All calls of a program, with any results. */
 static void work(CUstream stream)
 {
     for (int round = 0; round < 2; round++) {
@@ -142,7 +143,7 @@ static void work(CUstream stream)
     capture(stream);
 }
 
-/* What it does once the driver has recovered. What was freed during a capture stays freed. */
+/* The calls after the driver has recovered. A block that was freed during a capture stays freed. */
 static void work_again(CUstream stream)
 {
     if (put_off) {
@@ -185,8 +186,9 @@ static void check_nothing_left(void)
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 
-static uint64_t until, failing; /* requests of the preload before one fails, and then so many */
-static uintptr_t preload;       /* where it is mapped; 0: it is not */
+static uint64_t until, failing; /* requests of the preload before one fails, and the number that
+                                 * then fail */
+static uintptr_t preload;       /* the address at which it is mapped; 0: it is not mapped */
 
 static void find_preload(void)
 {
@@ -212,7 +214,7 @@ static inline bool fails(const void *caller)
     return true;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* whose malloc it is */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* sanitizers serve malloc */
 
 /* The preload finds these before the C library's. */
 __attribute__((visibility("default"))) void *malloc(size_t size)
@@ -315,7 +317,7 @@ static void no_memory(void)
     fail_everywhere(0);
 }
 
-/* Of the preload for its own records: each request in turn, and from one on a few. */
+/* Of the preload for its own records: each request fails once, and from each one on a few fail. */
 static void no_records(void)
 {
     by_memory = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory that a program has freed goes back to the device: as the driver for tests counts it.
+ * Memory that a program has freed is returned to the device, by the count of the driver for tests.
  */
 #include "cases.h"
 
@@ -45,7 +45,7 @@ static void at_once(void)
     CHECK_SAME(0, held());
 }
 
-/* A call of the preload's, which finds what is overdue. */
+/* A call of the preload, which purges overdue memory. */
 static void call(void)
 {
     CUdeviceptr block = 0;
@@ -76,7 +76,7 @@ static void decays(void)
     give_all(blocks);
 }
 
-/* What the program asks for again within the time stays mapped, and the rest goes. */
+/* Memory that the program uses again within the time stays mapped, and the rest is released. */
 static void keeps_what_is_used(void)
 {
     CUdeviceptr kept = 0;
@@ -95,7 +95,7 @@ static void keeps_what_is_used(void)
     CHECK_SAME(64u * MIB, held());
 }
 
-/* Whoever asks how much is free finds what is overdue, too. */
+/* A query of free memory purges overdue memory, too. */
 static void decays_when_asked(void)
 {
     CUdeviceptr block = 0;
@@ -119,7 +119,7 @@ static void stays(void)
 }
 
 enum {
-    SMALL = 64000, /* blocks of SMALL_BYTES: more than super blocks are kept for */
+    SMALL = 64000, /* blocks of SMALL_BYTES: more than superblocks are kept for */
     SMALL_BYTES = 1000
 };
 
@@ -147,7 +147,7 @@ static void trim_pool(size_t keep)
     CHECK_SAME(0, trim(usual, keep));
 }
 
-/* Under a spec that keeps all of them until it is asked. */
+/* Under a spec that keeps all of them until a trim. */
 static void small_when_asked(void)
 {
     for (int round = 0; round < 2; round++) {
@@ -160,7 +160,7 @@ static void small_when_asked(void)
     }
 }
 
-/* Without being asked; the heap below keeps nothing. */
+/* Without a trim; the heap below keeps no memory. */
 static void small_unasked(void)
 {
     for (int round = 0; round < 2; round++) {
@@ -168,7 +168,7 @@ static void small_unasked(void)
         CHECK(held() <= 24u * MIB, "%llu bytes", (unsigned long long)held());
     }
     uint64_t frees = cu.arrived("cuMemFree") + cu.arrived("cuMemUnmap");
-    for (int i = 0; i < 1000; i++) { /* the driver is not asked each time */
+    for (int i = 0; i < 1000; i++) { /* the driver is not called each time */
         call();
     }
     CHECK(cu.arrived("cuMemFree") + cu.arrived("cuMemUnmap") <= frees + 2000, "%llu calls",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * All memory counts against limit=100M, of heaps and of the driver: each kind takes 60 MiB, so that
- * 50 MiB more cannot be had, by any other kind either, until it is given back.
+ * All memory counts against limit=100M, of heaps and of the driver: each kind takes 60 MiB, so a
+ * request of 50 MiB fails, for any kind, until the memory is freed.
  */
 #include "cases.h"
 
@@ -70,7 +70,7 @@ static size_t available(void)
     return free_bytes;
 }
 
-/* So many bytes of the limit are used: nothing else may have more than the rest. */
+/* `bytes` of the limit are in use: no request gets more than the rest. */
 static void check_used(size_t bytes)
 {
     const deep floats = {MORE / 4, 0, 0, FLOATS, 1, 0};
@@ -189,7 +189,7 @@ static void arrays(void)
     CHECK_SAME(0, more.cuArrayDestroy(array));
 }
 
-/* The heap's cache gives way, so that no more than the limit is held in all. */
+/* The heap's cache is purged, so that no more than the limit is held in all. */
 static void beside_caches(void)
 {
     CUmemGenericAllocationHandle handle;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What lies behind a block: every call that could tell answers as for a block of cudaMalloc's, or
- * for the block exactly. A program that maps memory of its own is left alone.
+ * The memory behind a block: every call that could reveal it gives the results of a block of
+ * cudaMalloc, or for the block exactly. A program that maps memory of its own is not affected.
  *
  *   mapped CASE [ipc|some]
  *
- * `ipc`: a block's legacy IPC handle can be had; `some`: of those that the attribute says.
+ * `ipc`: a block has a legacy IPC handle; `some`: only blocks with the attribute do.
  */
 #include "cases.h"
 
@@ -84,7 +84,7 @@ static void check_attributes(CUdeviceptr block, CUdeviceptr at, size_t size)
     CHECK_SAME(0, ask(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at));
 }
 
-/* As of a block of cudaMalloc's. Nothing of it is changed, either. */
+/* As for a block of cudaMalloc. The block is not changed, either. */
 static void check_refused(CUdeviceptr at, size_t size)
 {
     CUmemGenericAllocationHandle handle = 0;
@@ -169,7 +169,7 @@ static void of_the_program(void)
     CHECK_SAME(0, cu.free(ours));
 }
 
-/* The driver takes NULL for either answer; neither says more than the other. */
+/* The driver accepts NULL for either result; the other result does not depend on it. */
 static void half_a_question(void)
 {
     size_t free_bytes = 0;

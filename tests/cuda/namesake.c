@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library of another's with a function that is called like one of the driver's.
+ * A third-party library with a function that has the name of one of the driver's.
  */
 __attribute__((visibility("default"))) int cuMemAlloc_v2(void);
 

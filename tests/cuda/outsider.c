@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A plugin with two backends for devices, for the preload: `able` has capabilities, `plain` has none.
- * Their blocks are host memory, which the stand-in driver takes for a device's.
+ * A plugin with two backends for devices, for the preload: `able` has capabilities, `plain` has
+ * none. Their blocks are host memory, which the stand-in driver regards as device memory.
  */
 #include <gpualloc/backend.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The preload over a plugin's backend: it decides by capabilities, as for the backends of the library.
+ * The preload over a plugin's backend: it decides by capabilities, as for the backends of the
+ * library.
  *
  *   outsiders CASE plain|able
  */
@@ -11,8 +12,8 @@
 
 static bool able;
 
-/* The preload waits for the device before a free, unless the backend does: this one would not, so the
- * work is still there afterwards. */
+/* The preload waits for the device before a free, unless the backend does: this one does not, so
+ * after a missing wait the work would still be there. */
 static void waits(void)
 {
     CUdeviceptr block = 0;
@@ -27,7 +28,7 @@ static void waits(void)
     cu.let_go(stream);
 }
 
-/* The program enables peer access: the heap is asked for it, or the driver serves from then on. */
+/* The program enables peer access: the heap enables it, too, or the driver serves from then on. */
 static void peers(void)
 {
     CUcontext one, first, second;

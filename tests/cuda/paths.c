@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every way to a driver function, for every row of the hook table: linked, dlsym() with each kind
- * of handle, dlvsym(), dlsym() found by dlsym(), both cuGetProcAddress(), found in each way
- * themselves. What is found lies in the library that the argument names, and passes six arguments
- * on.
+ * Every path to a driver function, for every row of the hook table: linked, dlsym() with each kind
+ * of handle, dlvsym(), dlsym() found by dlsym(), both cuGetProcAddress(), found by each path
+ * themselves. The function that is found lies in the library that the argument names, and passes
+ * six arguments on.
  *
  *   paths NAME-OF-THE-LIBRARY
  */
@@ -28,7 +28,7 @@ typedef CUresult get_v2(const char *name, void **function, int version, uint64_t
 typedef void *dlsym_fn(void *handle, const char *symbol);
 
 static void *driver;
-static const char *library; /* where functions are to be found */
+static const char *library; /* the library in which functions must be found */
 static void (*echo)(bool on);
 
 static const char *owner_of(void *function)
@@ -93,7 +93,8 @@ static void check_v2(int row, get_v2 *get, const char *way)
     CHECK_SAME(0, get(hooks[row].name, &function, hooks[row].since, flags_of(row), NULL));
 }
 
-/* What was asked for is kept: the version, the flags, and the status of what is not found. */
+/* The arguments are kept: the version, the flags, and the status of a function that is not
+ * found. */
 static void check_refusals(get_v1 *one, get_v2 *two)
 {
     void *function = &function;
@@ -104,7 +105,7 @@ static void check_refusals(get_v1 *one, get_v2 *two)
     CHECK(status == 2 && !function, "status %d", status);
     CHECK_SAME(500, one("cuMemAllocAsync", &function, 11010, 0));
     CHECK(!function, "found");
-    /* Not of the table: the driver's own. */
+    /* Not in the table: the driver's own. */
     CHECK_SAME(0, two("cuMemcpyHtoDAsync", &function, 13000, 0, &status));
     CHECK(strstr(owner_of(function), "libcuda.so.1"), "in %s", owner_of(function));
 }

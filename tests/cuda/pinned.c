@@ -33,8 +33,8 @@ static uint64_t freed(void)
     return cu.calls("cuMemFreeHost");
 }
 
-/* The driver is asked once for what is used again and again: of a size or a little less, with the
- * same flags. */
+/* The driver is called once for memory that is used repeatedly: of one size or a little less, with
+ * equal flags. */
 static void kept(void)
 {
     void *host = NULL;
@@ -80,7 +80,7 @@ static void wrong(void)
     CHECK(pin(1000, 0) != block, "had twice");
 }
 
-/* What is asked of it is told as it was asked for. */
+/* Queries return the requested properties. */
 static void questions(void)
 {
     CUdeviceptr base = 0;
@@ -91,7 +91,7 @@ static void questions(void)
     CHECK_SAME(0, cu.free_host(block));
 }
 
-/* 8 MiB are kept at most, and 16 MiB may be pinned: what is kept goes for what is asked. */
+/* 8 MiB are cached at most, and 16 MiB may be pinned: cached memory is released for requests. */
 static void bounded(void)
 {
     char *at[4];
@@ -162,7 +162,7 @@ static void reset(void)
     CHECK_SAME(before + 1, asked());
 }
 
-/* A device that was waited for is none that is known after its reset: the heap has yet to come. */
+/* A device that was waited for is not in use after its reset: it has no heap yet. */
 static void reset_alone(void)
 {
     CUcontext context;
@@ -179,7 +179,7 @@ static void reset_alone(void)
     }
 }
 
-/* What the driver does not take back is not lost. */
+/* Memory that the driver refuses to release is not lost. */
 static void refused(void)
 {
     char *at[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory pools: settings and statistics of the default pool hold for the heap that stands for
- * it, and its own pools are the driver's.
+ * Memory pools: settings and statistics of the default pool apply to the heap that replaces it, and
+ * the program's own pools are the driver's.
  *
  *   pools CASE driver|heap [mapped]
  *
@@ -145,7 +145,7 @@ static void current(void)
     CHECK_SAME(heap ? calls : calls + 1, cu.calls("cuMemAllocAsync"));
     CHECK_SAME(0, pool.cuMemSetMemPool(&here, CU_MEM_ALLOCATION_TYPE_PINNED, own));
     CHECK_SAME(CUDA_ERROR_OUT_OF_MEMORY, cu.alloc_on(&block, 65 * MIB, NULL));
-    CHECK_SAME(0, pool.cuMemPoolDestroy(own)); /* and the default one is current */
+    CHECK_SAME(0, pool.cuMemPoolDestroy(own)); /* and the default pool is current */
     calls = cu.calls("cuMemAllocAsync");
     CHECK_SAME(0, cu.free_on(alloc_on(80 * MIB), NULL));
     CHECK_SAME(heap ? calls : calls + 1, cu.calls("cuMemAllocAsync"));
@@ -156,7 +156,7 @@ static bool reaches(CUdeviceptr block)
     return mapped ? cu.accessible((void *)block, MIB, 3) : pool.reaches(block, 1);
 }
 
-/* Another device may reach existing blocks and later ones. */
+/* Another device may access existing blocks and later ones. */
 static void access_of_others(void)
 {
     CUmemAccessDesc other = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -179,7 +179,8 @@ static void access_first(void)
     CHECK_SAME(0, cu.free_on(block, NULL));
 }
 
-/* A heap on each of two devices: the driver copies between pools only where the other device has access. */
+/* A heap on each of two devices: the driver copies between pools only if the other device has
+ * access. */
 static void two_heaps(void)
 {
     CUcontext one, second;

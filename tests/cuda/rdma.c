@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What programs for network cards ask of device memory: whether synchronous work on it synchronizes,
- * whether a card may reach it, which block it is, and a descriptor for it. Blocks of heaps are to be
- * what the driver's own are, so most cases are run without the preload, too.
+ * The queries of programs for network cards on device memory: whether synchronous work on it
+ * synchronizes, whether a card may access it, the block's number, and a descriptor. Blocks of heaps
+ * must behave as the driver's own, so most cases are run without the preload, too.
  *
  *   rdma CASE ["context" ["unreached"]]   the driver refuses SYNC_MEMOPS for these blocks; cards do
- *                                         not reach them
+ *                                         not access them
  */
 #include "cases.h"
 
@@ -26,7 +26,7 @@ static const size_t sizes[BLOCKS] = {1, 1000, 300000, 5 * MIB + 1, 40 * MIB};
 
 static bool by_context, unreached;
 
-/* A driver may lack some of these. */
+/* A driver may not have some of these. */
 static CUresult (*range_handle)(void *handle, CUdeviceptr start, size_t size, int type,
                                 unsigned long long flags);
 static CUresult (*get_flags)(unsigned *flags);
@@ -70,7 +70,7 @@ static unsigned flags_now(void)
     return flags;
 }
 
-/* An attribute that is an int, asked for alone and beside another; what stands behind is left. */
+/* An attribute that is an int, queried alone and with another; bytes behind it must stay. */
 static int ask(CUpointer_attribute attribute, CUdeviceptr at)
 {
     int one[2] = {-7, -8};
@@ -90,7 +90,7 @@ static int is_sync(CUdeviceptr at)
     return ask(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at);
 }
 
-/* The same wherever in the block it is asked for. */
+/* Equal results at every address of the block. */
 static int is_sync_all_over(CUdeviceptr block, size_t size)
 {
     int here = is_sync(block);
@@ -126,7 +126,7 @@ static void check_block(CUdeviceptr block, CUdeviceptr beside, size_t size)
     CHECK_SAME(0, set_sync(block, 1)); /* and so it is freed */
 }
 
-/* Twice: a block where one stood that had it has not. */
+/* Twice: a new block at the address of one with the attribute does not have it. */
 static void answers(void)
 {
     for (int i = 0; i < 2 * BLOCKS; i++) {
@@ -142,7 +142,7 @@ static void answers(void)
     }
 }
 
-/* Of blocks that share memory of the driver's, one wants it no more: the driver is not told so. */
+/* Of blocks that share memory of the driver, one clears the attribute: the driver is not called. */
 static void neighbours(void)
 {
     CUdeviceptr block = alloc(1000);
@@ -171,7 +171,7 @@ static void wrong(void)
     CHECK_SAME(0, cu.free(block));
 }
 
-/* No block has the number of another, that is there or has been, also where that stood. */
+/* No block has the number of another, live or freed, at any address. */
 static void numbers(void)
 {
     enum {
@@ -196,8 +196,8 @@ static void numbers(void)
 
 /* ---- contexts ------------------------------------------------------------------------------ */
 
-/* Flags that the program has set are kept, and those that it sets while a block wants ours do not
- * take it away. */
+/* Flags that the program has set stay, and flags that it sets while a block needs the preload's
+ * flag do not clear that one. */
 static void flags(void)
 {
     CUdeviceptr block = alloc(MIB);
@@ -218,10 +218,10 @@ static void flags(void)
     CHECK_SAME(0, cu.free(block));
     CHECK_SAME(0, set_primary_flags(0, 0));
     CHECK_SAME(0, flags_now());
-    CHECK_SAME(INVALID, set_flags(0x1000)); /* the driver's answer */
+    CHECK_SAME(INVALID, set_flags(0x1000)); /* the driver's result */
 }
 
-/* In another context than the block's: that one's flags are its own. */
+/* In another context than the block's, which has flags of its own. */
 static void elsewhere(void)
 {
     CUcontext other;
@@ -239,7 +239,7 @@ static void elsewhere(void)
     CHECK_SAME(0, cu.free(block));
 }
 
-/* Of the device that the block is on, whichever is current. */
+/* On the device of the block, whichever device is current. */
 static void two_devices(void)
 {
     CUcontext second;
@@ -257,7 +257,7 @@ static void two_devices(void)
     CHECK_SAME(0, cu.free(block));
 }
 
-/* What began before is waited for, once: from then on the context itself waits. */
+/* Work that began before is waited for once: from then on the context itself synchronizes. */
 static void earlier(void)
 {
     CUdeviceptr block = alloc(MIB);
@@ -309,7 +309,7 @@ static void resets(void)
     CHECK_SAME(0, cu.free(block));
 }
 
-/* The driver's error is the program's, and the block stays what it was. */
+/* The program gets the driver's error, and the block does not change. */
 static void fails(void)
 {
     CUdeviceptr block = alloc(MIB);
@@ -322,7 +322,8 @@ static void fails(void)
     CHECK_SAME(0, is_sync(block));
     CHECK_SAME(0, set_sync(block, 1));
     CHECK_SAME(1, is_sync(block));
-    cu.fail("cuPointerGetAttribute", 2, INVALID); /* what it may say of memory that is mapped */
+    cu.fail("cuPointerGetAttribute", 2,
+            INVALID); /* the result that it may have for mapped memory */
     int on = -1;
     CHECK_SAME(0, cu.attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
     CHECK_SAME(1, on);
@@ -351,7 +352,7 @@ static CUresult describe(CUdeviceptr start, size_t size, int *file)
     return range_handle(file, start, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
-/* As libraries ask: the block from its first page to its last, whole. */
+/* As libraries request: the block from its first page to its last, whole. */
 static void pages(void)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -396,7 +397,8 @@ static void no_cards(void)
 
 /* ---- threads and processes ------------------------------------------------------------------ */
 
-/* While its block has it, the context has, whatever flags others give that. */
+/* While its block has the attribute, the context has the flag, whichever flags other threads
+ * set. */
 static void *sets(void *number)
 {
     unsigned mine = (unsigned)(intptr_t)number % 4;
@@ -418,11 +420,11 @@ static void threads(void)
     if (begin_threads(all, THREADS, 0, NULL, sets)) {
         end_threads(all, THREADS);
     }
-    CHECK_SAME(0, set_flags(MAP_HOST)); /* no block is left that wants ours */
+    CHECK_SAME(0, set_flags(MAP_HOST)); /* no block is left that needs the preload's flag */
     CHECK_SAME(MAP_HOST, flags_now());
 }
 
-/* A child is told what the driver tells it. */
+/* A child gets the results that the driver gives it. */
 static void forked(void)
 {
     CUdeviceptr block = alloc(MIB);

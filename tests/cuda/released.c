@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Programs that give up their references to a primary context: with the last one the context goes,
- * and its memory with it, as it does without us.
+ * Programs that release their references to a primary context: the last release destroys the
+ * context and its memory, as without the preload.
  */
 #include "cases.h"
 
@@ -42,7 +42,7 @@ static void leave(void)
     CHECK_SAME(0, cu.release(0));
 }
 
-/* Blocks that are live, and pinned ones that are kept. The program begins with one reference. */
+/* Blocks that are live, and pinned memory in the cache. The program begins with one reference. */
 static void last_one(void)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -60,7 +60,7 @@ static void last_one(void)
     leave();
 }
 
-/* The context stays while others have references. Numba and UCX only retain and release it. */
+/* The context stays while other references exist. Numba and UCX only retain and release it. */
 static void not_the_last(void)
 {
     CUdeviceptr block = 0;
@@ -101,8 +101,7 @@ static void unknown_holder(void)
     *(void **)&retain = library ? dlsym(library, "stand_in_retain") : NULL;
     CHECK(retain != NULL, "no way past us");
     CHECK_SAME(0, retain(&context, 0));
-    CHECK_SAME(0,
-               cu.release(0)); /* none that we know of is left, and nobody has asked for memory */
+    CHECK_SAME(0, cu.release(0)); /* no known reference is left, and no memory was requested */
     CHECK_SAME(1, is_active());
     CHECK_SAME(0, cu.alloc(&block, 8 * MIB));
     CHECK_SAME(0, cu.retain(&context, 0));
@@ -125,7 +124,7 @@ static void *look_in(void *argument)
     return (void *)good;
 }
 
-/* While one reference stays, threads that come and go find their memory. */
+/* While one reference stays, threads that begin and end find their memory. */
 static void threads(void)
 {
     pthread_t all[THREADS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program with the CUDA runtime linked into it. With the driver for tests it gets as far as the
- * runtime finds its functions, and says what the runtime says then.
+ * A program with the CUDA runtime linked into it. With the driver for tests it runs until the
+ * runtime has found its functions, and prints the runtime's error then.
  */
 #include <cuda_runtime_api.h>
 

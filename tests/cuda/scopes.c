@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a library finds that is loaded as others are, with RTLD_DEEPBIND, or into a namespace of its
- * own; and what becomes of blocks that go from one to the other.
+ * The functions that a library finds if it is loaded as others are, with RTLD_DEEPBIND, or into a
+ * namespace of its own; and blocks that are passed between it and the program.
  *
- *   scopes plain|deepbind|namespace LIBRARY NAME-OF-WHO-SERVES
+ *   scopes plain|deepbind|namespace LIBRARY SERVING-LIBRARY
  *
- * The last is where the program itself finds the driver's functions.
+ * The last argument names the library in which the program itself finds the driver's functions.
  */
 #include "apart.h"
 #include "cu.h"
@@ -38,7 +38,8 @@ static void *load(const char *how, const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | (strcmp(how, "deepbind") == 0 ? RTLD_DEEPBIND : 0));
 }
 
-/* Theirs is the driver's block, which we hand on; ours is nobody's to the driver, and stays. */
+/* The library's block is the driver's, and is passed on; the program's is unknown to the driver,
+ * and stays. */
 static void deepbind(const apart_functions *found, bool by_us)
 {
     CUdeviceptr theirs = 0;
@@ -61,7 +62,7 @@ static void plain(const apart_functions *found, const char *server)
     CHECK_SAME(0, found->free(block));
 }
 
-/* A driver of its own, which nobody has started; ours goes on. */
+/* A driver of its own, which is not initialised; the program's continues to work. */
 static void of_namespace(const apart_functions *found)
 {
     CUdeviceptr block = 0;

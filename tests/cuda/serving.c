@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a CUDA program may ask, under each spec, and what it is told. Device memory is host memory
- * here, so that blocks are written to.
+ * The calls that a CUDA program may make, under each spec, and their results. Device memory is host
+ * memory here, so blocks are written to.
  *
  *   serving CASE driver|heap [plain]
  *
- * The second says who serves blocks without a stream; `plain` that they are the driver's all the
- * same.
+ * The second argument tells whether the driver or a heap serves blocks without a stream; `plain`:
+ * they are the driver's blocks all the same.
  */
 #include "cases.h"
 
@@ -65,7 +65,7 @@ static void blocks(void)
     CHECK(theirs == (!by_heap), "%llu calls", (unsigned long long)cu.calls("cuMemAlloc_v2"));
 }
 
-/* The driver's own answers to what is wrong. */
+/* The driver's own results for misuse. */
 static void wrong(void)
 {
     CUdeviceptr block = alloc(1000);
@@ -142,7 +142,7 @@ static void questions(void)
     cu.free(large);
 }
 
-/* What is cached counts as free. */
+/* Cached memory counts as free. */
 static void information(void)
 {
     size_t total;
@@ -158,7 +158,7 @@ static void information(void)
 
 /* ---- memory that ends ---------------------------------------------------------------------- */
 
-/* Of a device with 64 MiB, and what a limit of 32 MiB leaves of a larger one. */
+/* Of a device with 64 MiB, and the rest that a limit of 32 MiB leaves of a larger one. */
 static void exhausted(void)
 {
     CUdeviceptr at[128];
@@ -175,11 +175,12 @@ static void exhausted(void)
     for (int i = 0; i < got; i++) {
         CHECK_SAME(0, cu.free(at[i]));
     }
-    CUdeviceptr large = alloc(total - 8 * MIB); /* what was cached in pieces is given up for it */
+    CUdeviceptr large = alloc(total - 8 * MIB); /* memory that was cached in pieces is released for
+                                                 * it */
     CHECK_SAME(0, cu.free(large));
 }
 
-/* The driver's other memory can be had, too, when all of it is cached. */
+/* Other memory of the driver can be allocated, too, when all of it is cached. */
 static void given_up(void)
 {
     CUdeviceptr at[10];
@@ -234,7 +235,7 @@ static void streams(void)
     CHECK_SAME(0, cu.stream_destroy(two));
 }
 
-/* Whether cuMemFree() waits for work that holds. */
+/* The number of waits of a cuMemFree() during unfinished work. */
 static uint64_t waits_of_a_free(size_t size)
 {
     CUstream stream;
@@ -261,8 +262,8 @@ static void event_free(void)
     CHECK_SAME(0, waits_of_a_free(1000));
 }
 
-/* What is freed behind work that goes on is had again by work that follows it, without a call of
- * the driver but to ask for the context. */
+/* A block that is freed behind unfinished work is reused by work that follows it; the only driver
+ * call is the query of the context. */
 static void in_order(void)
 {
     static const size_t sizes[] = {1000, 3 * MIB, 40 * MIB};
@@ -289,7 +290,7 @@ static void not_in_order(void)
     cu.let_go(NULL);
 }
 
-/* Nor is it where a stream goes on that no other one waits for. */
+/* Nor is it reused while a stream has unfinished work that no other one waits for. */
 static void not_beside(void)
 {
     static const size_t sizes[] = {1000, 3 * MIB, 40 * MIB};
@@ -389,8 +390,7 @@ static void contexts(void)
     CHECK_SAME(calls + (by_heap ? 1 : 2), cu.calls("cuMemAlloc_v2"));
 }
 
-/* Both devices reach what was there and what comes; the driver serves where a heap cannot let
- * them. */
+/* Both devices access old and new blocks; the driver serves if a heap cannot give them access. */
 static void check_shared(CUdeviceptr kept)
 {
     uint64_t calls = cu.calls("cuMemAlloc_v2");
@@ -430,8 +430,8 @@ static void two_devices(void)
     CHECK_SAME(0, cu.free(at_second));
 }
 
-/* Blocks of both devices are reached from both, without a word of the program's: the driver copies
- * between them. */
+/* Both devices access the blocks of both, without a call of the program: the driver copies between
+ * them. */
 static void both_are_reached(void)
 {
     CUcontext one;
@@ -468,7 +468,7 @@ static size_t available_on(CUdevice device)
     return now;
 }
 
-/* What one device has says nothing about the other. */
+/* The free memory of one device does not depend on the other. */
 static void information_of_each(void)
 {
     CUcontext one;
@@ -490,8 +490,8 @@ static void information_of_each(void)
     }
 }
 
-/* Both devices reach each other's memory; `answer` is what the driver says to that. The current one is
- * `context`'s. */
+/* Both devices access each other's memory; `answer` is the driver's result for that. The current
+ * context is `context`. */
 static void let_both_in(CUcontext context, CUcontext other, CUresult answer)
 {
     CUcontext one;
@@ -502,8 +502,8 @@ static void let_both_in(CUcontext context, CUcontext other, CUresult answer)
     CHECK_SAME(0, cu.pop(&one));
 }
 
-/* Each device in its turn, while both reach each other's memory: the other's blocks stay, and once both
- * are let in again what there is and comes is reached. */
+/* Reset each device in its turn, while both access each other's memory: the other's blocks stay,
+ * and once peer access is enabled again old and new blocks are accessible. */
 static void one_is_reset(void)
 {
     CUcontext one;
@@ -530,7 +530,7 @@ static void one_is_reset(void)
     }
 }
 
-/* Work of a device that may reach the memory goes on when it is freed. */
+/* Unfinished work of a device that may access the memory when it is freed. */
 static void peers_wait(void)
 {
     CUcontext one;
@@ -577,7 +577,7 @@ static void forked(void)
     CHECK_SAME(0, cu.free(block));
 }
 
-/* The child reports what it has called itself. */
+/* The child reports its own calls. */
 static void reported(void)
 {
     for (int i = 0; i < 10; i++) {
@@ -591,7 +591,7 @@ static void reported(void)
     end_child(child);
 }
 
-/* A handle of the driver's goes through us as it is, by value. */
+/* A handle of the driver passes through unchanged, by value. */
 static void ipc(void)
 {
     cu_handle handle = {{0}};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Two processes that share blocks by legacy IPC, under a heap whose memory others can map. The
- * first has blocks, the second opens them; each has a driver of its own.
+ * first exports blocks, the second opens them; each has a driver of its own.
  *
  *   sharing CASE [SPEC]
  *
- * SPEC is the second process's GPUALLOC_DEVICE, where it is not the first one's.
+ * SPEC is the second process's GPUALLOC_DEVICE, if it is not the first one's.
  */
 #include "cases.h"
 
@@ -16,18 +16,18 @@
 #include <time.h>
 
 enum {
-    LAZY = 1, /* the flag that must be given */
+    LAZY = 1, /* the required flag */
     ROUNDS = 50,
     NOBODY = 65534
 };
 
-static int other;       /* where the other process is */
+static int other;       /* the socket to the other process */
 static pid_t the_first; /* its number, in the second */
 
 typedef struct message {
     cu_handle handle;
     size_t size;
-    int value; /* what its bytes are */
+    int value; /* the value of its bytes */
 } message;
 
 static void tell(const void *what, size_t size)
@@ -40,7 +40,7 @@ static void hear(void *what, size_t size)
     CHECK(read(other, what, size) == (ssize_t)size, "the other is gone");
 }
 
-/* Both have come so far. */
+/* Wait until both processes are here. */
 static void meet(void)
 {
     char here = 1;
@@ -145,7 +145,7 @@ static void maps_second(void)
     }
 }
 
-/* ---- what is not to be had ------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------------------------- */
 
 static void refusals_first(void)
 {
@@ -154,7 +154,8 @@ static void refusals_first(void)
     CUdeviceptr freed = alloc(MIB, 2);
     message m;
     CHECK_SAME(0, cu.ipc(&m.handle, block));
-    CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT, cu.ipc_open(&none, m.handle, LAZY)); /* one's own */
+    CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT,
+               cu.ipc_open(&none, m.handle, LAZY)); /* of this process */
     give(block, MIB, 1);
     give(freed, MIB, 2);
     CHECK_SAME(0, cu.free(freed));
@@ -194,7 +195,7 @@ static void refusals_second(void)
     meet();
 }
 
-/* Its own context goes with blocks of others in it. */
+/* Its own context is destroyed with opened blocks in it. */
 static void resets_first(void)
 {
     CUdeviceptr block = alloc(5 * MIB, 5);
@@ -230,7 +231,7 @@ static int descriptors(void)
     return count;
 }
 
-/* Sockets that this process has, beside the one to the other. */
+/* The number of sockets of this process, besides the one to the other. */
 static int sockets(void)
 {
     int count = 0;
@@ -243,7 +244,7 @@ static int sockets(void)
     return count;
 }
 
-/* However many are given away, they take no descriptors but for one to answer at. */
+/* Any number of exported blocks takes only one descriptor, for the answers. */
 static void many_first(void)
 {
     CUdeviceptr blocks[MANY];
@@ -253,7 +254,7 @@ static void many_first(void)
     for (int i = 0; i < MANY; i++) {
         blocks[i] = alloc(20 * KIB, i + 1); /* their memory is a file or two of the driver's */
     }
-    while (sockets() > 1) { /* the answer to the first has not ended */
+    while (sockets() > 1) { /* the answer to the first request is still under way */
         usleep(1000);
     }
     int before = descriptors();
@@ -286,7 +287,7 @@ static void many_second(void)
     meet();
 }
 
-/* ---- who does not answer -------------------------------------------------------------------- */
+/* ---- processes that do not answer --------------------------------------------------------- */
 
 static void stops_first(void)
 {
@@ -312,7 +313,7 @@ static void *open_it(void *argument)
     return NULL;
 }
 
-/* Who waits for another process keeps nobody else waiting. */
+/* A thread that waits for another process delays no other thread. */
 static void stops_second(void)
 {
     message m;
@@ -324,7 +325,7 @@ static void stops_second(void)
     CHECK_SAME(0, cu.get_current(&o.context));
     CHECK_SAME(0, kill(the_first, SIGSTOP));
     CHECK_SAME(0, pthread_create(&thread, NULL, open_it, &o));
-    while (!__atomic_load_n(&o.begun, __ATOMIC_RELAXED)) { /* as it says */
+    while (!__atomic_load_n(&o.begun, __ATOMIC_RELAXED)) { /* see there */
         usleep(1000);
     }
     usleep(100000); /* it waits for the answer */
@@ -349,7 +350,7 @@ static void captures_first(void)
     meet();
 }
 
-/* What is closed while a stream captures is unmapped once it does not. */
+/* A block that is closed while a stream captures is unmapped after the capture. */
 static void captures_second(void)
 {
     message m;
@@ -376,7 +377,7 @@ static void captures_second(void)
     meet();
 }
 
-/* ---- a driver that fails ------------------------------------------------------------------------ */
+/* ---- a driver that fails --------------------------------------------------------------------- */
 
 static void fails_first(void)
 {
@@ -385,7 +386,7 @@ static void fails_first(void)
     meet();
 }
 
-/* Whether it is the same, but for what was waited for. */
+/* True if the counts are equal, except the waits. */
 static bool is_same(const vmm_driver_counts *a, const vmm_driver_counts *b)
 {
     return a->ranges == b->ranges && a->mappings == b->mappings && a->handles == b->handles &&
@@ -399,7 +400,7 @@ static bool open_while_failing(const message *m, uint64_t n, uint64_t more)
     cu.fail_any(n, more, CUDA_ERROR_UNKNOWN);
     CUresult result = cu.ipc_open(&block, m->handle, LAZY);
     if (result == CUDA_SUCCESS) {
-        result = cu.ipc_close(block); /* whatever the driver says, it is closed */
+        result = cu.ipc_close(block); /* closed, with any result of the driver */
         CHECK_SAME(0, result);
     }
     bool has_failed = cu.has_failed();
@@ -407,7 +408,8 @@ static bool open_while_failing(const message *m, uint64_t n, uint64_t more)
     return has_failed;
 }
 
-/* Once the driver has recovered, the next block that is opened finds nothing left of those before. */
+/* Once the driver has recovered, the next block that is opened finds nothing left of those
+ * before. */
 static void fails_second(void)
 {
     static const uint64_t more[] = {0, 4, 9};
@@ -432,9 +434,9 @@ static void fails_second(void)
     meet();
 }
 
-/* ---- who ends, and who forks --------------------------------------------------------------- */
+/* ---- processes that end or fork ----------------------------------------------------------- */
 
-/* The child has what its parent had open, and does not answer. */
+/* The child has its parent's open blocks, and does not answer. */
 static void ends_first(void)
 {
     CHECK(sockets() == 0, "there are others");
@@ -495,7 +497,7 @@ static void user_first(void)
     meet();
 }
 
-/* Where the process of a handle answers. */
+/* The address at which the process of a handle answers. */
 static socklen_t address_of(const cu_handle *handle, struct sockaddr_un *out)
 {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -507,7 +509,7 @@ static socklen_t address_of(const cu_handle *handle, struct sockaddr_un *out)
     return (socklen_t)(path + length - (char *)out);
 }
 
-/* Whether it sends anything, asked without us. */
+/* True if it sends anything to a request made without the preload. */
 static bool is_answered(const cu_handle *handle)
 {
     struct sockaddr_un address;
@@ -521,7 +523,7 @@ static bool is_answered(const cu_handle *handle)
     return got > 0;
 }
 
-/* One that another user answers for is not even asked. */
+/* A handle that another user answers for is not even requested. */
 static void check_impostor(cu_handle handle)
 {
     struct sockaddr_un address;
@@ -538,7 +540,7 @@ static void check_impostor(cu_handle handle)
     close(fd);
 }
 
-/* Nothing but for root, who can be another. */
+/* Runs only as root, which can change its user. */
 static void user_second(void)
 {
     message m;

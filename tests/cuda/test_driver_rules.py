@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Rules of the driver that programs and libraries go by: what lies behind a block, limits that count
-all memory, pools."""
+"""Rules of the driver that programs and libraries rely on: the memory behind a block, limits
+that count all memory, pools."""
 
 import os
 import unittest
@@ -18,7 +18,8 @@ class Mapped(Case):
             self.passes("mapped", name, "ipc", preload=False)
 
     def test_behind_blocks(self) -> None:
-        """By default blocks of vmm go to other processes, and of all heaps no handle is had."""
+        """By default other processes can map blocks of vmm, and blocks of all heaps have no
+        handle."""
         for spec in ("", "cuda", "vmm", "slab/vmm", "vmm:ipc=handle", "vmm:chunk=2M"):
             with self.subTest(spec):
                 self.passes("mapped", "behind_blocks", "ipc", device=spec)
@@ -33,7 +34,7 @@ class Mapped(Case):
         self.assertRegex(outcome.stderr, r"\Agpualloc: cuIpcGetMemHandle: .*\n\Z")
 
     def test_device_that_cannot_share(self) -> None:
-        """By default it is served all the same; where handles are asked for, the spec is wrong."""
+        """By default it is served all the same; if handles are requested, the spec is wrong."""
         outcome = self.passes("mapped", "behind_blocks", device="vmm", quiet=False,
                               STAND_IN_NO_FD="1")
         self.assertRegex(outcome.stderr, r"\Agpualloc: cuIpcGetMemHandle: .*\n\Z")
@@ -57,7 +58,8 @@ class Mapped(Case):
 
 class Limited(Case):
     def test_each_kind_of_memory(self) -> None:
-        for spec in ("cuda:limit=100M", "vmm:limit=100M", "async:limit=100M", "slab:limit=100M/vmm"):
+        for spec in ("cuda:limit=100M", "vmm:limit=100M", "async:limit=100M",
+                     "slab:limit=100M/vmm"):
             for name in ("blocks", "pools", "created", "segments", "arrays", "beside_caches",
                          "after_reset"):
                 with self.subTest(f"{name} {spec}"):
@@ -92,7 +94,8 @@ class Pools(Case):
     def test_heaps_on_two_devices(self) -> None:
         for spec in ("async", "vmm"):
             with self.subTest(spec):
-                self.passes("pools", "two_heaps", *self.SPECS[spec], device=spec, STAND_IN_DEVICES="2")
+                self.passes("pools", "two_heaps", *self.SPECS[spec], device=spec,
+                            STAND_IN_DEVICES="2")
 
 
 class Outsiders(Case):

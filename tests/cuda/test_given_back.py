@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Memory that programs free goes back to the device."""
+"""Memory that programs free is returned to the device."""
 
 import os
 import shutil
@@ -36,7 +36,8 @@ class GivenBack(Case):
             for name in ("small_when_asked", "small_for_large"):
                 with self.subTest(f"{name} {spec}"):
                     self.passes("given_back", name, device=spec)
-        for spec in ("slab/cuda", "slab/vmm:cache=0", "slab/vmm:decay=0", "slab:keep=1M/async:release=0"):
+        for spec in ("slab/cuda", "slab/vmm:cache=0", "slab/vmm:decay=0",
+                     "slab:keep=1M/async:release=0"):
             with self.subTest(f"unasked {spec}"):
                 self.passes("given_back", "small_unasked", device=spec)
 
@@ -46,7 +47,7 @@ class GivenBack(Case):
                 self.passes("given_back", "stays", device=spec)
 
     def test_under_the_cache_of_pytorch(self) -> None:
-        """What PyTorch frees it does not want to keep, unless it keeps nothing itself."""
+        """PyTorch does not keep freed memory, except in its own cache."""
         with tempfile.TemporaryDirectory() as folder:
             library = shutil.copy(os.environ["GA_NAMESAKE"], f"{folder}/libc10_cuda.so")
             for spec in ("vmm", "vmm:free=event", "vmm:rdma=off"):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Every way to a driver function finds the preload's, for every row of the hook table, and what it
-passes on arrives. Programs without CUDA find what they find without it."""
+"""Every path to a driver function finds the preload's, for every row of the hook table, and the
+arguments that it passes on arrive. Lookups of programs without CUDA give the results without
+the preload."""
 
 import os
 import re
@@ -16,7 +17,7 @@ ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
 OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
 PAGE = HOOKS.parents[2] / "docs" / "guide" / "preload.md"
 HOOK_LINE = re.compile(r'X\((\w+), (\w+), \d+, \w+, \w+,[ \\]*"([^"]*)"\)')
-# What is passed on, and the words of the page for it.
+# The functions that are passed on, and their words on the page.
 GROUPS = {
     "of CUDA before 3.2": "forms of CUDA before 3.2",
     "pinned host memory": "pinned host memory",
@@ -73,7 +74,7 @@ class Hooks(Case):
 
     @alone("python3 leaks")
     def test_old_driver(self) -> None:
-        """One without cuGetProcAddress() and pools: what it lacks is lacking."""
+        """A driver without cuGetProcAddress() and pools: its missing functions stay missing."""
         code = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); "
                 "print(hasattr(d, 'cuMemAlloc_v2'), hasattr(d, 'cuGetProcAddress'), "
                 "hasattr(d, 'cuMemAllocAsync'))")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Primary contexts that programs release: what goes with the last reference goes under the preload,
-too, and nothing goes before."""
+"""Primary contexts that programs release: memory that is freed with the last reference is freed
+under the preload, too, and not before."""
 
 import unittest
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Real CUDA runtimes, linked statically and shared, find the driver's functions here. With the driver
-for tests they get no further: it has none of the tables that the driver keeps for the runtime alone.
-Run on a GPU machine, scripts/gpu-run does what comes behind that."""
+"""Real CUDA runtimes, linked statically and shared, find the driver's functions here. With the
+driver for tests they get no further: it has none of the driver's private tables for the
+runtime. On a GPU machine, scripts/gpu-run tests the rest."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from driver import Case, alone
 FOLDERS = [Path(folder) for folder in os.environ["GA_CUDA_RUNTIMES"].split(":")]
 HEADERS = Path(os.environ["GA_CUDA_HEADERS"])
 SOURCE = Path(__file__).with_name("runtime.c")
-# What the first call of the runtime's makes it find, from 11.8 on.
+# The functions that the first call of the runtime looks up, from 11.8 on.
 FOUND = {"cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemFree_v2", "cuMemAllocAsync",
          "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemGetInfo_v2", "cuPointerGetAttributes",
          "cuDevicePrimaryCtxReset", "cuStreamEndCapture", "cuIpcGetMemHandle",
@@ -37,14 +37,15 @@ class Runtimes(Case):
         return files
 
     def finds_by(self, name: str, call: str) -> None:
-        """`call` of each library of that name, with a place for what it makes."""
+        """`call` of each library of that name, with a place for its result."""
         for library in self.files(name):
             with self.subTest(str(library)):
                 code = f"import ctypes as c; c.CDLL({str(library)!r}).{call}"
                 self.assertLessEqual(FOUND, self.found("/usr/bin/python3", "-c", code))
 
     def test_linked(self) -> None:
-        """What it calls is the same in all versions, so one version's headers are enough."""
+        """The functions that it calls are equal in all versions, so one version's headers are
+        enough."""
         if not (HEADERS / "cuda_runtime_api.h").exists():
             self.skipTest(f"no headers in {HEADERS}")
         for archive in self.files("libcudart_static.a"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The table of device backends in docs/security.md says what happens: every cell is tried."""
+"""The table of device backends in docs/security.md: every cell is tried."""
 
 import security_table
 import support

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""CUDA programs whose memory is served by each backend: they are told what the driver would tell
-them. Settings that are wrong cost a line, and change nothing else."""
+"""CUDA programs whose memory is served by each backend: their calls have the driver's results.
+Wrong settings cost a line, and change nothing else."""
 
 import json
 import os
@@ -14,7 +14,8 @@ import support
 from driver import LIBCUDA_BETWEEN, LIBCUDA_OLD, Case, alone
 
 MIB = 1 << 20
-# What `serving` is told: who serves blocks without a stream, and whether these are the driver's own.
+# The arguments of `serving`: the driver or a heap serves blocks without a stream, and whether these
+# are the driver's own.
 SPECS = {
     "": ["driver"],
     "cuda": ["driver"],
@@ -23,7 +24,7 @@ SPECS = {
     "slab/vmm": ["heap"],
     "slab/cuda": ["driver"],
 }
-# What `rdma` is told: whose blocks the driver refuses SYNC_MEMOPS.
+# The arguments of `rdma`: specs whose blocks the driver refuses SYNC_MEMOPS.
 REFUSED = {"async": ["context"], "vmm": ["context"], "slab/vmm": ["context"]}
 
 
@@ -83,7 +84,7 @@ class Serving(Case):
         self.under_each("sync_free", specs=("cuda", "slab/vmm"), options="free=order")
 
     def test_blocks_in_order(self) -> None:
-        """Nothing else is different under free=order, but that a block comes back at once."""
+        """The only difference under free=order is that a block is reused at once."""
         for name in ("blocks", "wrong", "pitch", "questions", "information", "streams", "capture",
                      "reset", "contexts", "forked"):
             self.under_each(name, specs=("async", "vmm", "slab/vmm"), options="free=order")
@@ -116,7 +117,8 @@ class Serving(Case):
     def test_contexts_and_devices(self) -> None:
         self.under_each("contexts")
         self.under_each("two_devices", specs=("", "vmm", "slab/vmm", "cuda"), STAND_IN_DEVICES="2")
-        self.under_each("both_are_reached", specs=("", "vmm", "slab/vmm", "cuda"), STAND_IN_DEVICES="2")
+        self.under_each("both_are_reached", specs=("", "vmm", "slab/vmm", "cuda"),
+                        STAND_IN_DEVICES="2")
         for options in ("", "limit=100M"):
             self.under_each("information_of_each", specs=tuple(SPECS)[1:], options=options,
                             STAND_IN_DEVICES="2")
@@ -137,7 +139,8 @@ class Serving(Case):
         names = ("forks", "captures", "contest")
         if support.FIRST:  # a child may find a sanitizer's own locks taken; the rest takes long
             served, names = ("vmm", "async"), ("captures", "contest")
-        # What is freed while a capture lasts is the device's only afterwards, and that may be long.
+        # Memory freed during a capture is returned to the device only afterwards, and that may be
+        # long.
         memory = 64 * 1024 * MIB
         for name in names:
             for options in ("", "free=event", "free=order"):
@@ -161,10 +164,11 @@ class Serving(Case):
         self.assertIn("interpose/cuda/served.c", reports)
 
     def test_driver_that_fails(self) -> None:
-        """At each of its calls in turn: blocks stay what they were, and none is lost."""
+        """Each of its calls fails once: blocks keep their contents, and none is lost."""
         specs = ["", "cuda", "async", "vmm", "vmm:free=event,pinned=8M", "vmm:free=order",
                  "slab/vmm", "slab/cuda"]
-        for spec in ["vmm:free=event", "slab/vmm"] if support.FIRST else specs:  # they take long then
+        for spec in ["vmm:free=event", "slab/vmm"] if support.FIRST else specs:  # they take long
+                                                                                 # then
             for name in ("once", "often", "onward", "no_memory"):
                 with self.subTest(f"{name} {spec}"):
                     outcome = self.passes("faults", name, device=spec, quiet=False)
@@ -173,7 +177,8 @@ class Serving(Case):
 
     @alone("malloc is the sanitizer's")
     def test_memory_for_records_that_ends(self) -> None:
-        """The preload has no memory for a record: the program is told, and nothing is lost."""
+        """The preload has no memory for a record: the program gets an error, and no block is
+        lost."""
         for spec in ("cuda", "async", "vmm", "vmm:free=event,pinned=8M", "slab/vmm"):
             with self.subTest(spec):
                 outcome = self.passes("faults", "no_records", device=spec, quiet=False)
@@ -181,7 +186,7 @@ class Serving(Case):
                     self.assertIn("going on with the driver's own allocator", line)
 
     def test_driver_that_shuts_down(self) -> None:
-        """Before our own report or after it, and beside threads that go on freeing."""
+        """Before the preload's own report or after it, and beside threads that continue to free."""
         for name in ("ending", "ending_early", "ending_busy"):
             self.under_each(name, program="crowds")
             self.under_each(name, program="crowds",
@@ -233,7 +238,8 @@ class NetworkCards(Case):
         """Run a case of `rdma` under each spec, which are all of them where none is named."""
         for spec in specs or SPECS:
             with self.subTest(f"{name} {spec or 'without'}"):
-                outcome = self.passes("rdma", name, *REFUSED.get(spec, []), device=spec, quiet=False,
+                outcome = self.passes("rdma", name, *REFUSED.get(spec, []), device=spec,
+                                      quiet=False,
                                       **options)
                 self.assertRegex(outcome.stderr, says)
 
@@ -247,7 +253,8 @@ class NetworkCards(Case):
         self.each("answers")
         self.each("wrong")
         self.each("neighbours", "vmm", "slab/vmm", "slab/cuda")
-        self.each("numbers", "", "cuda", "vmm", "slab/vmm", "slab/cuda")  # a pool's are the driver's
+        self.each("numbers", "", "cuda", "vmm", "slab/vmm", "slab/cuda")  # a pool's are the
+                                                                          # driver's
 
     def test_contexts(self) -> None:
         for name in ("flags", "elsewhere", "resets", "forked"):
@@ -267,8 +274,9 @@ class NetworkCards(Case):
         self.each("no_pages", "vmm", "slab/vmm", says=pages)
 
     def test_memory_that_cards_do_not_reach(self) -> None:
-        """It can still have SYNC_MEMOPS; who asks for a descriptor is told why there is none."""
-        why = r"\Agpualloc: cuMemGetHandleForAddressRange: network cards do not reach a block .*\n\Z"
+        """SYNC_MEMOPS is still possible; a request for a descriptor fails with the reason."""
+        why = (r"\Agpualloc: cuMemGetHandleForAddressRange: "
+               r"network cards do not reach a block .*\n\Z")
         for spec, cards in (("vmm:rdma=off", {}), ("vmm", {"STAND_IN_NO_RDMA": "1"}),
                             ("slab/vmm:rdma=off", {})):
             with self.subTest(f"{spec} {cards}"):
@@ -277,7 +285,8 @@ class NetworkCards(Case):
                 self.assertRegex(outcome.stderr, why)
         outcome = self.passes("serving", "blocks", "driver", device="vmm:rdma=on", quiet=False,
                               STAND_IN_NO_RDMA="1")
-        self.assertRegex(outcome.stderr, r"\Agpualloc: .*network cards.* driver's own allocator\n\Z")
+        self.assertRegex(outcome.stderr,
+                         r"\Agpualloc: .*network cards.* driver's own allocator\n\Z")
 
     def test_old_driver(self) -> None:
         self.each("old_driver", "vmm", driver=LIBCUDA_BETWEEN,
@@ -328,7 +337,8 @@ class Settings(Case):
 
     @alone("python3 leaks")
     def test_old_driver(self) -> None:
-        """One without pools serves nobody of ours; what it can, it goes on doing."""
+        """A driver without pools serves no program of the preload; its other functions still
+        work."""
         code = ("import ctypes\n"
                 "d = ctypes.CDLL('libcuda.so.1')\n"
                 "c, p = ctypes.c_void_p(), ctypes.c_uint64()\n"
@@ -405,7 +415,7 @@ class Records(Case):
         self.assertTrue(heap["spec"].startswith("vmm:"))
 
     def test_a_program_that_clears_its_environment(self) -> None:
-        """Before its first CUDA call: its memory is served, counted and traced as it was asked for."""
+        """Before its first CUDA call: its memory is served, counted and traced as set."""
         stats, trace = self.folder / "stats.json", self.folder / "trace"
         self.passes("serving", "blocks", "heap", "cleared", device="vmm",
                     GPUALLOC_STATS=str(stats), GPUALLOC_TRACE=str(trace))
@@ -439,7 +449,8 @@ class Records(Case):
 
     def test_trace_of_two_devices(self) -> None:
         records = self.traced("information_of_each", STAND_IN_DEVICES="2")
-        self.assertEqual([record[9] for record in records], [0, 0, 1, 1])  # a block each comes and goes
+        self.assertEqual([record[9] for record in records], [0, 0, 1, 1])  # one block of each is
+                                                                           # allocated and freed
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * UCX's own hooks over the driver, as its memory-type cache and its registration cache install
- * them: they are told of a block that comes and of one that goes.
+ * them: they are notified of each allocation and free.
  *
  *   ucx FOLDER
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the cases of arenas share; the functions say on standard output what went wrong.
+ * Shared by the cases of arenas; the functions print errors to standard output.
  */
 #ifndef TESTS_DEVICE_ARENA_H
 #define TESTS_DEVICE_ARENA_H
@@ -20,7 +20,7 @@ bool arena_grow(ga_arena *arena, uint64_t size);
 bool arena_fill_at(ga_arena *arena, int device, uint64_t at, unsigned char value);
 bool arena_holds_at(ga_arena *arena, int device, uint64_t at, unsigned char value);
 
-/* A device that reaches the memory of this one; -1 where there is none. */
+/* A device with peer access to the memory of this one; -1 if there is none. */
 int arena_peer_of(int device);
 
 /* Bytes that the driver has left. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arenas over the real driver: growing, moving, sharing, and what it refuses.
+ * Arenas over the real driver: growing, moving, sharing, and refusals.
  */
 #include "arena.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static const uint64_t PIECE = 64 << 10; /* what is written and looked at in each place */
+static const uint64_t PIECE = 64 << 10; /* bytes that are written and checked at each place */
 
 bool arena_open(ga_arena **arena, int device, uint32_t flags, uint64_t reserve)
 {
@@ -45,7 +45,7 @@ bool arena_holds_at(ga_arena *arena, int device, uint64_t at, unsigned char valu
 
 /* ---- growing ----------------------------------------------------------------------------- */
 
-/* A value of its own at each end of what each growth brought. */
+/* A value of its own at each end of each growth. */
 static void grows_by_doubling(int device)
 {
     ga_arena *arena;
@@ -76,7 +76,7 @@ static void grows_by_doubling(int device)
     ga_arena_close(arena);
 }
 
-/* 8 TiB are to be had everywhere; how much more depends on the system's address space. */
+/* 8 TiB are available everywhere; how much more depends on the system's address space. */
 static void reserves_much(int device)
 {
     static const uint64_t TIB = (uint64_t)1 << 40;
@@ -105,7 +105,8 @@ uint64_t arena_free_memory(int device)
     return available;
 }
 
-/* What is backed is what the driver counts, and all comes back. Others may use the card a bit. */
+/* The committed memory is the driver's count, and all of it is freed. Others may use the card a
+ * bit. */
 static void memory_is_accounted(int device)
 {
     const uint64_t slack = 256 * MIB;
@@ -148,7 +149,7 @@ static void shrinks_and_grows_again(int device)
     ga_arena_close(arena);
 }
 
-/* A growth, and what is said of it, while `stream` has work; that work must come out right. */
+/* A growth, and its report, while `stream` has work; the result of that work must be right. */
 static void grow_beside(int device, const ga_cuda_driver *driver, CUstream stream)
 {
     enum {
@@ -192,7 +193,8 @@ static void grows_beside_work(int device)
 
 /* ---- more addresses ---------------------------------------------------------------------- */
 
-/* Whether anything stands directly behind, since we put it there or since others did. */
+/* True if the addresses directly behind are taken, because the test has mapped them or another
+ * mapping is there. */
 static CUdeviceptr stand_behind(const ga_cuda_driver *driver, const ga_arena *arena)
 {
     CUdeviceptr got = 0;
@@ -305,7 +307,7 @@ static void flags_are_granted_or_refused(int device)
     try_flag(device, "RDMA", GA_ARENA_RDMA);
 }
 
-/* More than the card has: refused, with nothing lost on the way. */
+/* More than the card has: refused, and nothing leaks. */
 static void memory_ends(int device)
 {
     ga_arena *arena;
@@ -315,7 +317,7 @@ static void memory_ends(int device)
     EXPECT(arena_fill_at(arena, device, 0, 8));
     EXPECT(ga_arena_grow(arena, before + 128 * MIB) == GA_ERR_MEMORY);
     EXPECT((test_error_has("arena: no chunk of") && test_error_has("CUDA_ERROR_OUT_OF_MEMORY")) ||
-           test_error_has(", by the memory of device ")); /* where less than that is in use */
+           test_error_has(", by the memory of device ")); /* if less than that is in use */
     EXPECT(ga_arena_grow(arena, 2 * before + 2 * GIB) == GA_ERR_MEMORY);
     EXPECT(test_error_has(", by the memory of device "));
     EXPECT(ga_arena_size(arena) == 8 * MIB && arena_holds_at(arena, device, 0, 8));

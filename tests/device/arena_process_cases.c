@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 enum {
-    CHANNEL = 100, /* the file descriptor that a child is given */
-    PATIENCE = 60  /* seconds for what takes one */
+    CHANNEL = 100, /* the file descriptor that a child inherits */
+    PATIENCE = 60  /* seconds for an action of one second */
 };
 
 static const uint64_t SHARED = 32 << 20;
@@ -111,7 +111,7 @@ static void shares_a_chunk(int device)
     ga_arena_close(arena);
 }
 
-/* The same, and the child's devices are two: it reaches the chunk from either. */
+/* As above, with two devices in the child: it accesses the chunk from either. */
 int arena_import_far_chunk(void)
 {
     int device = own_device();
@@ -244,7 +244,7 @@ static void killed_while_it_grows(int device)
     REQUIRE(child > 0);
     EXPECT(read(ends[0], &byte, 1) == 1 && byte == 'x');
     close(ends[0]);
-    for (int i = 0; i < 3; i++) { /* grown beside it, and beside its end */
+    for (int i = 0; i < 3; i++) { /* grown while the sharer runs, and after its end */
         EXPECT(grow_and_check(device, (unsigned char)(200 + i)));
     }
     kill(child, SIGKILL);
@@ -292,7 +292,7 @@ int arena_exit_with_one(void)
     return arena_open(&last, own_device(), 0, 0) && arena_grow(last, 64 * MIB) ? 0 : 1;
 }
 
-/* What the CUDA runtime's cudaDeviceReset() does. Whatever the calls answer, nothing crashes. */
+/* As the CUDA runtime's cudaDeviceReset(). Whichever results the calls have, none crashes. */
 int arena_context_destroyed(void)
 {
     ga_arena *arena;

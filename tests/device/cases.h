@@ -22,11 +22,11 @@ case_list arena_cases(void);
 case_list arena_process_cases(void);
 case_list vmm_cases(void);
 
-/* Put `size` bytes of `value` at `to`, and say whether the bytes there are; both wait. */
+/* Put `size` bytes of `value` at `to`, and check that they are there; both wait. */
 bool device_fill(int device, void *to, unsigned char value, size_t size);
 bool device_holds(int device, const void *from, unsigned char value, size_t size);
 
-/* What process cases start this program again for; they return exit statuses. */
+/* Modes in which process cases start this program again; they return exit statuses. */
 int exit_with_blocks(void);
 int first_use_cuda(void);
 int first_use_async(void);

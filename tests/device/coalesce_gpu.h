@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of coalesce_tests share: heaps, failures that name values, and what kernels find.
+ * Shared by the parts of coalesce_tests: heaps, failures that name values, and results of kernels.
  * Only for CUDA.
  */
 #ifndef TESTS_DEVICE_COALESCE_GPU_H
@@ -41,27 +41,27 @@ typedef struct coalesce_test_heap {
 /* False where there is no heap, and the case has failed. */
 bool coalesce_open(coalesce_test_heap *heap, int device, const char *spec);
 
-/* How many blocks are live in its parent, slabs; others keep no count. */
+/* The number of live blocks in its parent, for slabs; other parents keep no count. */
 bool coalesce_counts(const coalesce_test_heap *heap);
 uint64_t coalesce_live(const coalesce_test_heap *heap);
 
-/* Whether it grows while its kernels run, to more than these cases ask for. */
+/* True if it grows while its kernels run, to more than these cases need. */
 bool coalesce_grows(const coalesce_test_heap *heap);
 
-/* Its record must be clean: no faults, an empty map; nothing may be live in slabs below. */
+/* Its record must be clean: no faults, an empty map; no unit may be live in slabs below. */
 void coalesce_close(coalesce_test_heap *heap);
 
-/* The record as it stands. */
+/* The present record. */
 bool coalesce_record(const coalesce_test_heap *heap, ga_coalesce_heap *record);
 
-/* ---- what kernels find ----------------------------------------------------------------------- */
+/* ---- results of kernels ------------------------------------------------------------------- */
 
 typedef struct coalesce_tally {
     uint64_t given, refused;
-    uint64_t wrong; /* payloads that do not hold what was written, or are misaligned */
+    uint64_t wrong; /* payloads with wrong contents, or misaligned */
 } coalesce_tally;
 
-/* Its contents, then all 0 again; what was wrong fails the case. */
+/* Returns its contents and clears them; errors fail the case. */
 coalesce_tally coalesce_read(const char *file, int line, const char *spec, coalesce_tally *tally);
 #define READ_TALLY(heap, tally) coalesce_read(__FILE__, __LINE__, (heap)->spec, tally)
 
@@ -73,7 +73,7 @@ static __device__ inline uint32_t coalesce_thread(void)
     return block * (blockDim.x * blockDim.y * blockDim.z) + ga_coalesce_rank();
 }
 
-/* How much thread i asks for: all sizes, most of them small. */
+/* The size that thread i requests: all sizes, most of them small. */
 static __device__ inline uint32_t coalesce_size(uint32_t i, uint32_t seed)
 {
     uint32_t hash = ga_bits_mix(i * 2u + seed);
@@ -100,7 +100,7 @@ static __device__ inline void coalesce_check(const volatile char *payload, uint3
     }
 }
 
-/* Note what a thread got, and write over it. */
+/* Record a thread's payload, and write to all of it. */
 static __device__ inline void coalesce_note_given(ga_kernel_heap heap, char *payload, uint32_t size,
                                                   uint32_t i, coalesce_tally *tally)
 {

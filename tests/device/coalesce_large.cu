@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Large requests through coalesce, 100 KB to 100 MB, over slabs: several of a warp in one superblock
- * where they are below `most`, others alone; classes, and runs of regions. Nothing may be live below
- * when all of it has been freed.
+ * Large requests through coalesce, 100 KB to 100 MB, over slabs: requests of a warp below `most`
+ * share a superblock, others have one alone; classes, and runs of regions. No block below may be
+ * live after all frees.
  */
 #include "coalesce_gpu.h"
 
@@ -25,7 +25,7 @@ static size_t spec_count(void)
     return suite.no_growing ? 2 : sizeof specs / sizeof *specs;
 }
 
-/* As many of each power of two; in some rounds all lanes want as much. */
+/* Sizes spread over the powers of two; in some rounds all lanes request one size. */
 static __device__ size_t size_of(uint32_t i, uint32_t round)
 {
     uint32_t hash = ga_bits_mix((round % 3u == 2u ? 0 : i) * 31u + round);
@@ -39,7 +39,7 @@ static __device__ uint32_t mark(uint32_t i, size_t at)
     return (i + 1u) * 0x9e3779b9u + (uint32_t)(at / 4u);
 }
 
-/* All lanes ask; one in three leaves it at that, so that memory suffices. */
+/* All lanes allocate; two in three free at once, so that memory suffices. */
 static __global__ void ask_kernel(ga_kernel_heap heap, uint32_t round, char **blocks,
                                   coalesce_tally *tally)
 {
@@ -57,7 +57,7 @@ static __global__ void ask_kernel(ga_kernel_heap heap, uint32_t round, char **bl
     blocks[i] = block;
 }
 
-/* By another thread than the one that asked. */
+/* By another thread than the one that allocated. */
 static __global__ void look_and_free_kernel(ga_kernel_heap heap, uint32_t round, char **blocks,
                                             coalesce_tally *tally)
 {
@@ -90,7 +90,7 @@ static void large_requests(int device)
                 KERNELS_DONE();
                 READ_TALLY(&heap, tally);
                 EXPECT_EQUAL("blocks live when all were freed", coalesce_live(&heap), 0);
-                /* Regions of classes that are empty go back to all, as between launches. */
+                /* Empty regions of classes return to the pool, as between launches. */
                 EXPECT(ga_trim(heap.heap, 0) == GA_OK);
             }
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A lone tile on the GPU against the same on the CPU: where payloads stand, and every header after
- * each step.
+ * A lone tile on the GPU compared with a tile on the CPU: positions of payloads, and every header
+ * after each step.
  */
 #include "coalesce_gpu.h"
 

@@ -20,7 +20,7 @@ static uint32_t threads_of(shape s)
     return s.grid.x * s.grid.y * s.grid.z * s.block.x * s.block.y * s.block.z;
 }
 
-/* Of any of the shapes. */
+/* The most threads of any shape. */
 static size_t most_threads(void)
 {
     size_t most = 0;
@@ -30,7 +30,7 @@ static size_t most_threads(void)
     return most;
 }
 
-/* Some ask at once, some in branches, some not at all. */
+/* Some lanes allocate at once, some in branches, some not at all. */
 static __global__ void __launch_bounds__(1024)
     ask_kernel(ga_kernel_heap heap, char **payloads, uint32_t seed, coalesce_tally *tally)
 {
@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(1024)
     payloads[i] = payload;
 }
 
-/* Thread i frees what thread (i * stride + 1) % n got. */
+/* Thread i frees the payload of thread (i * stride + 1) % n. */
 static __global__ void free_kernel(ga_kernel_heap heap, char **payloads, uint32_t n,
                                    uint32_t stride, uint32_t seed, coalesce_tally *tally)
 {
@@ -120,7 +120,7 @@ static void payloads_are_their_owners(int device)
 
 /* ---- within one kernel ----------------------------------------------------------------------- */
 
-/* Each thread frees what another of its block got, while others ask. */
+/* Each thread frees the payload of another thread of its block, while others allocate. */
 static __global__ void __launch_bounds__(1024)
     hand_on_kernel(ga_kernel_heap heap, uint32_t rounds, coalesce_tally *tally)
 {
@@ -163,7 +163,7 @@ static void payloads_change_hands(int device)
     cudaFree(tally);
 }
 
-/* ---- what cannot be served, and what is wrong ------------------------------------------------ */
+/* ---- impossible requests, and invalid frees ----------------------------------------------- */
 
 static __global__ void huge_kernel(ga_kernel_heap heap, coalesce_tally *tally)
 {
@@ -245,8 +245,8 @@ static void a_full_heap_serves_as_much_again(int device)
     cudaFree(tally);
 }
 
-/* Over slabs, lanes that want the same have blocks that go back one by one: with half of each
- * warp's still live, half of the heap can be had again. */
+/* Over slabs, lanes with equal requests have blocks that are freed one by one: while half of each
+ * warp's are live, half of the heap can be allocated again. */
 static __global__ void every_other_kernel(ga_kernel_heap heap, char **payloads)
 {
     uint32_t i = coalesce_thread();
@@ -369,7 +369,7 @@ static void a_second_free_is_counted(int device)
     if (coalesce_record(&heap, &record)) {
         EXPECT_EQUAL("payloads that were freed twice", record.faults[GA_COALESCE_FREED_TWICE], 8);
     }
-    heap.view.abi = 0; /* that is what was wanted */
+    heap.view.abi = 0; /* the expected error */
     coalesce_close(&heap);
 }
 

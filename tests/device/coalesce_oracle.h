@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What one tile does, for the CPU and the GPU: some of its lanes ask together, then free step by
- * step. The headers of what is live tell the rest.
+ * The actions of one tile, for the CPU and the GPU: some of its lanes allocate together, then free
+ * step by step. The headers of live payloads show the rest.
  */
 #ifndef TESTS_DEVICE_COALESCE_ORACLE_H
 #define TESTS_DEVICE_COALESCE_ORACLE_H
@@ -13,10 +13,11 @@ enum {
 };
 
 typedef struct coalesce_script {
-    uint32_t form;    /* GA_COALESCE_AUTO ..., one with headers */
+    uint32_t form;    /* GA_COALESCE_AUTO ..., a form with headers */
     uint32_t wanting; /* not empty */
     uint64_t sizes[32];
-    uint32_t giving[COALESCE_STEPS]; /* lanes free their own; each once, and all but one */
+    uint32_t
+        giving[COALESCE_STEPS]; /* lanes that free their payloads; each once, and all but one */
 } coalesce_script;
 
 typedef struct coalesce_outcome {

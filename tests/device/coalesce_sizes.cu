@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much blocks hold, and what follows from that, over each heap: usable sizes, all of them written
- * to; cleared blocks; blocks that grow and shrink.
+ * Sizes of blocks over each heap: usable sizes, of which every byte is written; cleared blocks;
+ * blocks that grow and shrink.
  */
 #include "coalesce_gpu.h"
 
@@ -25,7 +25,7 @@ static __device__ void note_wrong(bool wrong, coalesce_tally *tally)
 
 /* ---- usable sizes ---------------------------------------------------------------------------- */
 
-/* Dynamic calls, aligned ones and static ones; all that may be used is written to. */
+/* Dynamic, aligned and static calls; all usable bytes are written. */
 static __global__ void fill_kernel(ga_kernel_heap heap, uint32_t seed, char **payloads,
                                    coalesce_tally *tally)
 {
@@ -49,7 +49,7 @@ static __global__ void fill_kernel(ga_kernel_heap heap, uint32_t seed, char **pa
     payloads[i] = payload;
 }
 
-/* By another thread than the one that asked, when all have written. */
+/* By another thread than the one that allocated, after all writes. */
 static __global__ void look_kernel(ga_kernel_heap heap, char **payloads, coalesce_tally *tally)
 {
     uint32_t i = N - 1u - coalesce_thread();
@@ -133,7 +133,8 @@ static void cleared_blocks(int device)
 
 /* ---- realloc --------------------------------------------------------------------------------- */
 
-/* From nothing to some, to more, to less, to nothing; what is kept is looked at each time. */
+/* From nothing to some bytes, to more, to fewer, to nothing; the kept contents are checked each
+ * time. */
 static __global__ void resize_kernel(ga_kernel_heap heap, uint32_t seed, coalesce_tally *tally)
 {
     uint32_t i = coalesce_thread();
@@ -160,7 +161,7 @@ static __global__ void resize_kernel(ga_kernel_heap heap, uint32_t seed, coalesc
     note_wrong(ga_kernel_realloc(heap, smaller, 0) != NULL, tally);
 }
 
-/* The lanes that call are some of a warp, and bring blocks of other calls. */
+/* Some lanes of a warp call, with blocks of other calls. */
 static __global__ void resize_apart_kernel(ga_kernel_heap heap, uint32_t seed, char **payloads,
                                            coalesce_tally *tally)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Static coalescing on the GPU: each way over each heap, blocks of any shape, frees by other
- * threads and a later kernel; payloads as close together as they should be; and a program of the
- * paper's shape.
+ * Static coalescing on the GPU: each method over each heap, blocks of any shape, frees by other
+ * threads and a later kernel; the distance of payloads; and a program of the paper's shape.
  */
 #include "coalesce_gpu.h"
 
@@ -24,7 +23,7 @@ static __device__ char *ask(ga_kernel_heap heap, uint32_t way, size_t size)
                                       : ga_coalesce_warp_malloc_bare(heap, size));
 }
 
-/* One static call, then a dynamic one of some. */
+/* One static call, then a dynamic one by some lanes. */
 static __global__ void __launch_bounds__(1024)
     ask_kernel(ga_kernel_heap heap, uint32_t way, uint32_t size, char **payloads, char **others,
                coalesce_tally *tally)
@@ -54,7 +53,7 @@ static __global__ void free_kernel(ga_kernel_heap heap, uint32_t n, uint32_t siz
         if (others[thread]) {
             coalesce_check(others[thread], coalesce_size(thread, size), thread, tally);
         }
-        ga_coalesce_free(heap, payloads[i]); /* the one free */
+        ga_coalesce_free(heap, payloads[i]); /* one function frees both kinds */
         ga_kernel_free(heap, others[thread]);
     }
 }

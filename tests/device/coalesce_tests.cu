@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Coalescing on GPUs: a lone tile does what it does on the CPU (coalesce_lone.cu); what warps in
- * any shape and any divergent code get is theirs, and is freed by whomever (coalesce_many.cu); sizes
- * of blocks (coalesce_sizes.cu), large ones (coalesce_large.cu); static calls
- * (coalesce_static.cu). One line a case, then `N passed, N failed, N skipped`. Exit
- * status 0, 1 when a case failed, 77 without a GPU.
+ * Coalescing on GPUs: a lone tile acts as on the CPU (coalesce_lone.cu); payloads of warps in any
+ * shape and divergent code do not overlap, and any thread frees them (coalesce_many.cu); sizes of
+ * blocks (coalesce_sizes.cu), large ones (coalesce_large.cu); static calls (coalesce_static.cu).
+ * One line a case, then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77
+ * without a GPU.
  *
  *   coalesce_tests [--only WORDS] [--quick] [--no-growing]
- *       the cases whose name contains the words; less of each; no heaps that grow under kernels
+ *       the cases whose name contains the words; fewer rounds of each; no heaps that grow during
+ *       kernels
  */
 #include "coalesce_gpu.h"
 
@@ -26,7 +27,7 @@ const char *const coalesce_specs[] = {
     "coalesce:header=auto,static=nw/slab:unit=classes,capacity=256M/cuda",
     "coalesce:header=16,static=nb,map=200000/slab:unit=classes,capacity=256M/cuda",
     "coalesce/slab:unit=classes,capacity=256M,check=full/cuda",
-    /* What grows while its kernels run. */
+    /* Heaps that grow while their kernels run. */
     "coalesce/slab:unit=classes,capacity=4M,limit=8G/vmm",
     "coalesce:header=auto,static=nb/slab:unit=classes,capacity=4M,limit=8G/vmm",
 };

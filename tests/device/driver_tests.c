@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is said where the CUDA driver is missing, old, damaged or unwilling, on machines with and
- * without a GPU. A process loads one driver in its life, so each case is a child process.
+ * The messages if the CUDA driver is missing, old, damaged or refuses, on machines with and without
+ * a GPU. A process loads one driver in its life, so each case is a child process.
  *
  *   driver_tests STAND_IN OLD_STAND_IN
  */
@@ -19,10 +19,10 @@
 static const char *stand_in;
 static const char *old_stand_in;
 
-/* What the child does, and the words that its error must hold. */
+/* The child's action, and the words that its error must contain. */
 typedef struct scenario {
     const char *library; /* GPUALLOC_CUDA_DRIVER */
-    const char *result;  /* what the stand-in's cuInit answers */
+    const char *result;  /* the result of the stand-in's cuInit */
     const char *words;
 } scenario;
 
@@ -53,7 +53,7 @@ static int be_refused(void *context)
     const scenario *s = context;
     arrange(s);
     bool good = refused(s, load());
-    unsetenv("GPUALLOC_CUDA_DRIVER"); /* the first answer stands */
+    unsetenv("GPUALLOC_CUDA_DRIVER"); /* the first result stays */
     good = refused(s, load()) && good;
     return good ? 0 : 1;
 }
@@ -121,7 +121,8 @@ static bool is_loaded(const char *library)
     return handle != NULL;
 }
 
-/* In a process that had the stand-in named from its start: heaps of the host do not load it. */
+/* In a process that has GPUALLOC_CUDA_DRIVER name the stand-in from its start: heaps of the host do
+ * not load it. */
 static int load_late(const char *library)
 {
     ga_heap *heap;

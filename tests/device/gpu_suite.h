@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the programs that test kernels have in common: their options, failures that name values, and
- * every device in turn. A header, since each is compiled for architectures of its own. Only for CUDA.
+ * Shared by the programs that test kernels: their options, failures that name values, and a run on
+ * every device. A header, since each is compiled for architectures of its own. Only for CUDA.
  */
 #ifndef TESTS_DEVICE_GPU_SUITE_H
 #define TESTS_DEVICE_GPU_SUITE_H
@@ -18,13 +18,14 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
-/* What main() was told. */
+/* The arguments of main(). */
 typedef struct suite_options {
-    const char *only; /* --only WORDS: cases whose name contains them; NULL: all */
-    bool quick;       /* --quick: less work, for a sanitizer */
-    bool no_growing;  /* --no-growing: not what grows under its kernels, which it cannot follow */
+    const char *only;    /* --only WORDS: cases whose name contains them; NULL: all */
+    bool quick;          /* --quick: less work, for a sanitizer */
+    bool no_growing;     /* --no-growing: without heaps that grow during kernels, which a sanitizer
+                       * cannot follow */
     uint64_t operations; /* --operations N: how many a property must hold for; 0: as usual */
 } suite_options;
 
@@ -52,9 +53,9 @@ static inline bool suite_read(int argc, char **argv)
     return true;
 }
 
-/* ---- failures --------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
-/* The case has failed: what was expected, as a sentence. */
+/* Fail the case with the expectation as a sentence. */
 __attribute__((format(printf, 3, 4))) static inline void suite_fail(const char *file, int line,
                                                                     const char *format, ...)
 {
@@ -68,7 +69,7 @@ __attribute__((format(printf, 3, 4))) static inline void suite_fail(const char *
 }
 #define FAIL(...) suite_fail(__FILE__, __LINE__, __VA_ARGS__)
 
-/* Whether the call succeeded; where it did not, the case has failed. */
+/* Returns true if the call succeeded; otherwise the case has failed. */
 static inline bool suite_cuda(const char *file, int line, const char *call, cudaError_t error)
 {
     if (error != cudaSuccess) {
@@ -78,7 +79,7 @@ static inline bool suite_cuda(const char *file, int line, const char *call, cuda
 }
 #define CUDA_DONE(call) suite_cuda(__FILE__, __LINE__, #call, (call))
 
-/* Whether the launch before it, and all other work, came to its end. */
+/* True if the previous launch and all other work ended without error. */
 #define KERNELS_DONE() (CUDA_DONE(cudaGetLastError()) && CUDA_DONE(cudaDeviceSynchronize()))
 
 static inline bool suite_equal(const char *file, int line, const char *what, uint64_t got,
@@ -108,9 +109,9 @@ static inline void *suite_memory(size_t size)
     return memory;
 }
 
-/* ---- devices ---------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
-/* The whole of main(): `run` on each device, which is the current one then. */
+/* All of main(): `run` on each device, which is then the current one. */
 static inline int suite_main(int argc, char **argv, void (*run)(int device))
 {
     int devices = 0;

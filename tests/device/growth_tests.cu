@@ -16,7 +16,7 @@
 
 extern "C" {
 #include "arena/pager.h"
-/* Of arena/growth_probe.h, for the host. */
+/* See arena/growth_probe.h; for the host. */
 ga_status ga_growth_try(int device);
 }
 
@@ -27,7 +27,7 @@ ga_status ga_growth_try(int device);
 #define READY_UNIT 0x600df00du
 #define MANY_STEPS 1024u /* 2 GiB */
 
-/* ---- what grows --------------------------------------------------------------------------- */
+/* ---- growing memory ----------------------------------------------------------------------- */
 
 /* In device memory. */
 typedef struct subject {
@@ -37,9 +37,9 @@ typedef struct subject {
     uint64_t taken; /* relaxed: sums, read behind the kernel */
     uint64_t refused[GA_GROWTH_REASONS];
     uint64_t unprepared;               /* units that were used too early */
-    uint64_t strange;                  /* units that hold neither that nor what their owner wrote */
-    uint64_t left;                     /* units that nobody has taken */
-    uint32_t prepared[4 * MANY_STEPS]; /* how often each step was */
+    uint64_t strange;                  /* units with neither that value nor their owner's */
+    uint64_t left;                     /* units that were not claimed */
+    uint32_t prepared[4 * MANY_STEPS]; /* number of times that each step was prepared */
 } subject;
 
 /* The host's half. */
@@ -48,10 +48,10 @@ typedef struct host {
     ga_pager_client *client;
     subject *on_device;
     uint32_t limit;    /* steps */
-    uint32_t failures; /* wishes still to be refused for want of memory */
+    uint32_t failures; /* requests that are still to be refused for lack of memory */
 } host;
 
-/* Twice as much as there is, as far as the limit. */
+/* Doubles the committed memory, up to the limit. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     host *h = (host *)context;
@@ -76,7 +76,7 @@ static subject read_subject(const host *h)
     return copy;
 }
 
-/* Starts with nothing backed. `mailbox`: one that nobody watches, or NULL. */
+/* Starts with nothing committed. `mailbox`: one without a pager, or NULL. */
 static bool begin(host *h, int device, uint32_t limit, ga_mailbox *mailbox)
 {
     static subject first;
@@ -134,7 +134,7 @@ GA_SIMT_SLOW void grow_ahead(subject *s, uint32_t lanes, uint32_t want)
     ga_growth_hint(ga_tile_among(lanes), &s->growth, want, prepare, s);
 }
 
-/* Units for the lanes that are here, one each; false where there are no more. */
+/* One unit for each active lane; false if there are no more. */
 static __device__ bool take(subject *s, bool ahead)
 {
     ga_tile tile = ga_tile_present();
@@ -162,7 +162,7 @@ static __device__ bool take(subject *s, bool ahead)
         grow_ahead(s, ga_tile_members(tile), want + want / 4u + 8u);
     }
     uint32_t *at = (uint32_t *)(s->base + (uint64_t)unit * UNIT);
-    if (*at != READY_UNIT) { /* plainly: a cache that is too old would show */
+    if (*at != READY_UNIT) { /* plainly: a stale cache line would show */
         ga_post_add64_relaxed(&s->unprepared, 1);
     }
     *at = unit;
@@ -177,7 +177,7 @@ static __global__ void take_all(subject *s, bool ahead)
     }
 }
 
-/* Warps that have parted in four, which grow beside each other. */
+/* Warps that have diverged into four parts, which grow at the same time. */
 static __global__ void take_apart(subject *s)
 {
     uint32_t part = threadIdx.x & 3u;
@@ -215,7 +215,7 @@ static uint32_t grid(int device)
     return 4u * (uint32_t)properties.multiProcessorCount;
 }
 
-/* ---- what must hold afterwards ------------------------------------------------------------- */
+/* ---- checks afterwards -------------------------------------------------------------------- */
 
 static uint32_t longest_wait(const subject *s)
 {
@@ -242,7 +242,8 @@ static void print_times(const host *h, const subject *s)
            (double)(2ull << longest_wait(s)) / 1e3);
 }
 
-/* All units up to the limit have been taken, but for those at its edge that were too few for a tile. */
+/* All units up to the limit have been taken, but for those at its edge that were too few for a
+ * tile. */
 static void expect_all_taken(host *h, int device)
 {
     uint32_t units = h->limit * STEP_UNITS;
@@ -380,7 +381,7 @@ static void out_of_memory_for_a_while(int device)
     end(&h);
 }
 
-/* It comes to its end: that is the case. */
+/* The kernel ends: that is the case. */
 static void a_pager_that_never_answers(int device)
 {
     host h = {};
@@ -402,7 +403,7 @@ static void a_pager_that_never_answers(int device)
     cudaFreeHost(mailbox);
 }
 
-/* Each with an arena of its own, beside cudaMalloc and copies on another stream. */
+/* Each has an arena of its own, beside cudaMalloc and copies on another stream. */
 static void many_in_a_row(int device)
 {
     int kernels = suite.quick ? 20 : 200;
@@ -431,8 +432,8 @@ static void many_in_a_row(int device)
     printf("    %d kernels grew %.1f GB while they ran\n", kernels, (double)bytes / 1e9);
 }
 
-/* cudaFree waits for kernels that run. Where it keeps the pager out of the driver meanwhile, kernels are
- * told that the pager is gone: they come to their end, and that is all that must hold. */
+/* cudaFree waits for running kernels. If it keeps the pager out of the driver for that time,
+ * kernels get the result that the pager is gone: they end, and nothing more is required. */
 static void beside_a_free(int device)
 {
     int kernels = suite.quick ? 4 : 20;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What platform/cuda_types.h says of the driver's interface, as numbers.
+ * The facts of platform/cuda_types.h on the driver's interface, as numbers.
  */
 #ifndef TESTS_DEVICE_HEADER_FACTS_H
 #define TESTS_DEVICE_HEADER_FACTS_H
@@ -92,7 +92,7 @@
     X(offsetof(CUmemAccessDesc, flags))                                                            \
     X(sizeof(CUmemFabricHandle))
 
-/* What a program compiled without <cuda.h> takes them to be. */
+/* The values in a program compiled without <cuda.h>. */
 extern const long header_facts_ours[];
 
 #endif

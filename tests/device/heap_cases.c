@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every heap of device memory must do, for each backend that has any.
+ * Requirements on every heap of device memory, for each backend that has any.
  */
 #include "cases.h"
 
@@ -167,7 +167,7 @@ static void batch(int device)
     on_each(device, batch_body);
 }
 
-/* ---- what cannot be ----------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------------------------- */
 
 static void out_of_memory_body(ga_heap *heap, int device)
 {
@@ -306,7 +306,7 @@ static void many_threads(int device)
 
 /* ---- slab ----------------------------------------------------------------------------------- */
 
-/* Its blocks lie in memory of its parent's, which owns them too. */
+/* Its blocks lie in the parent's memory, so the parent owns them too. */
 static void slab_over_cuda(int device)
 {
     static const char *const slabs[] = {"slab/cuda", "slab:unit=1K/async"};

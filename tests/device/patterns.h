@@ -9,7 +9,7 @@
 
 typedef enum pattern {
     ODD_LANES = 0,
-    ONE_LANE,     /* of each warp another */
+    ONE_LANE,     /* another lane of each warp */
     BRANCHES,     /* each third of the lanes calls elsewhere */
     LOOPS,        /* lanes leave one after the other */
     EARLY_RETURN, /* some lanes are gone */
@@ -21,7 +21,7 @@ enum {
     MOST = 4 /* times that a thread calls at most */
 };
 
-/* How many times thread `i` calls. */
+/* The number of calls of thread `i`. */
 static inline __host__ __device__ uint32_t wants(uint32_t pattern, uint32_t i)
 {
     switch (pattern) {

@@ -155,7 +155,7 @@ typedef struct racer {
     const char *spec;
     int rounds;
     bool probes;
-    const char *volatile step; /* what it does now, for the one who waits in vain */
+    const char *volatile step; /* its present action, for the watchdog */
 } racer;
 
 static racer racers[THREADS];
@@ -182,7 +182,7 @@ static void give_up(int signal)
 
 static bool step(racer *r, const char *name, ga_status status)
 {
-    r->step = name; /* the one that comes next */
+    r->step = name; /* the next action */
     if (status != GA_OK) {
         printf("    %s, before %s: %s\n", r->spec, name, ga_error_text());
     }
@@ -230,7 +230,7 @@ static int race_all(const char *even, const char *odd, int rounds, bool probes)
     return good == THREADS ? 0 : 1;
 }
 
-/* The driver is loaded, the context made and the module loaded by whoever comes first. */
+/* The first thread loads the driver and the module, and makes the context. */
 int first_use_cuda(void)
 {
     return race_all("cuda", "cuda", 1, true);
@@ -253,7 +253,7 @@ int pools_by_threads(void)
 
 /* ---- calls that fail ---------------------------------------------------------------------- */
 
-/* The real table, in which one call fails; and the blocks that it hands out are counted. */
+/* The real table, in which one call fails; the allocated blocks are counted. */
 static ga_cuda_driver failing;
 static const ga_cuda_driver *real;
 static int live;

@@ -13,7 +13,7 @@ static int passed;
 static int failed;
 static int skipped;
 
-/* Of the case that runs now. relaxed: read after its threads have been joined. */
+/* Of the present case. relaxed: read after its threads have been joined. */
 static int failures;
 static const char *skip_reason;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A runner for tests on GPU machines, where no test framework is to be had: one line for each
- * case, then `N passed, N failed, N skipped`.
+ * A runner for tests on GPU machines, which have no test framework: one line for each case, then `N
+ * passed, N failed, N skipped`.
  */
 #ifndef TESTS_DEVICE_RUNNER_H
 #define TESTS_DEVICE_RUNNER_H
@@ -16,7 +16,7 @@ typedef struct test_case {
     void (*run)(int device); /* uses EXPECT and SKIP */
 } test_case;
 
-/* For the case that runs now, from any thread: it has failed; it cannot run here. */
+/* For the present case, from any thread: it has failed; it cannot run here. */
 void test_fail(const char *file, int line, const char *expected);
 void test_skip(const char *reason);
 
@@ -27,7 +27,7 @@ void test_skip(const char *reason);
         }                                                                                          \
     } while (0)
 
-/* The same, and the function ends where it fails. */
+/* CHECK that also returns from the function if it fails. */
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -42,14 +42,14 @@ void test_skip(const char *reason);
         return;                                                                                    \
     } while (0)
 
-/* Run the cases whose name contains `only` (all, where it is NULL) for `device`. */
+/* Run the cases whose name contains `only` (all if it is NULL) for `device`. */
 void test_run(const char *title, const test_case *cases, size_t count, int device,
               const char *only);
 
 /* Print the counts; 1 when a case failed, 77 when none ran, else 0. */
 int test_summary(void);
 
-/* Whether the thread's error sentence holds these words. */
+/* Returns true if the thread's error sentence contains these words. */
 bool test_error_has(const char *words);
 
 /* Run `body` in a forked child and return its exit status; -1 where a signal ended it. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A large heap of all sizes, used up and emptied in random order again and again: how much it serves before
- * the first NULL, and that it serves as much each time. For heaps of the kind that GA_KERNEL_ONLY names. Only
- * for CUDA.
+ * A large heap of all sizes, used up and emptied in random order again and again: how much it
+ * serves before the first NULL, and that it serves as much each time. For heaps of the kind that
+ * GA_KERNEL_ONLY names. Only for CUDA.
  */
 #ifndef TESTS_DEVICE_SERVES_AGAIN_H
 #define TESTS_DEVICE_SERVES_AGAIN_H
 
 #include "sized_gpu.h"
 
-/* How many threads ask at once: a NULL is noticed after them. */
+/* The number of threads that allocate in one launch: a NULL is noticed after it. */
 static uint32_t launch_size(void)
 {
     return suite.quick ? 1u << 12 : 1u << 18;
@@ -21,7 +21,7 @@ static __device__ sized_asking mix_of(uint32_t round)
     return asking;
 }
 
-/* Thread i asks for block first + i, and marks both its ends. */
+/* Thread i allocates block first + i, and marks both its ends. */
 static __global__ void serve_kernel(ga_kernel_heap heap, char **blocks, uint32_t first,
                                     uint32_t round, uint64_t *bytes, slab_tally *tally)
 {
@@ -77,7 +77,7 @@ static __global__ void end_kernel(ga_kernel_heap heap, char **blocks, uint32_t n
     }
 }
 
-/* Bytes asked for and given before the launch with the first NULL; *asked: blocks. */
+/* Bytes requested and allocated before the launch with the first NULL; *asked: blocks. */
 static uint64_t serve(sized_rig *r, uint32_t most, uint32_t round, uint64_t *bytes, uint32_t *asked)
 {
     uint64_t sum = 0, now = 0;
@@ -98,9 +98,9 @@ static uint64_t serve(sized_rig *r, uint32_t most, uint32_t round, uint64_t *byt
     return found.full ? sum : now;
 }
 
-/* Of 64 GB 52 GB are served before the first NULL, and after everything has been freed in an order of chance
- * it is so again. Where the device has less, less of the same share. `over`: the layers over the slabs, with
- * the slash after them. */
+/* Of 64 GB 52 GB are served before the first NULL, and again after all blocks have been freed in
+ * random order. On smaller devices the share is the same. `over`: the layers over the slabs, with a
+ * slash after them. */
 static void serves_again_under(int device, const char *over)
 {
     const uint32_t rounds = suite.quick ? 2 : suite.operations ? (uint32_t)suite.operations : 5;

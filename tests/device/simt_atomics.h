@@ -61,12 +61,12 @@ enum {
 };
 
 typedef struct simt_atomic_input {
-    uint64_t before; /* of 32 bits the lower half, as of the others */
+    uint64_t before; /* of 32 bits, in the lower half, as all others */
     uint64_t operand;
-    uint64_t expected; /* by the compare-and-swaps */
+    uint64_t expected; /* of the compare-and-swaps */
 } simt_atomic_input;
 
-/* Of 128 bits there is one, where there is any, in these orders. */
+/* There is one of 128 bits, if any, in these orders. */
 #define SIMT_EACH_CAS128(X) X(relaxed) X(acquire) X(release) X(acq_rel)
 enum {
     SIMT_CAS128S = 4
@@ -79,10 +79,10 @@ typedef struct simt_atomic_output {
     uint64_t answer[SIMT_ATOMICS]; /* 0 where there is none */
     uint64_t after[SIMT_ATOMICS];
     uint32_t has_cas128;
-    uint64_t wide[SIMT_CAS128S][4]; /* the halves of the answer, and of the word after */
+    uint64_t wide[SIMT_CAS128S][4]; /* the halves of the result, and of the new value */
     uint64_t word128[2] __attribute__((aligned(16)));
     uint64_t guards128[2];
-    uint32_t guard; /* words beside the ones that change; stay 0 */
+    uint32_t guard; /* neighbouring words; they stay 0 */
     uint32_t word;
     uint32_t guards[2];
     uint64_t guard64;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What differs on the GPU from call to call: the clock, sleep and noise. None of it can be compared
- * with the CPU, so each has facts of its own.
+ * Functions whose results differ on the GPU from call to call: the clock, sleep and noise. They
+ * cannot be compared with the CPU, so each has checks of its own.
  */
 #include "simt_gpu.h"
 
@@ -13,7 +13,7 @@
 enum {
     CLOCK_THREADS = 1024,
     CLOCK_READS = 4096, /* of each thread */
-    NOISE_CALLS = 64,   /* the same */
+    NOISE_CALLS = 64,   /* of each thread */
     SLEEPS = 100,
     SLEEP_NS = 100000
 };
@@ -21,9 +21,9 @@ enum {
 static const uint64_t SPIN_NS = 20000000;
 
 typedef struct clock_facts {
-    uint64_t back;   /* reads that were less than the one before */
-    uint64_t stood;  /* threads whose clock did not go on at all */
-    uint64_t quiet;  /* threads to whom noise said the same each time */
+    uint64_t back;   /* reads that were less than the previous one */
+    uint64_t stood;  /* threads whose clock did not advance */
+    uint64_t quiet;  /* threads that got one value of noise each time */
     uint64_t slept;  /* ns, for all sleeps */
     uint64_t waited; /* ns, at least SPIN_NS */
 } clock_facts;
@@ -44,7 +44,8 @@ static __global__ void read_clock(clock_facts *facts)
         count(&facts->back, now < before);
         before = now;
     }
-    for (uint32_t i = 0; i < SLEEPS && before == first; i++) { /* its steps are long, then */
+    for (uint32_t i = 0; i < SLEEPS && before == first;
+         i++) { /* the clock's steps are long, then */
         ga_clock_sleep(SLEEP_NS);
         before = ga_clock_ns();
     }
@@ -93,7 +94,7 @@ static bool fetch_facts(const clock_facts *d_facts, clock_facts *facts)
            CUDA_DONE(cudaMemcpy(facts, d_facts, sizeof *facts, cudaMemcpyDeviceToHost));
 }
 
-/* A sleep takes up to twice what was asked for; half of that again is for the machine. */
+/* A sleep takes up to twice the requested time; half of that again is allowed for the machine. */
 static void check_sleep(const clock_facts *facts)
 {
     const uint64_t most = (uint64_t)SLEEPS * SLEEP_NS * 3;
@@ -103,7 +104,7 @@ static void check_sleep(const clock_facts *facts)
     }
 }
 
-/* It counts nanoseconds: the host's clock, round about it, has not gone on by less. */
+/* The clock counts nanoseconds: the host's clock around it has advanced by no less. */
 static void check_wait(const clock_facts *facts, uint64_t host)
 {
     if (host + host / 100 + 2000 < facts->waited) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Epochs of tiles (reclaim/epoch_tile.h) in kernels: tiles of warps and of 8 lanes use what cells lead
- * to, put other nodes there, and wipe and use again those that nobody can be using any more. Nodes are
- * plain memory, which a multiprocessor keeps in a cache that others' writes do not reach: what is not
- * ordered is seen as a node of two numbers, or of none. The same where nobody waits for an epoch must
- * be seen, or the case could not fail.
+ * Epochs of tiles (reclaim/epoch_tile.h) in kernels: tiles of warps and of 8 lanes use the nodes of
+ * cells, replace them, and wipe and reuse nodes that no tile can be using any more. Nodes are plain
+ * memory, which a multiprocessor keeps in a cache that other multiprocessors' writes do not reach:
+ * a missing order shows as a node with two numbers, or with none. A run that does not wait for
+ * epochs must show this, because otherwise the case could not fail.
  */
 #include "simt_gpu.h"
 
@@ -17,28 +17,28 @@ enum {
     EPOCH_NODES = 1 << 20,
     EPOCH_BLOCKS = 200,
     EPOCH_THREADS = 256,
-    EPOCH_PUTS = 5,  /* one in so many looks puts another node there, */
-    EPOCH_LONG = 16, /* and one in so many takes long */
-    EPOCH_LOOKS = 6  /* before the tile asks whether its epoch is over */
+    EPOCH_PUTS = 5,  /* one in EPOCH_PUTS uses replaces the node, */
+    EPOCH_LONG = 16, /* and one in EPOCH_LONG takes long */
+    EPOCH_LOOKS = 6  /* uses before the tile checks whether its epoch is closed */
 };
 
 typedef struct epoch_node {
     uint32_t words[EPOCH_WORDS]; /* plain: its number, mixed, each; 0 where it is wiped */
-    uint32_t later;              /* on a list: the next one's place, 0 for none */
+    uint32_t later;              /* on a list: the next node's index, 0 for none */
 } epoch_node;
 
 typedef struct epoch_world {
     ga_epochs epochs;
     uint32_t cells[EPOCH_CELLS]; /* C: places of nodes; 0: none yet */
-    uint32_t retired;            /* R: taken out since somebody last closed an epoch */
-    uint32_t waiting;            /* whose the epochs are */
+    uint32_t retired;            /* R: unlinked since the last epoch was closed */
+    uint32_t waiting;            /* owned by the tile that owns the epochs */
     uint32_t made;               /* relaxed, as all below: counts */
     uint32_t numbers;
     uint64_t looks, wrong, closed, freed;
     epoch_node nodes[EPOCH_NODES]; /* [0] is none */
 } epoch_world;
 
-/* What one tile has. */
+/* The state of one tile. */
 typedef struct epoch_tile {
     ga_tile tile;
     uint32_t random;
@@ -68,10 +68,10 @@ static __device__ void use(epoch_world *world, epoch_tile *one)
     ga_lanes at = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* C2: acquire. Pairs with C1: the node as it was made. */
+        /* C2: acquire. Pairs with C1: the node's contents are visible. */
         ga_lane_write(&at, own, ga_load_acquire(world->cells + which));
     }
-    ga_tile_sync(tile); /* what the leader acquired all have */
+    ga_tile_sync(tile); /* all lanes have the leader's acquire */
     uint32_t place = ga_lanes_get(tile, at, leader);
     if (!place) {
         return;
@@ -79,10 +79,10 @@ static __device__ void use(epoch_world *world, epoch_tile *one)
     const uint32_t *words = world->nodes[place].words;
     uint32_t lane = ga_warp_lane();
     uint32_t first = words[lane % EPOCH_WORDS];
-    if (below(one, EPOCH_LONG) == 0) { /* long enough for the node to be wiped meanwhile */
+    if (below(one, EPOCH_LONG) == 0) { /* long enough for the node to be wiped */
         ga_clock_sleep(20000);
     }
-    /* relaxed: past the multiprocessor's cache, which would still have what it was */
+    /* relaxed: bypasses the multiprocessor's cache, which could have old contents */
     uint32_t second = ga_load_relaxed(words + (lane + 7) % EPOCH_WORDS);
     bool right = ga_lanes_same(tile, first) && first != 0 && first == second;
     count(one, &world->looks, 1);
@@ -91,7 +91,7 @@ static __device__ void use(epoch_world *world, epoch_tile *one)
     }
 }
 
-/* A node that nobody knows of: its place, 0 where there is none left. */
+/* A free node of the tile: its index, 0 if there is none left. */
 static __device__ uint32_t take(epoch_world *world, epoch_tile *one)
 {
     uint32_t leader = ga_tile_leader(one->tile), place = one->own;
@@ -109,7 +109,7 @@ static __device__ uint32_t take(epoch_world *world, epoch_tile *one)
     return said < EPOCH_NODES ? said : 0;
 }
 
-/* Put another node into a cell, and the one that was there on the list of those that were taken out. */
+/* Replace the node of a cell, and put the old one on the list of unlinked nodes. */
 static __device__ void put_another(epoch_world *world, epoch_tile *one)
 {
     ga_tile tile = one->tile;
@@ -137,7 +137,7 @@ static __device__ void put_another(epoch_world *world, epoch_tile *one)
         uint32_t first = ga_load_relaxed(&world->retired); /* relaxed: a guess; R1 confirms it */
         while (old) {
             world->nodes[old].later = first;
-            /* R1: release. Pairs with R2: it was taken out before. */
+            /* R1: release. Pairs with R2: it was unlinked before. */
             uint32_t seen = ga_cas_release(&world->retired, first, old);
             old = seen == first ? 0 : old;
             first = seen;
@@ -146,7 +146,7 @@ static __device__ void put_another(epoch_world *world, epoch_tile *one)
     ga_tile_sync(tile);
 }
 
-/* Nobody uses what is on this list: it is wiped, and the tile's own now. */
+/* No tile uses the nodes of this list: they are wiped, and belong to this tile now. */
 static __device__ void wipe(epoch_world *world, epoch_tile *one, uint32_t place)
 {
     ga_tile tile = one->tile;
@@ -172,7 +172,7 @@ static __device__ void wipe(epoch_world *world, epoch_tile *one, uint32_t place)
     count(one, &world->freed, freed);
 }
 
-/* The leader takes over what was taken out. */
+/* The leader takes over the unlinked nodes. */
 static __device__ uint32_t take_retired(epoch_world *world, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -182,11 +182,11 @@ static __device__ uint32_t take_retired(epoch_world *world, ga_tile tile)
         /* R2: acquire. Pairs with R1. */
         ga_lane_write(&told, own, ga_exchange_acquire(&world->retired, 0));
     }
-    ga_tile_sync(tile); /* what the leader acquired all have */
+    ga_tile_sync(tile); /* all lanes have the leader's acquire */
     return ga_lanes_get(tile, told, leader);
 }
 
-/* One step of giving back; `hasty`: with no thought of those who may be using it. */
+/* One step of freeing; `hasty`: without waiting for tiles that may be using the nodes. */
 static __device__ void tidy(epoch_world *world, epoch_tile *one, bool hasty)
 {
     ga_tile tile = one->tile;
@@ -238,7 +238,7 @@ static __global__ void epoch_kernel(epoch_world *world, uint32_t width, uint32_t
     ga_epoch_leave(&world->epochs, one.tile, pin);
 }
 
-/* Of the figures the nodes are left out. */
+/* The figures are copied without the nodes. */
 static bool run_epochs(uint32_t width, bool hasty, epoch_world *said)
 {
     epoch_world *world = (epoch_world *)suite_memory(sizeof *world);

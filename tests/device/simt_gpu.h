@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of simt_tests share.
+ * Shared by the parts of simt_tests.
  */
 #ifndef TESTS_DEVICE_SIMT_GPU_H
 #define TESTS_DEVICE_SIMT_GPU_H

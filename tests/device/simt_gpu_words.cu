@@ -13,7 +13,7 @@
 typedef struct batch {
     uint32_t tiles;
     simt_input *in;     /* host */
-    simt_output *out;   /* host: what the GPU made of them */
+    simt_output *out;   /* host: the GPU's results */
     simt_input *d_in;   /* device */
     simt_output *d_out; /* device */
 } batch;
@@ -54,7 +54,7 @@ static uint32_t all_lanes(uint32_t width)
     return width < 32u ? (1u << width) - 1u : 0xffffffffu;
 }
 
-/* Compare tile `i` with what was expected; false where it differs. */
+/* Compare tile `i` with the expected result; false if it differs. */
 static bool batch_check(batch *batch, uint32_t i, const simt_output *expected)
 {
     char text[400];
@@ -148,9 +148,9 @@ static void words_of_32(int device)
 
 /* ---- tiles with gaps ------------------------------------------------------------------------ */
 
-#define PARTS 4u /* tiles of a warp; label PARTS: a lane of none */
+#define PARTS 4u /* tiles of a warp; label PARTS: a lane without a tile */
 
-/* The tiles of a warp all at once, or, `apart`, each when it is alone on its way. */
+/* The tiles of a warp all at once, or, with `apart`, each while it runs alone. */
 static __global__ void words_among(simt_input *in, simt_output *out, const uint32_t *labels,
                                    bool apart)
 {
@@ -232,8 +232,7 @@ static void words_with_gaps_apart(int device)
     compare_gaps(true);
 }
 
-/* ---- which lanes are there
- * -------------------------------------------------------------------- */
+/* ---- which lanes are there ---------------------------------------------------------------- */
 
 typedef struct presence {
     uint32_t lanes;

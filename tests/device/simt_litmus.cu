@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Litmus tests of the vocabulary's memory orders, for each scope: two warps of a block, two
- * blocks, and the host. simt_litmus.h has what a thread does. A forbidden outcome fails the case;
- * so does a case in which few messages came about, since it has shown nothing.
+ * Litmus tests of the vocabulary's memory orders, for each scope: two warps of a block, two blocks,
+ * and the host. simt_litmus.h has the body of a thread. A forbidden outcome fails the case; so does
+ * a small number of exchanged messages, because it proves nothing.
  */
 #include "simt_gpu.h"
 #include "simt_host.h"
@@ -81,7 +81,7 @@ static const named_edge edges[] = {
     {"cas_acq_rel -> cas_acq_rel", {PUBLISH_CAS_ACQ_REL, LOOK_CAS_ACQ_REL, DATA_PLAIN}},
 };
 
-/* What is not ordered: shows that the tests above would notice. */
+/* Without an order: shows that the tests above would detect it. */
 static const named_edge weak_edges[] = {
     {"store_release -> load_relaxed", {PUBLISH_STORE, LOOK_RELAXED, DATA_CACHED}},
     {"store_relaxed -> load_acquire", {PUBLISH_RELAXED, LOOK_LOAD, DATA_CACHED}},
@@ -139,8 +139,7 @@ static void inform(const char *name, uint32_t total, const litmus_result *got)
            got->seen, got->late);
 }
 
-/* ---- messages between threads
- * ------------------------------------------------------------------ */
+/* ---- messages between threads ------------------------------------------------------------- */
 
 static __global__ void clear_cells(litmus_cell *cells, uint32_t count)
 {
@@ -207,8 +206,7 @@ static void messages_of_system(int device)
     messages_in(&of_system);
 }
 
-/* ---- messages between tiles
- * -------------------------------------------------------------------- */
+/* ---- messages between tiles --------------------------------------------------------------- */
 
 static __global__ void clear_boards(litmus_board *boards, uint32_t count)
 {
@@ -289,11 +287,10 @@ static void boards_of_system(int device)
     boards_in(&of_system);
 }
 
-/* ---- slots
- * ------------------------------------------------------------------------------------ */
+/* ---- slots -------------------------------------------------------------------------------- */
 
-/* After all have ended: `owned` times one of the `count` slots was had. Answers how many of those
- * left no trace. */
+/* After all have ended: the `count` slots were owned `owned` times in all. Returns the number of
+ * owners that left no trace. */
 static uint32_t lost_owners(const uint32_t *bitmap, const litmus_cell *slots, uint32_t count,
                             uint32_t owned)
 {
@@ -323,7 +320,8 @@ static void judge_slots(const char *name, uint32_t lost, const litmus_result *go
 
 static void pass_slots(const scope *scope, bool ordered)
 {
-    uint32_t group = scope->unit == 32u ? 64u : 1024u; /* slots of one; of a block: 2 warps' */
+    uint32_t group = scope->unit == 32u ? 64u : 1024u; /* slots of one group; of a block: 2 for each
+                                                        * warp */
     uint32_t count = scope->unit == 32u ? BLOCKS * group : group;
     litmus_run run = {BOTH_ROLES, scope->unit == 32u ? THREADS : BLOCKS * THREADS,
                       suite.quick ? 8u : 256u, 0, 1};
@@ -385,8 +383,8 @@ static __global__ void wait_for_host(const uint32_t *flag, uint32_t patience, ui
     *seen = litmus_wait_ready_system(flag, patience) ? 1u : 0u;
 }
 
-/* Whether a kernel runs while the host goes on, which a sanitizer or CUDA_LAUNCH_BLOCKING may
- * change. */
+/* True if a kernel runs while the host continues, which a sanitizer or CUDA_LAUNCH_BLOCKING may
+ * prevent. */
 static bool kernels_run_beside_host(void)
 {
     uint32_t *words = (uint32_t *)simt_pinned_memory(2 * sizeof *words);
@@ -394,7 +392,7 @@ static bool kernels_run_beside_host(void)
     if (words) {
         wait_for_host<<<1, 1>>>(words, HOST_PATIENCE / 4u, words + 1);
         if (CUDA_DONE(cudaGetLastError())) {
-            __atomic_store_n(words, 1u, __ATOMIC_RELAXED); /* relaxed: nothing else is told */
+            __atomic_store_n(words, 1u, __ATOMIC_RELAXED); /* relaxed: it carries no other data */
         }
         beside = CUDA_DONE(cudaDeviceSynchronize()) && words[1];
     }

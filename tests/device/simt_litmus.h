@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Litmus tests of the vocabulary's memory orders: message passing, ownership of slots, turns. The
- * bodies are for both compilers, so that a host thread can be one side of them.
+ * Litmus tests of the vocabulary's memory orders: message passing, ownership of slots, alternation.
+ * The bodies are for both compilers, so that a host thread can be one side of them.
  *
  * A message is two words on lines of their own; the reader reads both before the writer may write,
- * so that they stand in its cache, then waits for the flag, then reads them again. With a release
- * and an acquire it must find what was written. That first read races with nothing: the writer
- * waits for `ready`, whose value depends on what was read. It is done by an instruction that the
- * compiler cannot move or merge with the second one, which is plain C.
+ * so that they are in its cache, then waits for the flag, then reads them again. With a release and
+ * an acquire it must find the new values. The first read is no race: the writer waits for `ready`,
+ * whose value depends on it. It is an instruction that the compiler cannot move or merge with the
+ * second read, which is plain C.
  *
- * All waiting is bounded by a patience, in polls; who has been let down LITMUS_GIVE_UP times ends.
+ * All waits are bounded by a patience, in polls; a thread that has timed out LITMUS_GIVE_UP times
+ * ends.
  */
 #ifndef TESTS_DEVICE_SIMT_LITMUS_H
 #define TESTS_DEVICE_SIMT_LITMUS_H
@@ -21,10 +22,10 @@
 #endif
 
 #define LITMUS_LINE    32u /* words */
-#define LITMUS_SECOND  39u /* where a message's second word stands; 0 is the first */
+#define LITMUS_SECOND  39u /* index of a message's second word; 0 is the first */
 #define LITMUS_WORDS   64u /* of a message */
 #define LITMUS_EMPTY   2u  /* the flag before it is published: bits can be set and cleared */
-#define LITMUS_NEVER   0xdeadbeefu /* no word is ever this one */
+#define LITMUS_NEVER   0xdeadbeefu /* no word ever has this value */
 #define LITMUS_GIVE_UP 3u
 
 typedef enum litmus_publish {
@@ -58,7 +59,8 @@ typedef enum litmus_look {
 typedef enum litmus_data {
     DATA_PLAIN,
     DATA_RELAXED,
-    DATA_CACHED /* plain, by an instruction that is certainly there: shows what no order gives */
+    DATA_CACHED /* plain, by an instruction that the compiler keeps: shows the results without an
+                 * order */
 } litmus_data;
 
 typedef struct litmus_edge {
@@ -76,7 +78,7 @@ typedef struct litmus_cell {
     uint32_t unused_too[LITMUS_LINE - 1];
 } __attribute__((aligned(128))) litmus_cell;
 
-/* The same for a tile: a line for each lane. */
+/* As above for a tile: a line for each lane. */
 typedef struct litmus_board {
     uint32_t data[32][LITMUS_LINE];
     uint32_t flag;
@@ -101,7 +103,7 @@ typedef struct litmus_result {
     uint32_t got[2];
 } litmus_result;
 
-/* What `litmus_race()` works on: words of one group of threads. */
+/* The data of `litmus_race()`: words of one group of threads. */
 typedef struct litmus_race_words {
     uint64_t add64;
     uint64_t exchange64;
@@ -110,14 +112,14 @@ typedef struct litmus_race_words {
     uint32_t cas;
     uint32_t post_add;
     uint32_t won_or;  /* by how many threads */
-    uint32_t won_and; /* the same */
+    uint32_t won_and; /* by how many threads */
     uint32_t gave_up; /* a compare-and-swap */
     uint32_t unused;
-    uint32_t set[32];     /* all clear at first: a bit for each four threads, up to 4096 */
+    uint32_t set[32];     /* all clear at first: a bit for each group of four threads, up to 4096 */
     uint32_t cleared[32]; /* all set at first */
 } litmus_race_words;
 
-/* What each thread was answered. */
+/* The results of each thread. */
 typedef struct litmus_race_answers {
     uint32_t add;
     uint32_t exchange;
@@ -182,7 +184,7 @@ GA_SIMT void litmus_count(litmus_result *result, uint32_t outcome, uint32_t inde
 }
 
 /* Raise the first of two words by a compare-and-swap of 64 bits, or `both` by one of 128, while
- * others do the one or the other. False where there is none, or patience runs out. */
+ * other threads do either. False if there is no such instruction, or patience runs out. */
 GA_SIMT bool litmus_raise(uint64_t *words, bool both)
 {
 #if GA_HAS_CAS128

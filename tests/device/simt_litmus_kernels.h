@@ -3,8 +3,8 @@
  * The litmus tests' kernels for one scope; included for each by simt_litmus.cu.
  */
 
-/* Threads are in groups of `unit`: those of an even group write, those of the next one read. Or all
- * do one of the two, and the host the other. */
+/* Threads are in groups of `unit`: threads of an even group write, those of the next one read. Or
+ * all do one of the two, and the host does the other. */
 static __global__ void SCOPED(messages)(litmus_cell *cells, litmus_edge edge, litmus_run run,
                                         litmus_result *result)
 {
@@ -21,7 +21,7 @@ static __global__ void SCOPED(messages)(litmus_cell *cells, litmus_edge edge, li
     }
 }
 
-/* The same by tiles. */
+/* As above by tiles. */
 static __device__ __forceinline__ void SCOPED(tile_rounds)(ga_tile tile, litmus_board *boards,
                                                            litmus_edge edge, litmus_run run,
                                                            litmus_result *result)

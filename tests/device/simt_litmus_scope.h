@@ -49,7 +49,7 @@ GA_SIMT void SCOPED(litmus_publish)(uint32_t by, uint32_t *flag)
     }
 }
 
-/* What the flag is; no way of looking takes a published flag back to LITMUS_EMPTY before it is
+/* The flag's value; no method of reading changes a published flag to LITMUS_EMPTY before it is
  * seen. */
 GA_SIMT uint32_t SCOPED(litmus_look)(uint32_t by, uint32_t *flag)
 {
@@ -77,7 +77,7 @@ GA_SIMT uint32_t SCOPED(litmus_look)(uint32_t by, uint32_t *flag)
 
 GA_SIMT bool SCOPED(litmus_wait_ready)(const uint32_t *ready, uint32_t patience)
 {
-    /* relaxed: only tells the writer that the reader has filled its cache. */
+    /* relaxed: only shows the writer that the reader has filled its cache. */
     for (; patience && !SCOPED(ga_load_relaxed)(ready); patience--) {
         litmus_pause();
     }
@@ -132,7 +132,7 @@ GA_SIMT uint32_t SCOPED(litmus_read)(litmus_cell *cell, litmus_edge edge, uint32
     return got[0] == index + 1u && got[1] == ~index ? LITMUS_SEEN : LITMUS_LATE;
 }
 
-/* One side of message `index`. Answers whether it came about. */
+/* One side of message `index`. Returns true if it arrived. */
 GA_SIMT bool SCOPED(litmus_message)(litmus_cell *cells, litmus_edge edge, bool writes,
                                     uint32_t index, uint32_t patience, litmus_result *result)
 {
@@ -180,7 +180,7 @@ GA_SIMT bool SCOPED(litmus_tile_write)(ga_tile tile, litmus_board *board, litmus
     return true;
 }
 
-/* The leader sees it published; then each lane reads the line of another one. */
+/* The leader sees the publication; then each lane reads another lane's line. */
 GA_SIMT uint32_t SCOPED(litmus_tile_read)(ga_tile tile, litmus_board *board, litmus_edge edge,
                                           uint32_t index, uint32_t patience, ga_lanes *late)
 {
@@ -212,8 +212,7 @@ GA_SIMT uint32_t SCOPED(litmus_tile_read)(ga_tile tile, litmus_board *board, lit
     return ga_lanes_any(tile, *late) ? LITMUS_LATE : LITMUS_SEEN;
 }
 
-/* One side of message `index`; of one that is late `got` tells the mask of the lanes that saw
- * it. */
+/* One side of message `index`; if it is late, `got` is the mask of the lanes that saw it. */
 GA_SIMT bool SCOPED(litmus_tile_message)(ga_tile tile, litmus_board *boards, litmus_edge edge,
                                          bool writes, uint32_t index, uint32_t patience,
                                          litmus_result *result)
@@ -233,11 +232,10 @@ GA_SIMT bool SCOPED(litmus_tile_message)(ga_tile tile, litmus_board *boards, lit
     return outcome != LITMUS_MISSED;
 }
 
-/* ---- slots that are owned in turn, as SlabAlloc's units are
- * ----------------------------------- */
+/* ---- slots owned by one thread after the other, as SlabAlloc's units ---------------------- */
 
-/* Take slot `slot` if it is free: bit `slot` of the bitmap; read it, write it, give it back. Both
- * its words count its owners. Without `ordered` nothing is promised. */
+/* Take slot `slot` if it is free: bit `slot` of the bitmap; read it, write it, free it. Both its
+ * words count its owners. Without `ordered` nothing is guaranteed. */
 GA_SIMT bool SCOPED(litmus_own)(uint32_t *bitmap, litmus_cell *slots, uint32_t slot, bool ordered,
                                 litmus_result *result)
 {
@@ -262,11 +260,11 @@ GA_SIMT bool SCOPED(litmus_own)(uint32_t *bitmap, litmus_cell *slots, uint32_t s
     return true;
 }
 
-/* ---- two threads in turn ------------------------------------------------------------------- */
+/* ---- two threads that alternate ----------------------------------------------------------- */
 
-/* The turns `first`, first + 2, ... below `turns`: who has it finds all words written by the
- * other, and writes them. The flag begins at 0, as all words do. Answers how many of the own turns
- * came. */
+/* The turns `first`, first + 2, ... below `turns`: a thread in its turn finds all words written by
+ * the other, and writes them. The flag begins at 0, as all words do. Returns the number of own
+ * turns that came. */
 GA_SIMT uint32_t SCOPED(litmus_turns)(litmus_cell *cell, uint32_t first, uint32_t turns,
                                       uint32_t patience, litmus_result *result)
 {
@@ -295,7 +293,7 @@ GA_SIMT uint32_t SCOPED(litmus_turns)(litmus_cell *cell, uint32_t first, uint32_
 
 /* ---- no change is lost, and no two get the same ---------------------------------------------- */
 
-/* By thread `number` (below 4096) of the group. */
+/* Run by thread `number` (below 4096) of the group. */
 GA_SIMT void SCOPED(litmus_race)(litmus_race_words *words, uint32_t number,
                                  litmus_race_answers *answers)
 {

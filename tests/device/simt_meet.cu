@@ -12,8 +12,8 @@
 #include "../../liballoc/simt/simt.h"
 
 enum {
-    MEET_ROUNDS = 7, /* at most, of one call */
-    MEET_WORDS = 64  /* that leaders change, so that they take different times */
+    MEET_ROUNDS = 7, /* rounds of one call at most */
+    MEET_WORDS = 64  /* words that leaders change, so that they take different times */
 };
 
 typedef enum meet_kind {
@@ -39,7 +39,7 @@ static const char *const meet_names[] = {"get",    "a share",  "nonzero", "any",
 typedef struct meet_tally {
     uint64_t wrong[MEET_KINDS];
     uint64_t calls;
-    uint64_t met; /* looks at which lanes of another tile ran, too */
+    uint64_t met; /* reads that show which lanes of another tile ran, too */
     uint32_t words[MEET_WORDS];
 } meet_tally;
 
@@ -50,15 +50,15 @@ static __device__ void expect(meet_tally *tally, meet_kind kind, bool holds)
     }
 }
 
-/* What lane `lane` brings to round `round` of the tile of these lanes. */
+/* The value of lane `lane` in round `round` of the tile of these lanes. */
 static __device__ uint32_t brought(uint32_t lanes, uint32_t round, uint32_t lane)
 {
     return ga_bits_mix(lanes + round * 77u + (lane << 24));
 }
 
-/* The same of all lanes, by each lane for itself. */
+/* The values of all lanes, computed by each lane for itself. */
 typedef struct meet_facts {
-    uint32_t odd;   /* the mask of those whose value is odd */
+    uint32_t odd;   /* the mask of lanes whose value is odd */
     uint32_t equal; /* ... whose value agrees with the own one in two bits */
     uint32_t sum, all;
     uint32_t before; /* the sum of the lower lanes' bytes */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Atomics by many threads at once: no change is lost, and no two get the same answer; for each
- * scope.
+ * Atomics by many threads at once: no change is lost, and no two threads get equal results; for
+ * each scope.
  */
 #include "simt_gpu.h"
 #include "simt_litmus.h"
@@ -26,7 +26,7 @@ static int compare_answers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The answers are 0 to n - 1, each once. */
+/* The results are 0 to n - 1, each once. */
 static void check_distinct(const char *name, uint64_t *answers, uint32_t n)
 {
     qsort(answers, n, sizeof *answers, compare_answers);
@@ -50,7 +50,7 @@ static void check_answers(const litmus_race_words *words, const litmus_race_answ
         lists[2][i] = answers[i].exchange;
         lists[3][i] = answers[i].exchange64;
     }
-    lists[0][n] = words->add; /* what the next thread would be answered */
+    lists[0][n] = words->add; /* the result that the next thread would get */
     lists[1][n] = words->add64 >> 32;
     lists[2][n] = words->exchange;
     lists[3][n] = words->exchange64;
@@ -102,8 +102,8 @@ static void race_in(race_kernel kernel, uint32_t groups, uint32_t unit, uint32_t
     free(answers);
 }
 
-/* Every other thread raises both words; `raised` counts who has raised any, and behind it says
- * whether there is a swap of 128 bits. */
+/* Every other thread raises both words; `raised` counts the threads that have raised any, and its
+ * next word says whether there is a 128-bit swap. */
 static __global__ void race_of_widths(uint64_t *words, uint32_t *raised)
 {
     uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;

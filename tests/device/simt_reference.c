@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The words one bit and one lane at a time.
+ * The vocabulary's functions, one bit and one lane at a time.
  */
 #include "simt_reference.h"
 
@@ -52,7 +52,7 @@ static void make_lanes(uint64_t *seed, simt_input *in)
 {
     uint32_t kinds = 1u + random_word(seed) % 8u;
     uint32_t flags = random_bits(seed);
-    bool alike = random_below(seed, 8) == 0; /* one edge in all lanes */
+    bool alike = random_below(seed, 8) == 0; /* one value in all lanes */
     uint32_t value = random_bits(seed);
     for (uint32_t i = 0; i < 32; i++) {
         in->values[i] = alike ? value : random_bits(seed);
@@ -101,7 +101,7 @@ void simt_make_atomic_input(uint64_t *seed, simt_atomic_input *in)
     in->expected = random_below(seed, 2) ? in->before : random_next(seed);
 }
 
-/* ---- what must come of them ------------------------------------------------------------------ */
+/* ---- expected results --------------------------------------------------------------------- */
 
 static bool has(uint32_t bits, uint32_t place)
 {
@@ -149,7 +149,7 @@ static uint32_t mix(uint32_t x)
     return x;
 }
 
-/* The upper half of (a1:a0) * (b1:b0), as by hand. */
+/* The upper half of (a1:a0) * (b1:b0), by long multiplication. */
 static uint64_t high_product(uint64_t a1, uint64_t a0, uint64_t b1, uint64_t b0)
 {
     uint64_t middle = a1 * b0 + (a0 * b0 >> 32);
@@ -228,7 +228,8 @@ static void expect_each(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_lanes_deal][lane] = expect_dealt(in, lane);
 }
 
-/* The last lane of the mask before that one; 32 where there is none, or it is not in the mask. */
+/* The last lane of the mask before that one; 32 if there is none, or that lane is not in the
+ * mask. */
 static uint32_t expect_previous(const simt_input *in, uint32_t lane)
 {
     uint32_t before = count_below(in->chosen, lane);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inputs for the words of the vocabulary, and what must come of them: plain functions that share no
- * line with the vocabulary. And the words as the C compiler makes them. For C and CUDA.
+ * Inputs for the functions of the vocabulary, and the expected results: plain functions that share
+ * no line with the vocabulary. And the functions as the C compiler compiles them. For C and CUDA.
  */
 #ifndef TESTS_DEVICE_SIMT_REFERENCE_H
 #define TESTS_DEVICE_SIMT_REFERENCE_H
@@ -24,7 +24,7 @@ void simt_make_atomic_input(uint64_t *seed, simt_atomic_input *in);
 void simt_expect(const simt_input *in, bool gaps, simt_output *out);
 void simt_expect_atomics(const simt_atomic_input *in, simt_atomic_output *out);
 
-/* The same by the vocabulary's CPU side; a tile of 4, 8, 16 or 32 lanes. */
+/* The results of the vocabulary's CPU side; a tile of 4, 8, 16 or 32 lanes. */
 void simt_cpu_words(uint32_t width, simt_input *in, simt_output *out);
 void simt_cpu_atomics(const simt_atomic_input *in, simt_atomic_output *out);
 

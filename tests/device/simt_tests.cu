@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vocabulary on GPUs: each word compared with what the CPU makes of the same inputs
+ * The vocabulary on GPUs: each function compared with the CPU's result for equal inputs
  * (simt_gpu_words.cu), and litmus tests of the memory orders (simt_litmus.cu). One line a case,
  * then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
- *   simt_tests [--only WORDS] [--quick]    the cases whose name contains the words; less of each
+ *   simt_tests [--only WORDS] [--quick]    the cases whose name contains the words; fewer
+ *                                          rounds of each
  */
 #include "simt_gpu.h"
 

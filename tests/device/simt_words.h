@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every word of the vocabulary once, for both compilers: a tile gets an input and writes what each
- * word made of it, for each lane. Uniform values are written by each lane, so that one that is not
- * uniform shows. simt_reference.h says what must come out.
+ * Every function of the vocabulary once, for both compilers: a tile gets an input and writes each
+ * function's result for each lane. Each lane writes uniform values, so that a difference shows.
+ * simt_reference.h has the expected results.
  */
 #ifndef TESTS_DEVICE_SIMT_WORDS_H
 #define TESTS_DEVICE_SIMT_WORDS_H
 
 #include "../../liballoc/simt/simt.h"
 
-/* The words; a uniform one and then lanes that are made of several calls are named after what they
- * show. */
+/* The functions; a uniform one, and then lanes of several calls, are named after the property that
+ * they show. */
 #define SIMT_EACH_WORD(X)                                                                          \
     X(bits_count)                                                                                  \
     X(bits_lowest)                                                                                 \
@@ -87,27 +87,28 @@ typedef struct simt_input {
     uint32_t row[32];
     uint32_t values[32];  /* anything; the bits of the words on bits */
     uint32_t numbers[32]; /* anything */
-    uint32_t keys[32];    /* few different ones */
+    uint32_t keys[32];    /* few different values */
     uint32_t flags[32];   /* mostly 0 */
     uint32_t here;        /* the lanes that there are; the four masks below are among them */
     uint32_t chosen;
     uint32_t among;
     uint32_t takers;
     uint32_t asking;
-    uint32_t lane; /* one of those that there are */
+    uint32_t lane; /* one of the tile's lanes */
     uint32_t skip; /* skip, bits and first: for ga_lanes_deal() */
     uint32_t bits;
     uint32_t first;
     uint32_t distance; /* for ga_share_ahead() */
-    uint32_t key;      /* to look for in the row */
-    uint32_t common;   /* many words of the row are this one */
-    uint32_t place;    /* of a word of the row */
+    uint32_t key;      /* the key to search for in the row */
+    uint32_t common;   /* many words of the row have this value */
+    uint32_t place;    /* index of a word of the row */
     uint32_t start;
     uint32_t value;
 } __attribute__((aligned(128))) simt_input;
 
 typedef struct simt_output {
-    uint32_t word[SIMT_WORDS][32]; /* what lane i of the tile got; 0 for lanes that are not there */
+    uint32_t word[SIMT_WORDS][32]; /* the result of lane i of the tile; 0 for lanes that do not
+                                    * exist */
     uint32_t scratch[32];
 } simt_output;
 
@@ -152,7 +153,7 @@ GA_SIMT void simt_bits(ga_tile tile, const simt_input *in, simt_output *out)
         out->word[SIMT_bits_high32][own] = ga_bits_high32(bits, n);
         out->word[SIMT_bits_down][own] = ga_bits_down(bits, n);
         uint32_t most =
-            bits % 1000u + 1u; /* what is left is equal, though it may be more than `most` */
+            bits % 1000u + 1u; /* the rest is equal, though it may be more than `most` */
         out->word[SIMT_bits_round][own] = ga_bits_round(n >> 12, most) % most;
         out->word[SIMT_bits_quarters][own] = ga_bits_quarters((bits & 0xffffffu) | 4u);
         uint64_t place = (uint64_t)ga_bits_element((char *)((uint64_t)n << 32), bits, n);
@@ -245,8 +246,8 @@ GA_SIMT void simt_share(ga_tile tile, const simt_input *in, simt_output *out)
     SIMT_UNIFORM(share_ahead, ahead);
 }
 
-/* The first of `places` with `key` and the word behind it, where a lane has both; else by another
- * way. */
+/* The first of `places` with `key` and the word behind it, if a lane has both; otherwise by another
+ * method. */
 GA_SIMT uint32_t simt_first64(ga_tile tile, ga_row row, uint32_t places, uint64_t key)
 {
     if (tile.width <= 8u) {
@@ -312,7 +313,7 @@ GA_SIMT void simt_sectors(ga_tile tile, const simt_input *in, simt_output *out)
     }
 }
 
-/* Each lane its four words of the row; of a tile of more than 8 lanes they are taken one by one. */
+/* Each lane gets its four words of the row; tiles of more than 8 lanes read them one by one. */
 GA_SIMT void simt_row_quad(ga_tile tile, ga_row row, const simt_input *in, simt_output *out)
 {
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
@@ -355,7 +356,7 @@ GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
     SIMT_UNIFORM(row_put_match, ga_row_match(tile, row, in->value));
 }
 
-/* `gaps`, a constant: the tile is one of ga_tile_among(). */
+/* `gaps`, a constant: the tile is from ga_tile_among(). */
 GA_SIMT void simt_words(ga_tile tile, bool gaps, simt_input *in, simt_output *out)
 {
     simt_bits(tile, in, out);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frees that should not be in heaps of all sizes with check=full, and in those of coalesce over them:
- * the kernel goes on, and the log has each address once.
+ * Invalid frees in size-class heaps with check=full, and in coalescing heaps over them: the kernel
+ * continues, and the log has each address once.
  */
 #include "sized_gpu.h"
 
 typedef enum misdeed {
     TWICE = 0,
     TWICE_AT_ONCE, /* by two lanes of a warp, together */
-    STRANGERS,     /* inside of a block, another heap's, nobody's */
+    STRANGERS,     /* inside of a block, of another heap, of no heap */
     MISDEEDS
 } misdeed;
 
@@ -22,7 +22,7 @@ static __host__ __device__ uint64_t stranger(uint64_t block, uint64_t foreign, u
     return i == 0 ? block + 16 : i == 1 ? block + 1 : i == 2 ? foreign : 16;
 }
 
-/* One warp. Afterwards each lane has a block as ever; answers[0] is the one in question. */
+/* One warp. Afterwards each lane has a block as before; answers[0] is the address in question. */
 static __global__ void misdeed_kernel(ga_kernel_heap heap, uint32_t misdeed, size_t size,
                                       char *foreign, uint64_t *answers)
 {
@@ -76,7 +76,7 @@ static void expect_log(const char *spec, const char *log, uint32_t misdeed, bool
     for (uint32_t i = 0; misdeed == STRANGERS && i < STRANGER_COUNT; i++) {
         expect_line(spec, log, stranger(block, foreign, i), "no block of this heap begins there");
     }
-    if (misdeed != STRANGERS) { /* what was a run's is nobody's after it: then that may be said */
+    if (misdeed != STRANGERS) { /* a freed run has no owner afterwards: then that may be reported */
         expect_line(spec, log, block, run ? "freed" : "freed twice");
     }
 }
@@ -142,7 +142,7 @@ static void not_a_block(int device)
     on_checked_heaps(device, STRANGERS);
 }
 
-/* Nothing is told of those who free what is theirs, and all of it can be had again. */
+/* Valid frees are not reported, and all memory can be allocated again. */
 static void right_frees(int device)
 {
     const uint32_t n = 1 << 14;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes behind coalescing, as malloc in kernels has them by default: a warp that wants several
- * sizes has one block of all of them, which goes back when the last of them is free.
+ * Size-class heaps behind coalescing, as malloc in kernels has by default: a warp that requests
+ * several sizes gets one block for all of them, which is freed with the last of them.
  */
 #define GA_KERNEL_ONLY GA_KERNEL_KIND_COALESCE
 #define GA_COALESCE_ONLY_SIZED

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes that are used up: how much a large one serves before the first NULL, and that it serves
- * as much again after everything has been freed in random order; heaps that grow under their kernels; and
+ * Size-class heaps that run full: the amount that a large one serves before the first NULL, and
+ * again after all blocks have been freed in random order; heaps that grow during their kernels; and
  * long random scripts.
  */
 #define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED
@@ -13,7 +13,7 @@ enum {
     SLOTS = 8
 };
 
-/* What a thread has in a slot: its block, and the size and tag of it. */
+/* A slot of a thread: its block, and the block's size and tag. */
 typedef struct slot {
     char *block;
     uint32_t size, tag;
@@ -46,7 +46,7 @@ static __device__ void drop(ga_kernel_heap heap, slot *s, slab_tally *tally)
     slab_count(&tally->released, 1);
 }
 
-/* Each thread goes on with the slots of another one of the last launch. */
+/* Each thread continues with another thread's slots of the last launch. */
 static __global__ void script_kernel(ga_kernel_heap heap, slot *slots, uint32_t n, uint32_t launch,
                                      uint32_t steps, slab_tally *tally)
 {
@@ -75,7 +75,7 @@ static __global__ void drop_all_kernel(ga_kernel_heap heap, slot *slots, uint32_
     }
 }
 
-/* The CPU's part: what threads hold is what is live, and no two blocks lie over each other. */
+/* The CPU's part: the blocks of all threads are the live ones, and do not overlap. */
 static int compare_slots(const void *a, const void *b)
 {
     const slot *left = (const slot *)a, *right = (const slot *)b;
@@ -153,7 +153,7 @@ static void serves_again(int device)
 
 /* ---- growth ----------------------------------------------------------------------------- */
 
-/* From 4 MiB on, all at once; and again in what has grown. */
+/* From 4 MiB on, all at once; and again in the grown heap. */
 static void grows(int device)
 {
     const uint32_t n = suite.quick ? 1u << 16 : 1u << 21;
@@ -239,7 +239,7 @@ static __global__ void fail_kernel(ga_kernel_heap heap, uint32_t size, slab_tall
     slab_count(block ? &tally->given : &tally->full, 1);
 }
 
-/* Milliseconds of 2^20 requests of so many bytes, which all must fail. */
+/* Milliseconds of 2^20 requests of `size` bytes, all of which must fail. */
 static float fail_all(sized_rig *r, uint32_t size)
 {
     const uint32_t n = suite.quick ? 1u << 14 : 1u << 20;
@@ -260,8 +260,8 @@ static float fail_all(sized_rig *r, uint32_t size)
     return ms;
 }
 
-/* All of the heap in blocks of `size` bytes, a power of two, to the last; then it is full for every size, and
- * a block that is freed is found. */
+/* All of the heap in blocks of `size` bytes, a power of two, to the last; then it is full for every
+ * size, and a block that is freed is found. */
 static void fill_exactly(sized_rig *r, uint64_t capacity, uint32_t size)
 {
     const uint32_t n = (uint32_t)(capacity / size);
@@ -282,8 +282,8 @@ static void fill_exactly(sized_rig *r, uint64_t capacity, uint32_t size)
     sized_expect_live(r, n, size);
 }
 
-/* A heap that is empty serves each size in turn, to the last byte, with no call of the host's between: blocks
- * are written to and looked at, so that none lies over another. */
+/* An empty heap serves each size, one after the other, to the last byte, without a call of the host
+ * between: blocks are written and checked, so that overlaps show. */
 static void serves_any_size(int device, uint64_t capacity)
 {
     const uint32_t sizes[] = {16, 4096, 1024, 128, 16, 2048, 32, 1024};
@@ -302,7 +302,7 @@ static void serves_any_size(int device, uint64_t capacity)
         EXPECT_EQUAL("the blocks freed", READ_TALLY(r.tally).released, n);
         sized_expect_live(&r, 0, 0);
     }
-    /* Mixed sizes, and then one. */
+    /* Mixed sizes, and then one size. */
     for (uint32_t round = 0; round < 3; round++) {
         const uint32_t n = (uint32_t)(capacity / 512);
         sized_asking asking = {16, 2048, round}, one = {1024, 1024, 0};

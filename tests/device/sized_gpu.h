@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the cases of heaps of all sizes share: a heap from a spec, and kernels in which each thread has one
- * block. Only for CUDA.
+ * Shared by the cases of size-class heaps: a heap from a spec, and kernels in which each thread has
+ * one block. Only for CUDA.
  */
 #ifndef TESTS_DEVICE_SIZED_GPU_H
 #define TESTS_DEVICE_SIZED_GPU_H
@@ -57,7 +57,7 @@ static inline bool sized_set_up(sized_rig *r, int device, const char *spec, size
     EXPECT_EQUAL("the kind of the view", r->view.kind, SIZED_KIND);
     r->blocks = (char **)suite_memory(n * sizeof *r->blocks);
     r->tally = slab_tally_new();
-    return true; /* what is missing has failed the case, and kernels of it fail too */
+    return true; /* a failed allocation has failed the case, and kernels that use it fail too */
 }
 
 static inline void sized_count_block(void *context, void *block, size_t size)
@@ -68,8 +68,8 @@ static inline void sized_count_block(void *context, void *block, size_t size)
     seen[2] += (uintptr_t)block % 16 != 0;
 }
 
-/* That as many blocks are live, by the count and, where the heap is not too large for that and has one,
- * by the list; of at least `size` bytes each. Coalescing heaps have none. */
+/* Check the number of live blocks, of at least `size` bytes each: by the count and, if the heap has
+ * one and is not too large, by the list. Coalescing heaps have none. */
 static inline void sized_expect_live(sized_rig *r, uint64_t blocks, uint32_t size)
 {
     ga_stats stats = {};
@@ -97,7 +97,7 @@ static __device__ inline void sized_check_pointer(const void *block, slab_tally 
     }
 }
 
-/* Thread i of n asks for a block and writes over all of it, to whole words. */
+/* Thread i of n allocates a block and writes all of it, up to whole words. */
 static __global__ void sized_ask_kernel(ga_kernel_heap heap, char **blocks, sized_asking asking,
                                         uint32_t n, slab_tally *tally)
 {
@@ -134,7 +134,7 @@ static __global__ void sized_free_kernel(ga_kernel_heap heap, char **blocks, uin
     }
 }
 
-/* n threads ask and look; how many blocks were given. */
+/* n threads allocate and check; returns the number of blocks. */
 static inline uint64_t sized_ask_all(sized_rig *r, sized_asking asking, uint32_t n)
 {
     sized_ask_kernel<<<slab_grid(n), SLAB_BLOCK>>>(r->view, r->blocks, asking, n, r->tally);
@@ -145,7 +145,8 @@ static inline uint64_t sized_ask_all(sized_rig *r, sized_asking asking, uint32_t
     return found.given;
 }
 
-/* And free, in the order of a stride that has no divisor in common with n, or the next that has none. */
+/* And free, in the order of a stride that has no divisor in common with n, or the next that has
+ * none. */
 static inline void sized_free_all(sized_rig *r, sized_asking asking, uint32_t n, uint32_t stride)
 {
     for (uint32_t a = n, b = stride; b != 1;) { /* until they have none */

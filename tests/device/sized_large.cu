@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks larger than the largest class, and what else there is beside malloc and free: calloc, realloc, aligned blocks,
- * usable sizes. Fixed heaps and ones that grow while their kernels run.
+ * Blocks larger than the largest class, and the functions besides malloc and free: calloc, realloc,
+ * aligned blocks, usable sizes. Fixed heaps and heaps that grow while their kernels run.
  */
 #include "sized_gpu.h"
 
@@ -20,7 +20,7 @@ static __device__ void large_write(char *block, size_t size, uint32_t i)
     *(uint32_t *)(block + (size - 4) / 4 * 4) = large_mark(i, size);
 }
 
-/* What was written for `size` bytes, as far as the first `n`. */
+/* Check the contents written for `size` bytes, as far as the first `n`. */
 static __device__ void large_check(const char *block, size_t size, size_t n, uint32_t i,
                                    slab_tally *tally)
 {
@@ -38,7 +38,7 @@ static __device__ size_t large_size(uint32_t i, uint32_t round)
     return 4u + (mixed ^ mixed >> 13) % (3u << 20);
 }
 
-/* Each thread has a block of another size, looks at it, and gives it back; again and again. */
+/* Each thread allocates a block of another size, checks it and frees it, repeatedly. */
 static __global__ void large_rounds_kernel(ga_kernel_heap heap, uint32_t rounds, slab_tally *tally)
 {
     uint32_t i = slab_thread();
@@ -61,7 +61,7 @@ static __global__ void large_rounds_kernel(ga_kernel_heap heap, uint32_t rounds,
 static const char *const large_specs[] = {"slab:unit=classes,capacity=1G/cuda",
                                           "slab:unit=classes,limit=1G/vmm"};
 
-/* The last one grows while its kernels run. */
+/* The last spec grows while its kernels run. */
 static size_t large_spec_count(void)
 {
     return suite.no_growing ? 1 : 2;
@@ -85,8 +85,8 @@ static void large_rounds(int device)
     }
 }
 
-/* All of the heap as one block, and when that is free, as many as there is room for; from one lane each, and from
- * all of a warp. */
+/* All of the heap as one block, and when that is free, as many blocks as fit; from one lane each,
+ * and from all lanes of a warp. */
 static __global__ void large_all_kernel(ga_kernel_heap heap, size_t all, slab_tally *tally)
 {
     char *block = threadIdx.x == 5 ? (char *)ga_kernel_malloc(heap, all) : NULL;
@@ -102,7 +102,7 @@ static __global__ void large_all_kernel(ga_kernel_heap heap, size_t all, slab_ta
     __syncwarp();
     block = (char *)ga_kernel_malloc(heap, all / 16);
     slab_count(&tally->given, block ? 1 : 0);
-    __syncwarp(); /* none is freed before all have asked */
+    __syncwarp(); /* no block is freed before all lanes have allocated */
     ga_kernel_free(heap, block);
 }
 

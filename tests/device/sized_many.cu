@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes in kernels, with nothing but the public calls: no 16 bytes have two owners, whoever
- * calls, in whatever shape and for whatever size; NULL is answered when all is taken and not before; and
- * what an owner wrote is there until it frees.
+ * Size-class heaps in kernels, with the public calls only: no 16 bytes have two owners, for any
+ * calling lanes, shapes and sizes; NULL is returned when all memory is taken and not before; and an
+ * owner's contents stay until it frees.
  */
 #define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED
 #include "patterns.h"
@@ -10,7 +10,7 @@
 
 /* ---- sizes ------------------------------------------------------------------------------ */
 
-/* One size, up to the largest there is here, and up from nothing. */
+/* One size, up to the largest of the spec, and beginning with an empty heap. */
 static void each_size(int device)
 {
     static const uint32_t sizes[] = {0,   1,   15,  16,  17,   32,   100,  128,   129,
@@ -30,7 +30,7 @@ static void each_size(int device)
     sized_tear_down(&r);
 }
 
-/* What no heap has: NULL, and nothing is lost. */
+/* A size that no heap has: NULL, and nothing leaks. */
 static __global__ void too_large_kernel(ga_kernel_heap heap, slab_tally *tally)
 {
     const size_t sizes[] = {(size_t)1 << 31, (size_t)1 << 32, ((size_t)1 << 32) + 16,
@@ -60,7 +60,7 @@ static void too_large(int device)
 
 /* ---- everything, and back --------------------------------------------------------------- */
 
-/* Of one size all that regions have room for, to the last unit; then of the next. */
+/* Allocate all units of one size that the regions hold; then of the next size. */
 static void fill(int device)
 {
     static const uint32_t units[] = {16, 48, 128, 1024, 320, 4096, 16};
@@ -87,7 +87,8 @@ static void fill(int device)
     sized_tear_down(&r);
 }
 
-/* Mixed sizes until there is no more: each lane has all or NULL, nothing is lost, again and again. */
+/* Mixed sizes until there is no more: each lane has all or NULL, nothing is lost, again and
+ * again. */
 static void exhausted(int device)
 {
     const uint32_t n = suite.quick ? 20000 : 200000;
@@ -131,8 +132,8 @@ static __global__ void one_kernel(ga_kernel_heap heap, size_t size, slab_tally *
     }
 }
 
-/* Most are larger than any class, of all lanes at once: all or NULL, nothing is lost, and in the end one
- * block has most of the heap. */
+/* Most are larger than any class, from all lanes at once: all or NULL, nothing leaks, and at the
+ * end one block has most of the heap. */
 static void large(int device)
 {
     const uint32_t room = suite.quick ? 16 : 64, most = 8 * room;
@@ -190,7 +191,7 @@ static __global__ void __launch_bounds__(1024)
 {
     uint32_t i = slab_thread();
     if (!wants(pattern, i)) {
-        return; /* the others go on without these lanes */
+        return; /* the others continue without these lanes */
     }
     if (pattern == BRANCHES) {
         if (i % 3u == 0) {
@@ -216,7 +217,7 @@ static __global__ void __launch_bounds__(1024)
     }
 }
 
-/* Thread i looks at the blocks of thread n - 1 - i; afterwards, in a launch of its own, frees them. */
+/* Thread i checks the blocks of thread n - 1 - i; then, in another launch, frees them. */
 static __global__ void pattern_end_kernel(ga_kernel_heap heap, uint32_t n, char **blocks,
                                           bool frees, slab_tally *tally)
 {
@@ -281,7 +282,7 @@ typedef struct node {
     uint32_t value, bytes;
 } node;
 
-/* A tree whose nodes differ in size; lanes stop at different depths. */
+/* A tree whose nodes have different sizes; lanes stop at different depths. */
 static __device__ __noinline__ node *grow_tree(ga_kernel_heap heap, uint32_t value, uint32_t depth,
                                                slab_tally *tally)
 {
@@ -357,7 +358,7 @@ enum {
     BOXES = 509
 };
 
-/* Word 0 is the block's bytes, word 1 its tag, which tells the words after it. */
+/* Word 0 is the block's size in bytes, word 1 its tag, which determines the other words. */
 static __device__ void fill_parcel(uint32_t *parcel, uint32_t bytes, uint32_t tag)
 {
     parcel[0] = bytes;
@@ -385,7 +386,8 @@ static __global__ void pass_on_kernel(ga_kernel_heap heap, uint64_t *boxes, uint
         if (parcel) {
             fill_parcel(parcel, bytes, tag);
         }
-        /* acq_rel. Pairs with itself: what was written is there for who takes it out. */
+        /* acq_rel. Pairs with itself: the contents are visible to the thread that takes the block
+         * out. */
         uint32_t *other =
             (uint32_t *)ga_exchange64_acq_rel(&boxes[ga_bits_mix(tag) % BOXES], (uint64_t)parcel);
         if (other) {
@@ -448,7 +450,7 @@ static __global__ void free_some_kernel(ga_kernel_heap heap, char *first, char *
     }
     if (threadIdx.x == 40) {
         ga_kernel_free(heap, second);
-        ga_kernel_free(heap, second); /* twice: harmless while nobody has it again */
+        ga_kernel_free(heap, second); /* twice: harmless while no other thread has the block */
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps to test, what is to be true of them, and kernels in which each thread has one unit.
+ * Heaps to test, their invariants, and kernels in which each thread has one unit.
  */
 #include "slab_gpu.h"
 
@@ -68,12 +68,12 @@ bool slab_image(const slab_test_heap *heap, ga_slab_heap *image)
 
 typedef struct visited {
     uint64_t count;
-    uint64_t strange; /* of another size, misaligned, or the one before once more */
+    uint64_t strange; /* of another size, misaligned, or a repetition of the previous one */
     uint32_t unit;
     void *first, *last;
 } visited;
 
-/* The heap is locked meanwhile. */
+/* Called while the heap is locked. */
 static void visit_unit(void *context, void *block, size_t size)
 {
     visited *seen = (visited *)context;
@@ -82,7 +82,7 @@ static void visit_unit(void *context, void *block, size_t size)
     seen->last = block;
 }
 
-/* The rows of super block `super`, or of all of them with light addressing. */
+/* The rows of superblock `super`, or of all superblocks with light addressing. */
 static const uint32_t *rows_of(const ga_slab_heap *image, uint32_t super)
 {
     ga_slab_super entry = {};
@@ -92,8 +92,8 @@ static const uint32_t *rows_of(const ga_slab_heap *image, uint32_t super)
     return fetch(&entry, image->supers + super, sizeof entry) ? entry.rows : NULL;
 }
 
-/* Compare the counts of `blocks` memory blocks from `first` on with their rows; answers the set
- * bits. */
+/* Compare the counts of `blocks` memory blocks from `first` on with their rows; returns the number
+ * of set bits. */
 static uint64_t audit_rows(const char *file, int line, const ga_slab_heap *image,
                            const uint32_t *counts, const uint32_t *rows, uint32_t first,
                            uint32_t blocks)
@@ -119,7 +119,7 @@ static uint64_t audit_rows(const char *file, int line, const ga_slab_heap *image
     return live;
 }
 
-/* How many bits of the bitmaps are set. */
+/* The number of set bits in the bitmaps. */
 static uint64_t audit_bitmaps(const char *file, int line, const slab_test_heap *heap)
 {
     ga_slab_heap image;

@@ -5,7 +5,7 @@
  */
 #include "slab_gpu.h"
 
-/* ---- what the heap reports -------------------------------------------------------------- */
+/* ---- reports of the heap ------------------------------------------------------------------ */
 
 typedef struct expectation {
     uint32_t fault;
@@ -20,7 +20,7 @@ enum {
 static const char *const fault_words[GA_SLAB_FAULTS] = {"freed twice", "no unit of this heap",
                                                         "while its unit was free"};
 
-/* Which of the reports is the one expected and not matched yet; `n` where none is. */
+/* The index of the expected report that is not matched yet; `n` if there is none. */
 static uint32_t find_report(const ga_slab_heap *image, uint32_t n, const bool *matched,
                             expectation expected)
 {
@@ -52,7 +52,8 @@ static void expect_lines(const char *log, const expectation *expected, uint32_t 
     }
 }
 
-/* That the heap found these faults and no others, and that its next view logs each of them once. */
+/* Check that the heap found these faults and no others, and that its next view logs each of them
+ * once. */
 static void expect_reports(slab_test_heap *heap, const expectation *expected, uint32_t count)
 {
     static char log[LOG_SIZE];
@@ -97,7 +98,7 @@ enum {
     STRANGERS = 5
 };
 
-/* What one lane frees that is no unit's; [0] NULL, which is ignored. */
+/* Addresses for invalid frees; [0] is NULL, which is ignored. */
 static __device__ char *stranger(ga_kernel_heap heap, char *unit, char *foreign, uint32_t i)
 {
     uint32_t bytes = slab_unit_bytes(heap);
@@ -115,8 +116,8 @@ static __device__ char *stranger(ga_kernel_heap heap, char *unit, char *foreign,
     }
 }
 
-/* One warp. Afterwards it claims and releases as ever; answers[0] is the unit in question, [1]
- * whether the warp came to its end and was given units. */
+/* One warp. Afterwards it claims and releases as before; answers[0] is the unit in question, [1] is
+ * set if the warp ended and got units. */
 static __global__ void misdeed_kernel(ga_kernel_heap heap, uint32_t misdeed, char *foreign,
                                       uint64_t *answers)
 {
@@ -167,7 +168,7 @@ static uint32_t expect_of(uint32_t misdeed, uint64_t unit, uint32_t bytes, uint6
     return 1;
 }
 
-/* Where a freed unit was written to, all units are claimed, and so looked at. */
+/* If a freed unit was written to, claiming all units detects it. */
 static void claim_and_release(slab_test_heap *heap)
 {
     uint32_t units = slab_units(heap);
@@ -280,7 +281,7 @@ static void many_faults(int device)
 
 /* ---- faults without the checks ---------------------------------------------------------- */
 
-/* A warp that holds units gives them back with strangers among them. */
+/* A warp that holds units frees them with invalid pointers among them. */
 static __global__ void mixed_kernel(ga_kernel_heap heap, char *foreign)
 {
     uint32_t lane = ga_warp_lane();
@@ -290,7 +291,7 @@ static __global__ void mixed_kernel(ga_kernel_heap heap, char *foreign)
     if (lane < STRANGERS) {
         ga_slab_release(heap, unit);
     }
-    /* Beyond the heap; in the first super block, but beyond its units; none. */
+    /* Beyond the heap; in the first superblock, but beyond its units; none. */
     ga_slab_release_address(heap, lane == 0   ? 0x7ffffff0u
                                   : lane == 1 ? 0x00ffffffu
                                               : GA_SLAB_NO_ADDRESS);
@@ -328,7 +329,7 @@ static void unchecked(int device)
 
 /* ---- views ------------------------------------------------------------------------------ */
 
-/* Each thread asks, writes where it got something, reads it back and frees. */
+/* Each thread allocates, writes to its block, reads it back and frees it. */
 static __global__ void view_kernel(ga_kernel_heap heap, uint32_t size, slab_tally *tally)
 {
     uint32_t i = slab_thread();
@@ -343,7 +344,7 @@ static __global__ void view_kernel(ga_kernel_heap heap, uint32_t size, slab_tall
         slab_holds(block, size, i, tally);
     }
     ga_kernel_free(heap,
-                   block ? block : (void *)tally); /* where nothing is given frees are ignored */
+                   block ? block : (void *)tally); /* frees are ignored if no block was allocated */
 }
 
 static void try_view(ga_kernel_heap view, const char *what, uint32_t size, bool serves)
@@ -400,7 +401,7 @@ static void other_views(int device)
     slab_close(&heap);
 }
 
-/* What is larger than a unit is refused, and no unit is lost by it. */
+/* A request of more than a unit is refused, and no unit is lost. */
 static __global__ void large_kernel(ga_kernel_heap heap, slab_tally *tally)
 {
     size_t size = slab_unit_bytes(heap) + (slab_thread() ? (size_t)slab_thread() << 20 : 1);
@@ -426,7 +427,7 @@ static void too_large(int device)
 
 /* ---- registers -------------------------------------------------------------------------- */
 
-/* As many as a multiprocessor can have at once: 8 blocks leave a thread 32 registers. */
+/* The most threads that a multiprocessor can have: 8 blocks leave a thread 32 registers. */
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800
 #define BLOCKS_AT_ONCE 4
 #else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of slab_tests share: heaps, failures that name values, and kernels that claim,
- * look and release. Only for CUDA.
+ * Shared by the parts of slab_tests: heaps, failures that name values, and kernels that claim,
+ * check and release. Only for CUDA.
  */
 #ifndef TESTS_DEVICE_SLAB_GPU_H
 #define TESTS_DEVICE_SLAB_GPU_H
@@ -46,7 +46,7 @@ SLAB_CASES(sized_growing)
 
 typedef struct slab_wish {
     uint32_t unit, super_bits, supers;
-    uint32_t first; /* super blocks to begin with */
+    uint32_t first; /* superblocks to begin with */
     bool light, check;
     const char *parent; /* NULL: cuda */
 } slab_wish;
@@ -58,7 +58,7 @@ typedef struct slab_test_heap {
     ga_kernel_heap view; /* as of the last slab_view() */
 } slab_test_heap;
 
-/* The one way in, with a first view. False where there is no heap, and the case has failed. */
+/* Opens a heap, with a first view. Returns false if there is no heap, and the case has failed. */
 bool slab_open(slab_test_heap *heap, int device, const slab_wish *wish);
 void slab_close(slab_test_heap *heap);
 bool slab_view(slab_test_heap *heap);
@@ -66,15 +66,15 @@ bool slab_view(slab_test_heap *heap);
 /* Units there are now. */
 uint32_t slab_units(const slab_test_heap *heap);
 
-/* The heap's data as it stands on the device. */
+/* A copy of the heap's present data on the device. */
 bool slab_image(const slab_test_heap *heap, ga_slab_heap *image);
 
-/* That as many units are live: by the count, by each_live and by the bitmaps; and that the count of
- * each memory block is what its bitmap says. */
+/* Check that `live` units are live: by the count, by each_live and by the bitmaps; and that the
+ * count of each memory block matches its bitmap. */
 void slab_audit(const char *file, int line, slab_test_heap *heap, uint64_t live);
 #define EXPECT_LIVE(heap, live) slab_audit(__FILE__, __LINE__, heap, live)
 
-/* Standard error goes to a file until the end, which gives the text. */
+/* Redirect standard error to a file; the end returns the text. */
 typedef struct slab_capture {
     FILE *file;
     int saved;
@@ -83,24 +83,24 @@ typedef struct slab_capture {
 bool slab_capture_begin(slab_capture *c);
 void slab_capture_end(slab_capture *c, char *text, size_t size);
 
-/* ---- what kernels find ------------------------------------------------------------------ */
+/* ---- results of kernels ------------------------------------------------------------------- */
 
 typedef enum slab_wrong {
-    SLAB_OVERLAP = 0, /* a unit was given that was somebody's */
+    SLAB_OVERLAP = 0, /* a unit was allocated that had an owner */
     SLAB_LOST,        /* a unit was no longer its owner's */
-    SLAB_CONTENT,     /* it held what its owner had not written */
+    SLAB_CONTENT,     /* contents that its owner had not written */
     SLAB_POINTER,     /* misaligned, or no unit's */
-    SLAB_ANSWER,      /* another answer than expected */
+    SLAB_ANSWER,      /* a result that was not expected */
     SLAB_WRONGS
 } slab_wrong;
 
 typedef struct slab_tally {
     uint64_t given, released, full;
-    uint64_t wrong; /* how much; the first of it: */
+    uint64_t wrong; /* number of errors; the first one: */
     uint64_t what, at, got, expected;
 } slab_tally;
 
-/* A tally of the device's. Read: its contents, then all 0 again; what was wrong fails the case. */
+/* A tally in device memory. Read: returns its contents and clears them; errors fail the case. */
 slab_tally *slab_tally_new(void);
 slab_tally slab_tally_read(const char *file, int line, slab_tally *tally);
 #define READ_TALLY(tally) slab_tally_read(__FILE__, __LINE__, tally)
@@ -116,12 +116,12 @@ static inline uint32_t slab_grid(uint64_t threads)
     return (uint32_t)((threads + SLAB_BLOCK - 1) / SLAB_BLOCK);
 }
 
-/* Thread i of n claims a unit, notes it in units[i] (NULL too) and writes over all of it. */
+/* Thread i of n claims a unit, records it in units[i] (NULL too) and writes all of it. */
 void slab_claim_all(ga_kernel_heap heap, char **units, uint32_t n, slab_tally *tally,
                     cudaStream_t stream);
 
-/* Every unit[i] that is not NULL is aligned, a unit, holds what thread i wrote, and is no other's:
- * `seen` is a bit for each unit of the heap, all 0 before. */
+/* Check that every unit[i] that is not NULL is aligned, is a unit, has the contents of thread i,
+ * and occurs once: `seen` has a bit for each unit of the heap, all 0 before. */
 void slab_check_all(ga_kernel_heap heap, char **units, uint32_t n, uint32_t *seen,
                     slab_tally *tally, cudaStream_t stream);
 
@@ -156,7 +156,7 @@ static __device__ inline void slab_count(uint64_t *count, uint64_t n)
     }
 }
 
-/* What the owner `tag` writes into word i of its unit. */
+/* The content of word i of the unit that the owner `tag` writes. */
 static __device__ inline uint32_t slab_content(uint32_t tag, uint32_t i)
 {
     return ga_bits_mix(tag) + i * 0x01000193u;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab heaps that grow under the kernels that use them. The parent is one that has nothing but that
- * memory and cudaMalloc's, for the bookkeeping; it refuses to back more than `parent_limit` bytes.
+ * Slab heaps that grow during the kernels that use them. The parent has only growing memory, and
+ * cudaMalloc's for the bookkeeping; it refuses to commit more than `parent_limit` bytes.
  */
 #include "slab_gpu.h"
 
@@ -58,7 +58,7 @@ static void parent_growing_close(void *, ga_growing *growing)
     ga_growing_end(growing);
 }
 
-/* Of all heaps that were closed since the last time. */
+/* Of all heaps that were closed since the last call. */
 static void print_times(void)
 {
     printf("    the pager answered %llu times; us: p50 %.0f, p99 %.0f, p99.9 %.0f, longest %.0f, "
@@ -113,7 +113,7 @@ static ga_heap *open_heap(int device, const char *spec, uint64_t limit, ga_kerne
 
 static void close_heap(ga_heap *heap)
 {
-    EXPECT_STATUS(ga_heap_reset(heap), GA_OK); /* what is live is no leak here */
+    EXPECT_STATUS(ga_heap_reset(heap), GA_OK); /* live units are not a leak here */
     EXPECT_STATUS(ga_heap_close(heap), GA_OK);
 }
 
@@ -134,7 +134,7 @@ static __global__ void take(ga_kernel_heap heap, uint32_t **units, uint32_t n, s
     }
 }
 
-/* What thread i has written stands there still: so nobody else got it. */
+/* The contents that thread i has written are still there: so the unit had one owner. */
 static __global__ void look_and_give(ga_kernel_heap heap, uint32_t **units, uint32_t n,
                                      slab_tally *tally)
 {
@@ -149,7 +149,7 @@ static __global__ void look_and_give(ga_kernel_heap heap, uint32_t **units, uint
     }
 }
 
-/* Lanes that part, some of which claim twice and give one back. */
+/* Diverged lanes, some of which claim twice and free one. */
 static __global__ void take_apart(ga_kernel_heap heap, uint32_t **units, uint32_t n,
                                   slab_tally *tally)
 {
@@ -172,7 +172,7 @@ static __global__ void take_apart(ga_kernel_heap heap, uint32_t **units, uint32_
     }
 }
 
-/* Tiles that take one after the other, `each` of them. */
+/* Tiles that claim one after the other, `each` units each. */
 static __global__ void take_in_turn(ga_kernel_heap heap, uint32_t **units, uint32_t each,
                                     slab_tally *tally)
 {
@@ -251,7 +251,7 @@ static void grows_of_each_size(int device)
           suite.quick ? 1u << 14 : 1u << 19);
 }
 
-/* What the limit has room for is given, all of it, and no more. */
+/* All units within the limit are served, and no more. */
 static void ends_at_its_limit(int device)
 {
     const uint32_t most = 64u << 10, n = most + (most >> 1);
@@ -357,8 +357,8 @@ static void tiles_in_turn(int device)
     }
 }
 
-/* The host's own units, and a heap that is opened and closed again and again, growing each time, while
- * other work goes on: copies, cudaMalloc, other streams. */
+/* The host's own units, and a heap that is opened and closed again and again, growing each time,
+ * during other work: copies, cudaMalloc, other streams. */
 static void again_and_again(int device)
 {
     const int rounds = suite.quick ? 10 : (suite.operations ? 10000 : 500);

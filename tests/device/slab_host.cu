@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The host's side of slab heaps for kernels: growth between launches, parents that refuse, reset,
- * the list of live units, and units that the host takes and gives.
+ * the list of live units, and units that the host allocates and frees.
  */
 #include "slab_gpu.h"
 
@@ -10,7 +10,7 @@ typedef struct store {
     slab_test_heap heap;
     char **units;
     uint32_t n;
-    uint32_t used; /* the first of n that have been asked for */
+    uint32_t used; /* the first of n that have been requested */
     slab_tally *tally;
 } store;
 
@@ -33,7 +33,7 @@ static void tear_down(store *s)
     slab_close(&s->heap);
 }
 
-/* Each of `n` more threads writes over its unit; answers how many got one. */
+/* Each of `n` more threads writes to its unit; returns the number of threads that got one. */
 static uint64_t ask_for(store *s, uint32_t n)
 {
     if (n > s->n - s->used) {
@@ -46,8 +46,7 @@ static uint64_t ask_for(store *s, uint32_t n)
     return READ_TALLY(s->tally).given;
 }
 
-/* The contents of each piece are by the thread's number, so that pieces of one size are needed
- * here. */
+/* The contents depend on the thread's number, so all pieces must have one size. */
 static void look_at_pieces(store *s, uint32_t piece)
 {
     uint32_t *seen = (uint32_t *)suite_memory(slab_units(&s->heap) / 8);
@@ -69,7 +68,7 @@ static void release_everything(store *s)
 /* ---- growth ----------------------------------------------------------------------------- */
 
 enum {
-    SUPER = 2048, /* units of a super block with super_bits 1 */
+    SUPER = 2048, /* units of a superblock with super_bits 1 */
     PIECE = 3000
 };
 
@@ -106,8 +105,9 @@ static void growth(int device)
     tear_down(&s);
 }
 
-/* Full to the last unit by claims that all succeeded, so that none ever had to search: the first
- * ones that are answered NULL make it grow, however few and however large the heap. */
+/* Filled to the last unit by claims that all succeeded, so that no claim has had to search: the
+ * first ones that return NULL make the heap grow, for any number of requests and size of the
+ * heap. */
 static void grow_when_full(int device, uint32_t super_bits)
 {
     slab_wish wish = {16, super_bits, 2, 1, false, false, NULL};
@@ -136,7 +136,7 @@ static void growth_when_full(int device)
     }
 }
 
-/* An empty heap and one with room stay as they are. */
+/* An empty heap and one with room do not grow. */
 static void no_growth(int device)
 {
     static const slab_wish wish = {64, 1, 4, 1, false, false, NULL};
@@ -155,8 +155,8 @@ static void no_growth(int device)
 
 /* ---- parents that refuse ---------------------------------------------------------------- */
 
-/* The parent's first block is the bookkeeping, each further one a super block: the fourth is the
- * third super block, which comes at the second try. */
+/* The parent's first block is the bookkeeping, and each further one a superblock: the fourth is the
+ * third superblock, which succeeds at the second try. */
 static void refused_growth(int device)
 {
     static const slab_wish wish = {64, 1, 8, 1, false, false, "fail:nth=4/cuda"};
@@ -264,7 +264,7 @@ static int by_address(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Of PIECE units every third goes back; each_live has exactly the others. */
+/* Of PIECE units every third is freed; each_live has exactly the others. */
 static void compare_live(store *s, list *held, list *live)
 {
     if (!CUDA_DONE(cudaMemcpy(held->units, s->units, sizeof held->units, cudaMemcpyDefault))) {
@@ -359,8 +359,7 @@ static void take_and_give(slab_test_heap *heap)
     EXPECT_LIVE(heap, 0);
 }
 
-/* What kernels claimed the host frees, and the other way round; and the host is told of a full
- * heap. */
+/* The host frees units that kernels claimed, and the reverse; and the host detects a full heap. */
 static void across(store *s)
 {
     uint32_t units = slab_units(&s->heap);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A lone tile on the GPU against the CPU: the same source, the same heap, the same script, so the
- * same units step after step and the same bitmaps and counts in the end; hence compiled without
- * noise in the search. And the two kinds of addresses.
+ * A lone tile on the GPU compared with the CPU: equal source, heap and script, so equal units step
+ * after step and equal bitmaps and counts at the end; therefore compiled without noise in the
+ * search. And the two kinds of addresses.
  */
 #include "slab_gpu.h"
 
@@ -20,7 +20,8 @@ static __device__ void play_one(ga_slab_view slab, uint32_t width, slab_player *
     __syncwarp();
 }
 
-/* One warp. The answer of each lane to each step; the tile's lanes all answer for the tile. */
+/* One warp. The result of each lane for each step; all lanes of the tile return the tile's
+ * result. */
 static __global__ void play_kernel(ga_slab_heap *heap, const slab_step *steps, uint32_t count,
                                    uint32_t *answers)
 {
@@ -94,7 +95,7 @@ static void compare_heaps(const slab_test_heap *heap, const slab_oracle *oracle)
     free(rows);
 }
 
-/* The first lane that answered otherwise; 32 where none did. Releases answer nothing. */
+/* The first lane with another result; 32 if there is none. Releases have no result. */
 static uint32_t wrong_lane(const slab_step *step, const uint32_t *answer)
 {
     uint32_t lanes = step->kind == SLAB_CLAIM_LANES                                  ? 32
@@ -119,7 +120,7 @@ static void compare_answers(const slab_oracle *oracle, const uint32_t *answers)
                  "the CPU, got %u",
                  i, slab_step_name(step->kind), step->width, step->mask, step->start, lane,
                  step->units[step->kind == SLAB_CLAIM_LANES ? lane : 0], answers[i * 32u + lane]);
-            return; /* what follows from it is no news */
+            return; /* later differences follow from this one */
         }
     }
 }

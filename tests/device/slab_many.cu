@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Many warps at once: each unit has one owner, whoever calls and in whatever shape, FULL is
- * answered when all are taken and not before, and what an owner wrote is there until it releases.
+ * Many warps at once: each unit has one owner, for any calling lanes and shapes; FULL is returned
+ * when all units are taken and not before; and an owner's contents stay until it releases.
  */
 #include "patterns.h"
 #include "slab_gpu.h"
 
-/* What most cases need beside the heap. */
+/* The memory that most cases need besides the heap. */
 typedef struct rig {
     slab_test_heap heap;
     char **units;
@@ -24,7 +24,7 @@ static bool set_up(rig *b, int device, const slab_wish *wish, uint32_t n)
     b->units = (char **)suite_memory(n * sizeof *b->units);
     b->seen = (uint32_t *)suite_memory(slab_units(&b->heap) / 8);
     b->tally = slab_tally_new();
-    return true; /* what is missing has failed the case, and kernels of it fail too */
+    return true; /* a failed allocation has failed the case, and kernels that use it fail too */
 }
 
 static void tear_down(rig *b)
@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(1024)
     uint32_t i = slab_thread();
     char **own = units + (size_t)i * MOST;
     if (!wants(pattern, i)) {
-        return; /* the others go on without these lanes */
+        return; /* the others continue without these lanes */
     }
     if (pattern == BRANCHES) {
         claim_in_branches(heap, own, i, tally);
@@ -139,7 +139,7 @@ static __global__ void __launch_bounds__(1024)
     }
 }
 
-/* Thread i has the units of thread n - 1 - i, and looks at all of them. */
+/* Thread i has the units of thread n - 1 - i, and checks all of them. */
 static __global__ void look_at_pattern_kernel(ga_kernel_heap heap, uint32_t n, char **units,
                                               uint32_t *seen, slab_tally *tally)
 {
@@ -160,7 +160,7 @@ static __global__ void look_at_pattern_kernel(ga_kernel_heap heap, uint32_t n, c
     }
 }
 
-/* The same in another order, after all have been looked at. */
+/* As above in another order, after all have been checked. */
 static __global__ void free_pattern_kernel(ga_kernel_heap heap, uint32_t n, char **units,
                                            slab_tally *tally)
 {
@@ -230,7 +230,7 @@ static void divergent(int device)
 
 /* ---- rounds in one kernel --------------------------------------------------------------- */
 
-/* Claim, write, wait a little, look, release; over and over. */
+/* Claim, write, wait a little, check, release; repeatedly. */
 static __global__ void rounds_kernel(ga_kernel_heap heap, uint32_t rounds, slab_tally *tally)
 {
     uint32_t given = 0;
@@ -255,7 +255,7 @@ enum {
     GROUP = 4
 };
 
-/* The same with up to four units for each lane, which go back together. */
+/* As above with up to four units for each lane, which are freed together. */
 static __global__ void groups_kernel(ga_kernel_heap heap, uint32_t rounds, slab_tally *tally)
 {
     uint32_t bytes = slab_unit_bytes(heap);
@@ -318,8 +318,8 @@ enum {
     BOXES = 509
 };
 
-/* The unit's owner is the one who took it out of the box. Its first word is the tag of the one who
- * put it in, and tells all others. */
+/* The owner is the thread that took the unit out of the box. Its first word is the tag of the
+ * thread that put it in, and determines all others. */
 static __device__ void look_and_release(ga_kernel_heap heap, char *unit, slab_tally *tally)
 {
     uint32_t bytes = slab_unit_bytes(heap);
@@ -342,8 +342,8 @@ static __global__ void pass_on_kernel(ga_kernel_heap heap, uint64_t *boxes, uint
             *(uint32_t *)(unit + bytes - 4) = tag;
             slab_holds(unit, bytes - 4, tag, tally);
         }
-        /* acq_rel. Pairs with itself: what was written into the unit is there for who takes it out.
-         * */
+        /* acq_rel. Pairs with itself: the contents are visible to the thread that takes the unit
+         * out. */
         char *other =
             (char *)ga_exchange64_acq_rel(&boxes[ga_bits_mix(tag) % BOXES], (uint64_t)unit);
         if (other) {
@@ -386,7 +386,7 @@ static void pass_on(int device)
 
 /* ---- through shared memory -------------------------------------------------------------- */
 
-/* Each thread releases what its neighbour's neighbour claimed, told by shared memory. */
+/* Each thread releases the unit of its neighbour's neighbour, passed through shared memory. */
 static __global__ void __launch_bounds__(SLAB_BLOCK)
     shared_kernel(ga_kernel_heap heap, uint32_t times, slab_tally *tally)
 {
@@ -433,7 +433,7 @@ enum {
     SHARE = 4096 /* units that a stream keeps */
 };
 
-/* The streams of one heap at once; each keeps its share in the end. */
+/* The streams of one heap at once; each holds its share at the end. */
 static void start_streams(rig *b, cudaStream_t *streams)
 {
     for (uint32_t i = 0; i < STREAMS; i++) {

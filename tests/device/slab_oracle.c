@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CPU's run of a script. The next step is made up from what the heap and the tiles hold now, so
- * that it goes through phases of filling and of emptying. Compiled with the spread of heaps for
+ * The CPU's run of a script. The next step depends on the units that the heap and the tiles hold
+ * now, so that there are phases of filling and of emptying. Compiled with the spread of heaps for
  * kernels.
  */
 #include "slab_oracle.h"
@@ -18,10 +18,10 @@ enum {
 typedef struct author {
     slab_oracle *oracle;
     uint64_t random;
-    uint32_t *held; /* units that a step may give back */
+    uint32_t *held; /* units that a step may free */
     uint32_t held_count;
     uint32_t limit;    /* units there are */
-    uint32_t emptying; /* steps that give back more than they take; then the heap fills */
+    uint32_t emptying; /* steps that free more than they claim; then the heap fills */
     slab_player players[WIDTHS];
 } author;
 
@@ -65,7 +65,7 @@ static bool make_heap(slab_oracle *oracle)
            oracle->steps && oracle->heap.supers;
 }
 
-/* No unit is ever looked at: only bitmaps and counts are there. */
+/* No unit is accessed: only bitmaps and counts exist. */
 static void address_rows(slab_oracle *oracle)
 {
     size_t each = oracle->rows_size / oracle->plot.supers / sizeof(uint32_t);
@@ -107,7 +107,7 @@ static void note_given(author *by, uint32_t unit)
     }
 }
 
-/* One of the held units, or the one that was given last: units of one word go back together. */
+/* One of the held units, or the last one: units of one word are freed together. */
 static uint32_t hand_over(author *by, bool last)
 {
     uint32_t at = last ? by->held_count - 1 : dice(by, by->held_count);
@@ -183,7 +183,7 @@ static void play_all(author *by)
     slab_oracle *oracle = by->oracle;
     for (uint32_t i = 0; i < oracle->plot.count; i++) {
         slab_step *step = &oracle->steps[i];
-        if (i < 2 * WIDTHS) { /* each tile is told where to begin before it does anything else */
+        if (i < 2 * WIDTHS) { /* each tile gets its home word before any other step */
             step->kind = i % 2 ? SLAB_AIM : SLAB_BEGIN;
             step->width = 4u << i / 2;
             step->start = dice(by, oracle->heap.words);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Scripts for a lone tile, and what the CPU makes of them. For C and CUDA.
+ * Scripts for a lone tile, and the CPU's results. For C and CUDA.
  */
 #ifndef TESTS_DEVICE_SLAB_ORACLE_H
 #define TESTS_DEVICE_SLAB_ORACLE_H
@@ -14,7 +14,7 @@ extern "C" {
 typedef struct slab_plot {
     uint32_t unit, super_bits, supers;
     bool light;
-    uint32_t filled; /* of 1000 units, those that are taken when the script begins */
+    uint32_t filled; /* of 1000 units, the number claimed when the script begins */
     uint32_t seed;
     uint32_t count; /* steps */
 } slab_plot;
@@ -23,14 +23,14 @@ typedef struct slab_plot {
 typedef struct slab_oracle {
     slab_plot plot;
     ga_slab_heap heap;
-    uint32_t *rows; /* of all super blocks, one after the other; now, and before the script */
+    uint32_t *rows; /* of all superblocks, one after the other; now, and before the script */
     uint32_t *rows_before;
-    uint32_t *counts; /* as they stand in memory */
+    uint32_t *counts; /* as they are in memory */
     uint32_t *counts_before;
     size_t rows_size, counts_size; /* bytes */
     slab_step *steps;
     uint32_t full;   /* claims that were answered FULL */
-    uint32_t served; /* units given */
+    uint32_t served; /* units served */
 } slab_oracle;
 
 /* Make a script up and play it; free with slab_oracle_free(). False where there is no memory. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * No two live units overlap: a shadow word for each unit, which whoever is given the unit exchanges
- * for his own number and must find 0, and must find his number in when he releases it. Claims by
- * lanes, one or several at once, by tiles of each width a word at a time, and by tiles one at a
- * time, at once, on heaps that are half full to full.
+ * No two live units overlap: each unit has a shadow word. The owner exchanges it for its own number
+ * when it gets the unit, and must find 0; when it releases the unit it must find its number. Claims
+ * by lanes, one or several at once, by tiles of each width a word at a time, and by tiles one unit
+ * at a time, all at once, on heaps that are half full to full.
  */
 #include "slab_gpu.h"
 
@@ -12,12 +12,12 @@
 enum {
     ROUNDS = 64, /* of a launch */
     KEEP = 2,    /* units that a lane keeps from round to round */
-    GROUP = 4,   /* and that it takes and gives together */
+    GROUP = 4,   /* units that it claims and frees together */
     LEVELS = 5
 };
 
 #define NOTHING GA_SLAB_FULL
-#define LASTING 0x80000000u /* owners who keep their units all the time */
+#define LASTING 0x80000000u /* owners that keep their units all the time */
 
 typedef struct churn {
     ga_kernel_heap heap;
@@ -26,7 +26,7 @@ typedef struct churn {
     uint32_t seed;
 } churn;
 
-/* What a lane holds. */
+/* The units of a lane. */
 typedef struct holder {
     uint32_t me;
     uint32_t kept[KEEP];
@@ -35,7 +35,7 @@ typedef struct holder {
 
 /* ---- the shadow ------------------------------------------------------------------------- */
 
-/* Relaxed, both: the bitmap's order is what makes the former owner's exchange come first. */
+/* Relaxed, both: the bitmap's order makes the former owner's exchange come first. */
 static __device__ void take_shadow(const churn *c, uint32_t unit, uint32_t me)
 {
     uint32_t before = ga_exchange_relaxed(c->shadow + unit, me);
@@ -93,7 +93,7 @@ static __device__ void by_lanes(const churn *c, holder *h, uint32_t dice)
     }
 }
 
-/* A unit for each lane of the tile, one after the other. */
+/* A unit for each lane of the tile, one lane after the other. */
 template <uint32_t width> static __device__ void by_words(const churn *c, holder *h)
 {
     uint32_t mine = NOTHING;
@@ -113,7 +113,7 @@ template <uint32_t width> static __device__ void by_words(const churn *c, holder
     }
 }
 
-/* The same by the paper's way, where the tile also gives back; a quarter each. */
+/* As above by the paper's method, where the tile also frees; a quarter each. */
 template <uint32_t width> static __device__ void by_ones(const churn *c, holder *h, uint32_t dice)
 {
     uint32_t mine = NOTHING;
@@ -143,7 +143,7 @@ template <uint32_t width> static __device__ void by_ones(const churn *c, holder 
     }
 }
 
-/* Several for each lane, which go back together. */
+/* Several units for each lane, which are freed together. */
 static __device__ void by_groups(const churn *c, holder *h, uint32_t dice)
 {
     uint32_t numbers[GROUP];
@@ -229,7 +229,7 @@ static __global__ void __launch_bounds__(SLAB_BLOCK) churn_kernel(churn c, uint3
 
 /* ---- levels ----------------------------------------------------------------------------- */
 
-/* Take every unit, then give back those beyond `permille`, here and there. */
+/* Claim every unit, then free those beyond `permille`, spread over the heap. */
 static __global__ void fill_kernel(churn c, uint32_t units)
 {
     uint32_t i = slab_thread();
@@ -261,15 +261,15 @@ static double seconds(void)
 }
 
 typedef struct level {
-    uint32_t permille; /* of the units are taken for good */
-    double share;      /* of the operations; the last level does what is left */
+    uint32_t permille; /* of the units are claimed permanently */
+    double share;      /* of the operations; the last level does the rest */
     double patience;   /* seconds: a full heap answers NULL more often than not */
 } level;
 
 static const level levels[LEVELS] = {
     {1000 - 1, 0.05, 3}, {990, 0.05, 3}, {900, 0.3, 5}, {750, 0.3, 5}, {500, 1, 60}};
 
-/* Launches until `wanted` more operations are done; answers how many were. */
+/* Launches until `wanted` more operations are done; returns their number. */
 static uint64_t churn_until(churn *c, const level *l, uint64_t wanted, uint32_t blocks)
 {
     uint64_t done = 0;

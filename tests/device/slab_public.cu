@@ -46,7 +46,7 @@ static void expect_live(ga_heap *heap, uint64_t blocks, uint64_t unit)
 
 /* ---- in kernels ---------------------------------------------------------------------------- */
 
-/* Thread i of n asks for `size` bytes and writes over them; or looks at them and frees them. */
+/* Thread i of n allocates `size` bytes and writes to them; or checks and frees them. */
 static __global__ void ask_kernel(ga_kernel_heap heap, char **blocks, uint32_t n, uint32_t size,
                                   slab_tally *tally)
 {
@@ -105,7 +105,7 @@ static const subject subjects[] = {
     {"slab:preset=paper/cuda", 128, true},
 };
 
-/* The host's calls beside what kernels hold. */
+/* The host's calls while kernels hold units. */
 static void as_the_host(ga_heap *heap, uint32_t unit, uint64_t held)
 {
     static char foreign[16];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a lone tile does to a slab heap, step after step, written once: slab_oracle.c compiles it
- * for the CPU, where it also makes the script up, and slab_lone.cu for the GPU, where a warp plays
- * the script and must be given the same units.
+ * The actions of a lone tile on a slab heap, step after step, written once: slab_oracle.c compiles
+ * it for the CPU, where it also generates the script, and slab_lone.cu for the GPU, where a warp
+ * plays the script and must get equal units.
  */
 #ifndef TESTS_DEVICE_SLAB_SCRIPT_H
 #define TESTS_DEVICE_SLAB_SCRIPT_H
@@ -11,11 +11,11 @@
 
 typedef enum slab_step_kind {
     SLAB_CLAIM_LANES = 0, /* the lanes of `mask`, from word `start` on */
-    SLAB_RELEASE_LANES,   /* the lanes of `mask` give `units` back */
+    SLAB_RELEASE_LANES,   /* the lanes of `mask` free `units` */
     SLAB_BEGIN,           /* a tile of `width` begins as number `start` */
     SLAB_CLAIM_ONE,
     SLAB_RELEASE_ONE, /* units[0] */
-    SLAB_AIM,         /* its claimed word goes back; the next is looked for from `start` on */
+    SLAB_AIM,         /* the rest of its claimed word is freed; the next search begins at `start` */
     SLAB_CLAIM_NEXT,
     SLAB_STEP_KINDS
 } slab_step_kind;
@@ -25,10 +25,10 @@ typedef struct slab_step {
     uint32_t width; /* 4, 8, 16 or 32 */
     uint32_t mask;
     uint32_t start;
-    uint32_t units[32]; /* what goes back; or what the CPU was given, a tile's in units[0] */
+    uint32_t units[32]; /* the units to free; or those that the CPU got, a tile's in units[0] */
 } slab_step;
 
-/* The tiles that a script knows: one of each width, and what it keeps. */
+/* The tiles that a script uses: one of each width, with its state. */
 typedef struct slab_player {
     ga_slab_resident resident;
     ga_slab_claimed claimed;
@@ -50,7 +50,7 @@ GA_SIMT ga_lanes slab_play_lanes(ga_slab_view slab, const slab_step *step)
     return units;
 }
 
-/* A step of the tile of that width; answers the unit that it was given. */
+/* A step of the tile of that width; returns its unit. */
 GA_SIMT uint32_t slab_play_tile(ga_slab_view slab, ga_tile tile, slab_player *player,
                                 const slab_step *step)
 {

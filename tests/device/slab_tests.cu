@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * SlabAlloc on GPUs. A lone tile does what it does on the CPU (slab_lone.cu); no two owners ever
- * share a unit (slab_many.cu, and over 10^9 operations slab_property.cu); the host's side
- * (slab_host.cu); what is found under the hardened checks, and other views (slab_faults.cu); and
- * heaps as programs open them (slab_public.cu), and ones that grow under their kernels
- * (slab_growing.cu). Heaps of all sizes: sized_many.cu, sized_large.cu, sized_full.cu,
- * sized_checked.cu, and behind coalescing sized_coalesced.cu. One line a case, then `N passed,
- * N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
+ * SlabAlloc on GPUs. A lone tile acts as on the CPU (slab_lone.cu); no two owners ever share a unit
+ * (slab_many.cu, and over 10^9 operations slab_property.cu); the host's side (slab_host.cu); faults
+ * that the hardened checks detect, and other views (slab_faults.cu); heaps as programs open them
+ * (slab_public.cu), and heaps that grow during their kernels (slab_growing.cu). Size-class heaps:
+ * sized_many.cu, sized_large.cu, sized_full.cu, sized_checked.cu, and behind coalescing
+ * sized_coalesced.cu. One line a case, then `N passed, N failed, N skipped`. Exit status 0, 1 when
+ * a case failed, 77 without a GPU.
  *
  *   slab_tests [--only WORDS] [--quick] [--no-growing] [--operations N]
- *       the cases whose name contains the words; less of each; not those that grow under their
- *       kernels, of which a sanitizer knows no memory; how many operations the properties hold for
- *       (with it a large heap is used up 1,000 times, not 5)
+ *       the cases whose name contains the words; fewer rounds of each; no heaps that grow during
+ *       their kernels, whose memory a sanitizer does not know; the number of operations of the
+ *       properties (with it a large heap is filled 1,000 times, not 5)
  */
 #include "slab_gpu.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Programs of kernels that check how tables are used (GA_SLABHASH_CHECKED): a turn beside a flush is
- * told by the next call that waits, once; turns and flushes one after the other are not.
+ * Programs of kernels that check how tables are used (GA_SLABHASH_CHECKED): a session during a
+ * flush is reported by the next call that waits, once; sessions and flushes one after the other are
+ * not reported.
  */
 #define GA_SLABHASH_CHECKED
 #define GA_SLABHASH_ONLY_KIND GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false)
@@ -9,12 +10,12 @@
 
 #include "slabhash_suite.h"
 
-/* What the host and a kernel tell each other. */
+/* Signals between the host and a kernel. */
 struct signals {
     volatile uint32_t begun, over;
 };
 
-/* A turn that lasts until the host says that it is over; not for ever. */
+/* A session that lasts until the host ends it; it has a time limit. */
 static __global__ void long_turn(ga_slabhash_view table, signals *told)
 {
     ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
@@ -28,7 +29,7 @@ static __global__ void long_turn(ga_slabhash_view table, signals *told)
     ga_slabhash_turn_end(&turn);
 }
 
-/* One after the other, however often. */
+/* One after the other, any number of times. */
 static void in_order(int device)
 {
     ga_slabhash_device table;
@@ -45,7 +46,7 @@ static void in_order(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
-/* A turn is under way on one stream, and a flush comes on another. */
+/* A session is under way on one stream, and a flush begins on another. */
 static void beside(int device)
 {
     ga_slabhash_device table;
@@ -70,7 +71,7 @@ static void beside(int device)
     CUDA_DONE(cudaDeviceSynchronize());
     EXPECT_EQUAL("the status", ga_slabhash_device_count(&table, &census, 0), GA_ERR_ARGUMENT);
     EXPECT(test_error_has("turns of tiles beside a flush or clear"));
-    expect_size(&table, 1); /* it was told, once */
+    expect_size(&table, 1); /* it was reported, once */
     OK(ga_slabhash_device_close(&table));
     for (cudaStream_t stream : streams) {
         cudaStreamDestroy(stream);

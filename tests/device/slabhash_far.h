@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables that are far larger than the caches, for slabhash_tests.cu: small ones that are said to be.
- * Batches that change them and want no answers are sorted before they run.
+ * Tables larger than the L2 cache, for slabhash_tests.cu: small tables that are marked as such.
+ * Batches that change them and need no answers are sorted before they run.
  */
 #ifndef GPUALLOC_TESTS_SLABHASH_FAR_H
 #define GPUALLOC_TESTS_SLABHASH_FAR_H
 
 #include "slabhash_suite.h"
 
-/* A batch that wants no answers, but how many there were of each. */
+/* A batch that needs no answers, only the number of each. */
 template <typename T>
 static inline std::vector<uint64_t>
 count_as(ga_slabhash_device *table, const std::vector<uint8_t> &ops, ga_slabhash_op op,
@@ -39,7 +39,7 @@ static inline std::vector<uint64_t> count(ga_slabhash_device *table,
                : count_as<uint32_t>(table, ops, op, keys, values);
 }
 
-/* What is there is what there should be: every other key, with its new value. */
+/* The table contains every other key, with its new value. */
 static inline void expect_odd_ones(ga_slabhash_device *table, const std::vector<uint64_t> &keys,
                                    const std::vector<uint64_t> &values)
 {
@@ -53,7 +53,7 @@ static inline void expect_odd_ones(ga_slabhash_device *table, const std::vector<
     EXPECT(right);
 }
 
-/* Keys go in, all are found, half of them go out while the others get new values. */
+/* Keys are inserted, all are found, half of them are deleted while the others get new values. */
 static inline void far_subject(int device, const subject &s)
 {
     uint64_t n = suite.quick ? 20001 : 200001;
@@ -102,7 +102,7 @@ static void far_tables(int device)
     }
 }
 
-/* A batch of one key is all of one part. */
+/* A batch of one key falls into one part. */
 static void far_same_key(int device)
 {
     uint64_t n = 50000;

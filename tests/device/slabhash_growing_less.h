@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables that kernels make smaller, or compact, while they run: part of slabhash_growing_tests.cu, which
- * has the kernels that fill them.
+ * Tables that kernels make smaller, or compact, while they run: part of slabhash_growing_tests.cu,
+ * which has the kernels that fill them.
  */
 #ifndef GPUALLOC_TESTS_SLABHASH_GROWING_LESS_H
 #define GPUALLOC_TESTS_SLABHASH_GROWING_LESS_H
 
-/* Keys from `stay` on go; then each lane takes out keys that are nowhere, `more` times. */
+/* Keys from `stay` on are deleted; then each lane deletes absent keys, `more` times. */
 static __global__ void empty_kernel(ga_slabhash_view table, uint32_t stay, uint32_t n,
                                     uint32_t more, uint32_t *wrong)
 {
@@ -24,8 +24,8 @@ static __global__ void empty_kernel(ga_slabhash_view table, uint32_t stay, uint3
     ga_slabhash_turn_end(&turn);
 }
 
-/* A kernel fills a table, another empties it nearly: it has few buckets then, and no slabs but those behind
- * them. */
+/* A kernel fills a table, another empties it nearly: it has few buckets then, and no slabs but
+ * those behind them. */
 static void fewer_buckets(int device)
 {
     uint32_t n = suite.quick ? 1u << 18 : 1u << 23, stay = n / 1024;
@@ -44,8 +44,8 @@ static void fewer_buckets(int device)
     CUDA_DONE(cudaDeviceSynchronize());
     ga_slabhash_growth growth = growth_of(&table);
     EXPECT(growth.shrunk > 0);
-    /* It had n / 30 at least. An array goes back by the looks of a thousand tiles, 32 buckets each, and
-     * then there may be fewer again. */
+    /* It had at least n / 30. An array is freed by the checks of a thousand tiles, 32 buckets each,
+     * and then the table may shrink again. */
     for (uint32_t i = 0; i < 64 && growth.buckets >= n / 60; i++) {
         empty_kernel<<<64, 128>>>(table.view, n, n, 2048, wrong.data);
         growth = growth_of(&table);
@@ -71,7 +71,7 @@ static void fewer_buckets(int device)
     OK(ga_heap_close(slabs));
 }
 
-/* Each lane puts keys in, and takes them out again two rounds later: what was deleted fills the places. */
+/* Each lane inserts keys, and deletes them two rounds later: their slots are filled again. */
 static __global__ void churn_kernel(ga_slabhash_view table, uint32_t rounds, uint32_t *wrong)
 {
     ga_slabhash_turn turn = ga_slabhash_turn_begin(table);

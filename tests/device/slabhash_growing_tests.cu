@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab hashes that grow while kernels run, on GPUs: one kernel that puts millions of pairs in from
- * few buckets, searches and deletes beside it, tables that shrink and are compacted, histories that
- * must be linearizable, two kernels at once, and memory that ends in the middle. Options and
- * answers as of slabhash_tests.cu.
+ * Slab hashes that grow while kernels run, on GPUs: one kernel that inserts millions of pairs,
+ * beginning with few buckets, searches and deletes at the same time, tables that shrink and are
+ * compacted, histories that must be linearizable, two kernels at once, and lack of memory in the
+ * middle. Options and exit statuses as in slabhash_tests.cu.
  */
 #define GA_SLABHASH_GROWING_KINDS
 static const char *arrays_there = "slab/vmm"; /* the heap that kernels have arrays from */
@@ -70,7 +70,7 @@ static __global__ void put_kernel(ga_slabhash_view table, uint32_t first, uint32
     ga_slabhash_turn_end(&turn);
 }
 
-/* How many of these keys are not there with their values. */
+/* The number of these keys that are absent or have wrong values. */
 template <uint32_t kind>
 static __global__ void find_kernel(ga_slabhash_view table, uint32_t n, uint32_t *wrong)
 {
@@ -119,7 +119,7 @@ static void one_kernel(int device)
     one_kernel_of<MAP64>(device, GA_SLABHASH_MAP64, n / 4);
 }
 
-/* Kernel after kernel, in a table that nobody looks at in between. */
+/* Kernel after kernel, in a table that the host does not read in between. */
 static void many_kernels(int device)
 {
     uint32_t each = suite.quick ? 1000 : 20000, kernels = suite.quick ? 8 : 100;
@@ -137,7 +137,7 @@ static void many_kernels(int device)
     expect_size(&table, each * kernels);
     ga_slabhash_growth growth = growth_of(&table);
     EXPECT(growth.arrays + growth.gone > 3);
-    EXPECT(growth.gone > 0); /* kernels have given older ones back */
+    EXPECT(growth.gone > 0); /* kernels have freed older arrays */
     OK(ga_slabhash_device_flush(&table, 0));
     EXPECT_EQUAL("arrays after a flush", growth_of(&table).arrays, 1);
     find_kernel<MAP32>
@@ -147,8 +147,8 @@ static void many_kernels(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
-/* One kernel of tiles that put in many keys each: what it grows from goes back while it runs, slabs and
- * all, and in the end one array is held. */
+/* One kernel of tiles that insert many keys each: old arrays are freed while it runs, with their
+ * slabs, and at the end there is one array. */
 static __global__ void long_kernel(ga_slabhash_view table, uint32_t n, uint32_t *wrong)
 {
     ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
@@ -203,9 +203,9 @@ static void given_back(int device)
 
 #include "slabhash_growing_less.h"
 
-/* ---- two kernels ------------------------------------------------------------------------------ */
+/* ---- two kernels ----------------------------------------------------------------------------- */
 
-/* Two streams put in the same keys at once, each from its end: each goes in once. */
+/* Two streams insert the same keys at once, each from its end: each key is inserted once. */
 static __global__ void shared_kernel(ga_slabhash_view table, uint32_t n, bool backwards,
                                      uint32_t *counts)
 {
@@ -252,8 +252,8 @@ static void two_kernels(int device)
 
 /* ---- operations beside growth ---------------------------------------------------------------- */
 
-/* Every fourth block puts keys in; others look for `stay` keys, which are there, and for some that
- * are not; and take out one of `go` keys each, which is there. */
+/* Every fourth block inserts keys; the others search for `stay` keys, which are there, and for
+ * absent ones; and delete one of `go` keys each, which is there. */
 static __global__ void beside_kernel(ga_slabhash_view table, uint32_t stay, uint32_t go, uint32_t n,
                                      uint32_t *wrong)
 {
@@ -296,8 +296,8 @@ static void beside(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
-/* Each history is TILES blocks, of one tile each, which meet at its gate and then call; another
- * block behind them puts keys of its own in, so that the table grows. */
+/* Each history is TILES blocks, of one tile each, which meet at its gate and then call; one more
+ * block inserts keys of its own, so that the table grows. */
 template <uint32_t kind>
 static __global__ void history_kernel(ga_slabhash_view table, slabhash_record *records,
                                       uint32_t *gates, uint64_t *clock, uint32_t others)
@@ -339,7 +339,7 @@ static void histories(int device)
     histories_of<MAP64>(device, GA_SLABHASH_MAP64, n);
 }
 
-/* --operations N: so many in all. */
+/* --operations N: N in all. */
 static void books(int device)
 {
     keep_books<MAP32>(device, GA_SLABHASH_MAP32, GROWS, book_operations() / 2);
@@ -348,8 +348,8 @@ static void books(int device)
 
 /* ---- memory that ends ------------------------------------------------------------------------ */
 
-/* There is memory for some arrays and not for the next: pairs are chained, all that goes in is
- * found, and the table grows once there is more. */
+/* There is memory for some arrays and not for the next: pairs are chained, every inserted key is
+ * found, and the table grows once there is memory. */
 static void no_arrays(int device)
 {
     const char *usual = arrays_there;
@@ -374,8 +374,9 @@ static void no_arrays(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
-/* 1024 slabs, for pairs that move as well: what went in is there, what is FULL is not, whether the
- * table stands in the middle of a move or not; and once it is cleared it has its slabs again. */
+/* 1024 slabs, also for pairs that migrate: every inserted key is there, every refused one (FULL) is
+ *      not, also in the middle of a migration; and once the table is cleared it has its slabs
+ *      again. */
 static void no_slabs(int device)
 {
     uint64_t n = 60000;

@@ -15,10 +15,10 @@ typedef struct slabhash_record {
     uint64_t began, ended;
 } slabhash_record;
 
-/* NULL, or what the checker itself gets wrong. */
+/* NULL, or the checker's own error. */
 const char *slabhash_try_checker(void);
 
-/* Whether the calls on `key`, of `count`, are linearizable; prints them where they are not. */
+/* Returns true if the calls on `key`, of `count`, are linearizable; prints them otherwise. */
 bool slabhash_linearizable(const slabhash_record *calls, uint32_t count, uint64_t key);
 
 #endif

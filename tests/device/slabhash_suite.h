@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the programs that test slab hashes on GPUs have in common: batches beside what must come of
- * them, and histories. Only for CUDA, after gpualloc/slabhash.cuh.
+ * Shared by the programs that test slab hashes on GPUs: batches with their expected results, and
+ * histories. Only for CUDA, after gpualloc/slabhash.cuh.
  */
 #ifndef TESTS_DEVICE_SLABHASH_SUITE_H
 #define TESTS_DEVICE_SLABHASH_SUITE_H
@@ -17,7 +17,7 @@ extern "C" {
 #include <unistd.h>
 #include <vector>
 
-/* Where slabs come from in runs without growth, of which sanitizers know; else NULL. */
+/* The heap of slabs in runs without growth, whose memory sanitizers know; otherwise NULL. */
 inline ga_heap *slabs_there;
 
 /* The call succeeds, or the case has failed with the library's sentence. */
@@ -199,11 +199,11 @@ static inline uint64_t live_of(ga_heap *heap)
 
 enum {
     CALLS = 3,
-    TILES = 8, /* 24 calls in a history, at most on one key */
+    TILES = 8, /* 24 calls in a history, at most, on one key */
     KEYS = 3
 };
 
-/* What all of `n` histories are to do, on keys of their own. */
+/* The calls of all `n` histories, on keys of their own. */
 static inline std::vector<slabhash_record> calls_of(uint32_t n)
 {
     const uint32_t ops[] = {GA_SLABHASH_SEARCH, GA_SLABHASH_INSERT,  GA_SLABHASH_INSERT,
@@ -219,7 +219,7 @@ static inline std::vector<slabhash_record> calls_of(uint32_t n)
     return records;
 }
 
-/* A tile waits for the others of its history. Not for ever: their blocks may not all be there. */
+/* A tile waits for the others of its history, with a limit: their blocks may not all be running. */
 static __device__ inline void meet(ga_tile tile, uint32_t *gate)
 {
     if (tile.lane == 0) {
@@ -230,8 +230,8 @@ static __device__ inline void meet(ga_tile tile, uint32_t *gate)
     ga_tile_sync(tile);
 }
 
-/* Operations of every other block fill places of MAP64 in two steps, those of the others at once
- * where the device can; all in one table. */
+/* Operations of every other block fill slots of MAP64 in two steps, those of the others at once if
+ * the device can; all in one table. */
 #define STEPWISE_TOO(kind)                                                                         \
     (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? (kind) | GA_SLABHASH_STEPWISE : (kind))
 
@@ -345,16 +345,16 @@ static inline void all_of_each(int device, ga_slabhash_mode mode, uint32_t flags
     OK(ga_slabhash_device_close(&table));
 }
 
-/* ---- books: what went in and what came out, key by key ---------------------------------------- */
+/* ---- books: pairs inserted and deleted, key by key ---------------------------------------- */
 
 enum {
     BOOK_BITS = 22, /* of keys; of a value they are the lower bits */
     BOOK_THREADS = 1 << 17
 };
 
-/* Any operations, a lane each, again and again. What changes the table is entered for its key: 2^32
- * and the value, for each pair that goes in, and taken away for each that comes out. `wrong` counts
- * values that are no value of their key, and operations that found no slab. */
+/* Any operations, one per lane, repeatedly. A change of the table is entered for its key: 2^32 plus
+ * the value is added for each inserted pair, and subtracted for each deleted one. `wrong` counts
+ * values that do not belong to their key, and operations that found no slab. */
 template <uint32_t kind>
 static __global__ void books_kernel(ga_slabhash_view table, uint32_t keys, uint64_t round,
                                     uint32_t each, unsigned long long *books, uint32_t *wrong)
@@ -388,8 +388,8 @@ static __global__ void books_kernel(ga_slabhash_view table, uint32_t keys, uint6
     ga_slabhash_turn_end(&turn);
 }
 
-/* Each key is there as its book says, or is not; `wrong` counts those that are not so, and behind it
- * how many are there. */
+/* Each key is there as its book says, or is not; `wrong` counts those that are not so, and behind
+ * it how many are there. */
 template <uint32_t kind>
 static __global__ void audit_kernel(ga_slabhash_view table, uint32_t keys,
                                     const unsigned long long *books, uint32_t *wrong)
@@ -408,7 +408,7 @@ static __global__ void audit_kernel(ga_slabhash_view table, uint32_t keys,
     ga_slabhash_turn_end(&turn);
 }
 
-/* So many operations, in rounds, with the books looked through behind each; then a flush. */
+/* `operations` operations, in rounds, each followed by a check of the books; then a flush. */
 template <uint32_t kind>
 static inline void keep_books(int device, ga_slabhash_mode mode, uint32_t flags,
                               uint64_t operations)
@@ -416,7 +416,7 @@ static inline void keep_books(int device, ga_slabhash_mode mode, uint32_t flags,
     const uint32_t keys = suite.quick ? 3000 : 1u << BOOK_BITS, each = suite.quick ? 1 : 128;
     const uint64_t round = (uint64_t)BOOK_THREADS * each;
     ga_slabhash_device table;
-    /* The buckets are about half full, of those who are there and those who were. */
+    /* The buckets are about half full, counting pairs and tombstones. */
     ga_slabhash_options options =
         options_of(mode, flags, flags ? 64 : keys / (mode == GA_SLABHASH_MAP64 ? 5 : 8), 1);
     device_array<unsigned long long> books(keys);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The slab hash on GPUs: batches beside what must come of them, tables of each kind; operations
- * that meet, whose counts must add up and whose histories must be linearizable; memory that ends.
+ * The slab hash on GPUs: batches with their expected results, tables of each kind; concurrent
+ * operations, whose counts must add up and whose histories must be linearizable; lack of memory.
  * One line a case, then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77
  * without a GPU.
  *
@@ -26,7 +26,8 @@ static void batches(int device)
     }
 }
 
-/* The same keys many times in one batch: of unique keys one goes in, of others all. */
+/* Equal keys many times in one batch: one pair is inserted with unique keys, all pairs
+ * otherwise. */
 static void duplicates(int device)
 {
     uint64_t n = 20000, different = 100;
@@ -55,8 +56,8 @@ static void duplicates(int device)
     }
 }
 
-/* Each key four times, far apart in one batch, and twice as many keys as the buckets have places: slabs
- * are lacked wherever one looks, often by several lanes at once, and for one key. */
+/* Each key four times, far apart in one batch, and twice as many keys as the buckets have slots:
+ * slabs are needed everywhere, often by several lanes at once, and for one key. */
 static void crowded_table(int device, ga_slabhash_mode mode, uint32_t path)
 {
     const uint64_t different = suite.quick ? 6000 : 300000, n = 4 * different;
@@ -68,7 +69,7 @@ static void crowded_table(int device, ga_slabhash_mode mode, uint32_t path)
         keys[i] = narrow_key(i * 7 % different);
     }
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
-    for (int round = 0; round < 2; round++) { /* the second beside places that stay taken */
+    for (int round = 0; round < 2; round++) { /* the second round beside slots that stay taken */
         batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
         EXPECT_EQUAL("the results ABSENT", in.counts[GA_SLABHASH_ABSENT], different);
         EXPECT_EQUAL("the results FOUND", in.counts[GA_SLABHASH_FOUND], n - different);
@@ -162,7 +163,7 @@ static void retrieval(int device)
 
 /* ---- operations that meet ------------------------------------------------------------------- */
 
-/* Any operations on few keys; what went in less what went out is there, key by key. */
+/* Any operations on few keys; inserts minus deletions are the contents, key by key. */
 static void mixes(int device)
 {
     uint64_t n = suite.quick ? 20000 : 1 << 20, different = 3000;
@@ -231,7 +232,7 @@ static __global__ void history_kernel(ga_slabhash_view table, slabhash_record *r
     ga_slabhash_turn_end(&turn);
 }
 
-/* The calls of a history are made by lanes, 8 in each of 3 warps, one each: a warp's, of 4
+/* Lanes make the calls of a history, 8 in each of 3 warps, one each: the lanes of a warp, of 4
  * histories, are served together (many_tile.h). */
 template <uint32_t kind>
 static __global__ void lanes_kernel(ga_slabhash_view table, slabhash_record *records,
@@ -298,7 +299,7 @@ static void histories_of_lanes(int device)
     histories_of<GA_SLABHASH_MAP64>(device, n, true);
 }
 
-/* --operations N: so many in all. */
+/* --operations N: N in all. */
 static void books(int device)
 {
     keep_books<GA_SLABHASH_MAP32>(device, GA_SLABHASH_MAP32, 0, book_operations() / 2);
@@ -360,7 +361,7 @@ static void more_slabs(int device)
     OK(ga_heap_close(slabs));
 }
 
-/* A table that is closed full gives its slabs back to the heap of the caller's. */
+/* A table that is closed full frees its slabs to the caller's heap. */
 static void given_back(int device)
 {
     ga_heap *slabs = NULL;
@@ -381,7 +382,7 @@ static void given_back(int device)
     OK(ga_heap_close(slabs));
 }
 
-/* Each lane's own way to apply. */
+/* Each lane applies its own function. */
 static __global__ void apply_kernel(ga_slabhash_view table, uint32_t *results)
 {
     ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
@@ -429,7 +430,7 @@ static void lanes_differ(int device)
 
 /* ---- growth between calls ------------------------------------------------------------------- */
 
-/* All kinds, from few buckets: what goes in, is found and goes out as in tables that are fixed. */
+/* All kinds, from few buckets: inserts, searches and deletions as in fixed tables. */
 static void growing(int device)
 {
     for (subject s : subjects) {
@@ -439,8 +440,8 @@ static void growing(int device)
     }
 }
 
-/* Batch after batch of other keys; the buckets are as many as they need, before and after they go
- * out again. */
+/* Batch after batch of other keys: the number of buckets fits the keys, before and after their
+ * deletion. */
 static void growing_fits(int device)
 {
     uint64_t sizes[] = {1, 1000, 20000, 200000, 100};
@@ -476,8 +477,8 @@ static void growing_fits(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
-/* Small batches that nobody waits for, each of keys of its own and then all of the same: there are as
- * many buckets as they need, and hardly more for asking again. */
+/* Small batches without waits, each of new keys and then all of the same keys: the number of
+ * buckets fits the keys, and hardly grows for repeated keys. */
 static void growing_by_little(int device)
 {
     const uint64_t each = 1000, batches = suite.quick ? 20 : 500, n = each * batches;
@@ -506,7 +507,7 @@ static void growing_by_little(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
-/* More requests than a part has, all for the same few keys: the second part finds room enough. */
+/* More requests than a part has, all for a few keys: the second part finds enough room. */
 static void growing_for_few(int device)
 {
     uint64_t n = (suite.quick ? 1u : 3u) << 22, part = 1u << 22;
@@ -525,7 +526,7 @@ static void growing_for_few(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
-/* Kernels put in by themselves what was reserved for; a fixed table refuses. */
+/* Kernels insert by themselves the pairs that room was reserved for; a fixed table refuses. */
 static __global__ void put_kernel(ga_slabhash_view table, uint32_t n, uint32_t *full)
 {
     ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
@@ -561,7 +562,7 @@ static void reserved(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
-/* No slabs for the pairs that move: the table stays where it is, and loses nothing. */
+/* No slabs for the pairs that migrate: the table keeps its array, and loses nothing. */
 static void growing_without_slabs(int device)
 {
     const uint64_t n = 600; /* pairs of one key: 40 slabs behind one bucket */
@@ -582,7 +583,7 @@ static void growing_without_slabs(int device)
                      run(&table, GA_SLABHASH_INSERT, some, some).counts[GA_SLABHASH_ABSENT], 60);
     }
     while (run(&other, GA_SLABHASH_INSERT, many, many).counts[GA_SLABHASH_ABSENT]) {
-        /* until no slab is left, not even one that another tile had claimed ahead */
+        /* until no slab is left, not even one that another tile has claimed ahead */
     }
     uint32_t *rows = table.view.rows;
     batch_run more = run(&table, GA_SLABHASH_INSERT, many, many);
@@ -647,7 +648,7 @@ static void bad_input(int device)
     EXPECT(test_error_has("closed"));
 }
 
-/* Each table draws a seed, which makes the same hash again where it is asked for. */
+/* Each table draws a seed; a table with that seed has its hash. */
 static void seeds(int device)
 {
     ga_slabhash_device one, two, again;
@@ -685,7 +686,7 @@ static std::string file_of(const char *name)
 }
 
 /* All pairs go to a file, and from there to a table of other buckets, and to one of the host's. */
-/* From one table to another, which grows meanwhile where `grows` says so. */
+/* From one table to another, which grows during it if `grows` is set. */
 static void files_of(int device, uint32_t grows)
 {
     std::string path = file_of("pairs");
@@ -766,7 +767,8 @@ static void bad_files(int device)
     unlink(path.c_str());
 }
 
-/* Calls are made on the table's device, whichever is the caller's; what has no place is refused. */
+/* Calls act on the table's device, whichever is current in the caller; a request without a device
+ * is refused. */
 static void other_devices(int device)
 {
     ga_slabhash_device table;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library that looks like the CUDA driver and is none: for the ways in which a driver can
- * refuse. It has every symbol that we ask for. cuInit answers STAND_IN_RESULT from the
- * environment, everything else an error.
+ * A library with the interface of the CUDA driver, for the cases in which a driver refuses. It has
+ * every symbol that the library looks up. cuInit returns STAND_IN_RESULT from the environment, all
+ * other functions an error.
  */
 #include "../../liballoc/platform/cuda_driver.h"
 
@@ -23,7 +23,7 @@ static int answer(const char *symbol, const char **text)
     return strcmp(symbol, "cuInit") == 0 && result ? atoi(result) : CUDA_ERROR_NO_DEVICE;
 }
 
-/* All of them take integers and pointers; only those with a text are given a second argument. */
+/* All functions take integers and pointers; only those with a text get a second argument. */
 #define STAND_IN(name, symbol, parameters)                                                         \
     __attribute__((visibility("default"))) int stand_in_##name(long first,                         \
                                                                const char **text) __asm__(symbol); \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library that looks like a CUDA driver from before memory pools.
+ * A library with the interface of a CUDA driver from before memory pools.
  */
 __attribute__((visibility("default"))) int cuInit(unsigned flags);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `async` backend's streams and pool, and what free() waits for.
+ * The `async` backend's streams and pool, and the waits of free().
  */
 #include "cases.h"
 
@@ -70,7 +70,7 @@ static void no_stream_order_in_cuda(int device)
     ga_heap_close(heap);
 }
 
-/* ---- what free waits for ------------------------------------------------------------------ */
+/* ---- waits of a free ---------------------------------------------------------------------- */
 
 typedef struct busy {
     ga_cuda_scope scope;
@@ -106,7 +106,7 @@ static void end_busy(const busy *b)
     ga_cuda_leave(&b->scope);
 }
 
-/* Whether the device is still at work once a block has been freed. */
+/* Returns true if the device is still working after a block has been freed. */
 static void free_while_busy(int device, const char *spec, CUresult expected)
 {
     ga_heap *heap = open_heap(device, spec);
@@ -132,7 +132,7 @@ static void free_now_does_not(int device)
     free_while_busy(device, "async:free=now", CUDA_ERROR_NOT_READY);
 }
 
-/* A block of alloc() is ready, and does not wait for what other streams do. */
+/* A block of alloc() is ready, and does not wait for other streams. */
 static void alloc_does_not_wait(int device)
 {
     ga_heap *heap = open_heap(device, "async");
@@ -156,7 +156,7 @@ static uint64_t held(ga_heap *heap)
     return stats.held_bytes;
 }
 
-/* Allocate and free 64 MiB, and tell what the pool holds then. */
+/* Allocate and free 64 MiB, and return the bytes that the pool then holds. */
 static uint64_t held_after_use(ga_heap *heap)
 {
     void *block = NULL;

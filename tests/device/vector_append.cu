@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernels that append to a vector which grows while they run: nothing is lost, nothing is given
- * twice, and there are no holes, also where a limit ends it. Prints how long the growths took.
+ * Kernels that append to a vector which grows while they run: no element is lost or reserved twice,
+ * and there are no holes, also at a limit. Prints the times of the growths.
  */
 #include "vector_tests.h"
 
@@ -27,7 +27,7 @@ enum {
     BLOCK = 256
 };
 
-/* Thread i appends i * each to i * each + each - 1, and counts what was refused. */
+/* Thread i appends i * each to i * each + each - 1, and counts its refusals. */
 static __global__ void append_numbers(ga_kernel_vector view, unsigned each, unsigned *refused)
 {
     word first = (blockIdx.x * (word)blockDim.x + threadIdx.x) * each;
@@ -40,7 +40,7 @@ static __global__ void append_numbers(ga_kernel_vector view, unsigned each, unsi
     }
 }
 
-/* The lanes that call differ from call to call, and so does what they ask for. */
+/* The calling lanes differ from call to call, and so do their requests. */
 static __global__ void append_divergently(ga_kernel_vector view)
 {
     word i = blockIdx.x * (word)blockDim.x + threadIdx.x;
@@ -134,7 +134,7 @@ static void serves_any_lanes(int)
     EXPECT(seen == expected);
 }
 
-/* What the host has put there stays, and kernels go on behind it. */
+/* The elements of the host stay, and kernels append behind them. */
 static void goes_on_behind(int)
 {
     SKIP_WHERE_NOTHING_GROWS
@@ -171,7 +171,7 @@ static void ends_at_a_limit(int)
     EXPECT(v.size() == 8 * MIB && appended.appended == 8 * MIB);
     EXPECT(*refused == (std::size_t)blocks * BLOCK - 8 * MIB && appended.refused == *refused);
     EXPECT(!strcmp(appended.reason, "limit or addresses reached"));
-    thrust::sort(v.begin(), v.end()); /* no number twice, and none that nobody wrote */
+    thrust::sort(v.begin(), v.end()); /* no number twice, and every number was written */
     EXPECT(thrust::unique(v.begin(), v.end()) == v.end() && v.back() < (word)blocks * BLOCK);
     v.clear(); /* and again */
     lend(v, &view, 2 * MIB);
@@ -204,14 +204,14 @@ static void fills_what_is_there(int)
         EXPECT(thrust::unique(v.begin(), v.end()) == v.end());
         EXPECT(v.back() < (word)threads * each);
     }
-    v.clear(); /* from any lanes: 640 x 256 / 3 threads of each kind ask for 1, and for 3 or so */
+    v.clear(); /* from any lanes: 640 x 256 / 3 threads of each kind request 1, and about 3 */
     lend(v, &view, 2 * MIB);
     append_divergently<<<threads / BLOCK, BLOCK>>>(view);
     EXPECT(take_back(v).refused == 0 && v.size() > threads);
     CUDA(cudaFree(refused));
 }
 
-/* 8 GiB from one kernel, beside the same on a vector that had the room. */
+/* 8 GiB from one kernel, compared with a vector that had the room reserved. */
 static void grows_far(int)
 {
     SKIP_WHERE_NOTHING_GROWS
@@ -241,7 +241,7 @@ static void grows_far(int)
     CUDA(cudaFree(refused));
 }
 
-/* Again and again, beside allocations, copies and other kernels. */
+/* Repeatedly, beside allocations, copies and other kernels. */
 static void grows_beside_other_work(int)
 {
     SKIP_WHERE_NOTHING_GROWS

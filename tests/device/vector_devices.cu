@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two GPUs: arenas that another device reaches, also while they grow; kernels that append on
- * another device than the current one, and on two at once. Skipped where there is no other device.
+ * Two GPUs: arenas that another device accesses, also while they grow; kernels that append on
+ * another device than the current one, and on two at once. Skipped if there is no other device.
  */
 #include "vector_tests.h"
 
@@ -25,7 +25,7 @@ enum {
     BLOCK = 256
 };
 
-/* The next one; the same where there is but one. */
+/* The next device; the same one if it is the only one. */
 static int other_than(int device)
 {
     int devices = 1;
@@ -104,7 +104,7 @@ static unsigned wrong_on(int device, const word *at, std::size_t n, word mark)
     return wrong;
 }
 
-/* Each device reads what kernels of the other wrote, in what was there and what came later. */
+/* Each device reads the data that kernels of the other wrote, in old and in new memory. */
 static void kernels_of_both(int device)
 {
     const int other = other_than(device);
@@ -119,7 +119,7 @@ static void kernels_of_both(int device)
     for (std::size_t mib = 2; mib <= 256; mib *= 2) {
         const std::size_t n = mib * MIB / sizeof(word);
         EXPECT(ga_arena_grow(arena, mib * MIB) == GA_OK);
-        EXPECT(wrong_on(reader, base, had, mib / 2) == 0); /* what was there */
+        EXPECT(wrong_on(reader, base, had, mib / 2) == 0); /* the earlier memory */
         write_on(writer, base, n, mib);
         EXPECT(wrong_on(reader, base, n, mib) == 0);
         EXPECT(wrong_on(writer, base, n, mib) == 0);
@@ -160,7 +160,7 @@ static __global__ void follow(volatile unsigned *flags, unsigned steps, word *to
     }
 }
 
-/* The other device's kernel runs on, and uses what is mapped meanwhile. */
+/* The other device's kernel continues to run, and uses memory that is mapped during it. */
 static void grows_under_the_others_kernel(int device)
 {
     SKIP_WHERE_NOTHING_GROWS
@@ -182,6 +182,7 @@ static void grows_under_the_others_kernel(int device)
     CUDA(cudaGetLastError());
     for (unsigned step = 1; step <= STEPS; step++) {
         EXPECT(ga_arena_grow(arena, step * each * sizeof(word)) == GA_OK);
+        /* Release. Pairs with the fence in follow(): the memory is mapped. */
         __atomic_store_n(flags, step, __ATOMIC_RELEASE);
         while (flags[1] < step && cudaStreamQuery(stream) == cudaErrorNotReady) {
         }
@@ -233,7 +234,7 @@ static void launch_on(int device, ga_kernel_vector view, unsigned blocks, unsign
     CUDA(cudaGetLastError());
 }
 
-/* Everything but the launch is done while the other one is current. */
+/* All calls but the launch are made while the other device is current. */
 static void appends_elsewhere(int device)
 {
     SKIP_WHERE_NOTHING_GROWS

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors that grow under kernels, and processes: two on one card, one that is killed while its
+ * Vectors that grow during kernels, and processes: two on one card, one that is killed while its
  * vector grows, one that forks while its pager is at work.
  */
 #include "vector_tests.h"
@@ -26,7 +26,7 @@ enum {
     BLOCK = 256,
     BLOCKS = 8192,
     EACH = 32,    /* with these, 512 MiB */
-    CHANNEL = 100 /* the file descriptor that a child is given */
+    CHANNEL = 100 /* the file descriptor that a child inherits */
 };
 
 static __global__ void append_marks(ga_kernel_vector view, word mark, unsigned *refused)
@@ -50,8 +50,8 @@ static __global__ void count_others(const word *at, std::size_t n, word mark, un
     }
 }
 
-/* One vector from nothing to 512 MiB, and each word of it is what was appended. `refused` and the
- * number of others must be 0. */
+/* One vector from nothing to 512 MiB; each word of it was appended. `refused` and the number of
+ * other words must be 0. */
 static bool grow_and_check(word mark)
 {
     words v;
@@ -172,7 +172,7 @@ static void killed_while_it_grows(int device)
         REQUIRE(child > 0);
         EXPECT(read(ends[0], &byte, 1) == 1 && byte == 'x');
         close(ends[0]);
-        EXPECT(grow_and_check(50)); /* beside it, and beside its end */
+        EXPECT(grow_and_check(50)); /* while the other process grows, and after its end */
         pause_ms(3 * round);
         kill(child, SIGKILL);
         EXPECT(grow_and_check(60));

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors on GPUs: Thrust's algorithms on gpualloc::device_vector, its growth in place, also under
- * a running kernel, moves of tails, streams, every kind of memory as a source; kernels that append
+ * Vectors on GPUs: Thrust's algorithms on gpualloc::device_vector, its growth in place, also during
+ * a kernel, moves of tails, streams, every kind of memory as a source; kernels that append
  * (vector_append.cu), beside other processes (vector_processes.cu) and on two GPUs
  * (vector_devices.cu); and heaps below thrust::device_vector and CCCL's resources. One line a case,
  * then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
  *   vector_tests [--only WORDS] [--quick] [--no-growing]
- *       the cases whose name contains the words; less of each; not those that grow under their
- *       kernels, of which a sanitizer knows no memory. The other modes below are for cases that
- *       need a process of their own.
+ *       the cases whose name contains the words; fewer rounds of each; no vectors that grow during
+ *       their kernels, whose memory a sanitizer does not know. The other modes below are for cases
+ *       that need a process of their own.
  */
-#include <gpualloc/cccl.hpp> /* wants to be first */
+#include <gpualloc/cccl.hpp> /* must be included first */
 
 #include "vector_tests.h"
 
@@ -39,7 +39,7 @@ using gpualloc::device_vector;
 
 static const std::size_t MIB = 1 << 20;
 
-/* What is in it. */
+/* The vector's contents. */
 template <class T> static std::vector<T> contents(const device_vector<T> &v)
 {
     std::vector<T> out(v.size());
@@ -140,7 +140,7 @@ static void grows_in_place(int)
     EXPECT(v.capacity() == 0);
 }
 
-/* What copies cannot do: a vector of more than half of the card grows (§A.2.1). */
+/* Impossible with copies: a vector of more than half of the card grows (§A.2.1). */
 static void grows_on_a_full_card(int)
 {
     std::size_t left = 0, all = 0;
@@ -151,7 +151,8 @@ static void grows_on_a_full_card(int)
     const std::size_t most = left / MIB / 10 * 6, more = left / MIB / 10 * 3;
     device_vector<char> v(most * MIB);
     v.fill(0, MIB, 7);
-    v.resize((most + more) * MIB); /* the rule asks for twice as much, which is not there */
+    v.resize((most + more) *
+             MIB); /* the growth rule requests twice as much, which is not available */
     EXPECT(v.size() == (most + more) * MIB);
     EXPECT(v[0] == 7 && v[MIB - 1] == 7);
     bool thrown = false;
@@ -182,7 +183,7 @@ static __global__ void spin(volatile unsigned *stop, volatile unsigned *running,
     data[1] = data[0];
 }
 
-/* Growing waits for no kernel: this one ends only when told to, after all of it. */
+/* Growing waits for no kernel: this one ends only on request, after all growths. */
 static void grows_beside_a_kernel(int)
 {
     unsigned *words = nullptr;
@@ -202,7 +203,7 @@ static void grows_beside_a_kernel(int)
         }
         *(volatile unsigned *)&words[0] = 1;
         CUDA(cudaStreamSynchronize(stream));
-        EXPECT(words[2] == 0); /* nobody waited for its end */
+        EXPECT(words[2] == 0); /* no call waited for its end */
         EXPECT(v[0] == v[1] && v[0] > 0);
     }
     CUDA(cudaStreamDestroy(stream));
@@ -211,7 +212,7 @@ static void grows_beside_a_kernel(int)
 
 /* ---- elements ------------------------------------------------------------------------------ */
 
-/* Tails that move by any way, up and down, beside std::vector. */
+/* Tails that move by every method, up and down, compared with std::vector. */
 static void moves_tails(int)
 {
     const std::size_t ways[] = {1, 1000, MIB / 4 - 1, MIB / 4, MIB, 2 * MIB};
@@ -291,7 +292,7 @@ static __global__ void count_up(int *data, std::size_t n, int add)
     }
 }
 
-/* Kernels and the vector's work on one stream come one after the other, without a wait between. */
+/* Kernels and the vector's work on one stream are ordered, without a wait between. */
 static void keeps_stream_order(int)
 {
     cudaStream_t stream;

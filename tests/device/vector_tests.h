@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of vector_tests share. Only for CUDA.
+ * Shared by the parts of vector_tests. Only for CUDA.
  */
 #ifndef TESTS_DEVICE_VECTOR_TESTS_H
 #define TESTS_DEVICE_VECTOR_TESTS_H
@@ -11,7 +11,7 @@
 
 #define CUDA(call) EXPECT((call) == cudaSuccess)
 
-/* For a case whose memory comes while its kernel runs. */
+/* For a case whose memory is committed while its kernel runs. */
 #define SKIP_WHERE_NOTHING_GROWS                                                                   \
     if (suite.no_growing) {                                                                        \
         SKIP("it grows under a kernel");                                                           \
@@ -24,11 +24,11 @@ extern const size_t vector_device_case_count;
 extern const test_case vector_process_cases[];
 extern const size_t vector_process_case_count;
 
-/* What cases start this program again for; they return exit statuses. */
+/* Modes in which cases start this program again; they return exit statuses. */
 int vector_append_beside();
 int vector_append_for_ever();
 
-/* A case as one that no exception leaves, and no error of CUDA's. */
+/* Runs a case so that it ends without an exception and without an error of CUDA. */
 template <void (*BODY)(int)> void guarded(int device)
 {
     try {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `vmm` backend over the real driver: blocks keep what they hold while others are joined, cut,
- * unmapped and grown, and pass from stream to stream in order. Speed, and the whole card, are
- * bench-arena-device's.
+ * The `vmm` backend over the real driver: blocks keep their contents while others are joined, cut,
+ * unmapped and grown, and pass from stream to stream in order. bench-arena-device tests speed, and
+ * the whole card.
  */
 #include "cases.h"
 
@@ -24,8 +24,8 @@ static uint64_t held_by(const ga_heap *heap)
     return stats.held_bytes;
 }
 
-/* Fill what the limit allows with blocks of the two sizes, free every second one, ask for all of
- * that in one block. */
+/* Fill the limit with blocks of the two sizes, free every second one, and request one block of the
+ * freed size. */
 static void fill_and_ask(int device, size_t first, size_t second)
 {
     enum {
@@ -64,7 +64,7 @@ static void no_fragmentation(int device)
     fill_and_ask(device, 24 * MIB, 72 * MIB);
 }
 
-/* Parts of one block, and one block of the parts, with no more memory. */
+/* Parts of one block, and one block of the parts, without more memory. */
 static void cut_and_joined(int device)
 {
     ga_heap *heap = open_heap(device, "vmm");
@@ -105,8 +105,8 @@ static void grown_in_place(int device)
     ga_heap_close(heap);
 }
 
-/* One stream after the other fills the only memory there is, with nothing waited for: the last
- * one's value stays, which it would not were a fill of an earlier stream still on its way. */
+/* One stream after the other fills the only memory there is, without waits: the last value stays,
+ * which would fail if a fill of an earlier stream were still under way. */
 static void pass_on(int device, const ga_cuda_scope *scope, ga_heap *heap, size_t size)
 {
     enum {

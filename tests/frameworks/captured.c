@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests and frees while streams capture, by the functions for frameworks and by heaps, without the
- * preload: nothing waits, nothing ends the capture, and no memory of a graph is given to others while
- * the graph is there. Over the driver for tests, which counts what captures forbid.
+ * Requests and frees while streams capture, by the functions for frameworks and by heaps, without
+ * the preload: no call waits or ends the capture, and memory of a graph is not reused while the
+ * graph exists. Over the driver for tests, which counts calls that a capture forbids.
  *
  *   captured SPEC
  */
@@ -94,7 +94,7 @@ static void *end_capture(CUstream stream)
     return graph;
 }
 
-/* Whether a block is among the next that are handed out, all of which are freed again. */
+/* Returns true if the block is among the next allocations, all of which are freed again. */
 static bool is_given(const void *block, size_t size, CUstream stream)
 {
     enum {
@@ -112,11 +112,11 @@ static bool is_given(const void *block, size_t size, CUstream stream)
     return given;
 }
 
-/* Blocks that the heap has handed out and not had back. */
+/* The heap's live blocks. */
 static uint64_t live_blocks(void)
 {
     ga_stats stats = {0};
-    ga_torch_reset(); /* looks for graphs that are gone */
+    ga_torch_reset(); /* checks for destroyed graphs */
     NEED(ga_heap_stats(ga_framework_heap(0), &stats) == GA_OK);
     return stats.live_blocks;
 }
@@ -151,14 +151,14 @@ static void alloc_in_a_capture(void)
     void *graph = end_capture(stream);
     NEED(cu.nodes() == 0);
     NEED(!is_given(first, MIB, stream));
-    ga_torch_free(result, (ssize_t)MIB, 0, stream); /* what the graph leaves, freed before it */
+    ga_torch_free(result, (ssize_t)MIB, 0, stream); /* the graph's result, freed before the graph */
     NEED(!is_given(result, MIB, stream));
     NEED(live_blocks() == 2);
     cu.destroy(graph);
     NEED(live_blocks() == 0);
 }
 
-/* The result of one graph is freed in another: it goes once both are gone. */
+/* The result of one graph is freed in another: its memory is free once both are destroyed. */
 static void two_graphs(bool first_goes_first)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -221,7 +221,7 @@ static void *work_meanwhile(void *argument)
     return NULL;
 }
 
-/* A capture in global mode forbids other threads, too, what may wait. Their mode is theirs again. */
+/* A capture in global mode forbids waiting calls in other threads, too. Their mode is restored. */
 static void another_thread_works(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -261,7 +261,7 @@ static void cupy_frees_in_a_capture(void)
     ga_cupy_free(NULL, another, 0);
 }
 
-/* What the example for CuPy calls. */
+/* The calls of the example for CuPy. */
 static void by_stream_in_a_capture(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -296,7 +296,7 @@ static void heap_in_a_capture(const char *spec)
     cu.destroy(graph);
 }
 
-/* A resize would wait for the device to copy, and would free what a graph names. */
+/* A resize would wait for the device to copy, and would free memory that a graph uses. */
 static void realloc_in_a_capture(const char *spec)
 {
     ga_heap *heap;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The headers for CCCL, RMM and Thrust, with each version of these that scripts/install-cuda-runtimes
-has brought: that they compile, without a warning."""
+"""The headers for CCCL, RMM and Thrust, with each version of these that
+scripts/install-cuda-runtimes has brought: that they compile, without a warning."""
 
 import os
 import subprocess

@@ -35,7 +35,7 @@ static void *alloc_elsewhere(size_t size, int, cudaStream_t)
     return ga_torch_alloc(static_cast<ssize_t>(size), 99, nullptr);
 }
 
-/* Before PyTorch has an allocator, or with its own, which tests for NULL: a MemPool. */
+/* Before PyTorch has an allocator, or with its own, which checks for NULL: a MemPool. */
 static void own_allocator_gets_null()
 {
     c10::cuda::CUDACachingAllocator::use_native();
@@ -63,7 +63,7 @@ static void plugin_gets_an_exception()
     ga_torch_free(block, 1 << 20, 0, nullptr);
 }
 
-/* The fraction is a limit of ours, and PyTorch's programs catch the same error for it. */
+/* The fraction is a limit of the library, and PyTorch's programs catch this error for it. */
 static void fraction_is_out_of_memory()
 {
     plugged it(alloc_on_device);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A fuzz target as a plain program: every seed, then so many mutations of seeds. What a run does
- * follows from its number and the seed that is printed, so that a failure can be had again.
+ * A fuzz target as a plain program: every seed, then RUNS mutations of seeds. A run depends only on
+ * its number and the printed seed, so that a failure can be repeated.
  *
  * usage: PROGRAM [RUNS [SEED]]
- *        PROGRAM --write-seeds FOLDER        for libFuzzer to begin with
+ *        PROGRAM --write-seeds FOLDER        as libFuzzer's first inputs
  */
 #include "fuzz.h"
 
@@ -35,8 +35,8 @@ static size_t below(size_t bound)
 
 /* ---- mutations ------------------------------------------------------------------------------ */
 
-/* Make room for `size` bytes at `at`, as far as there is any; what the room holds is left to the
- * caller. The bytes that it got. */
+/* Make room for `size` bytes at `at`, as far as there is any; the caller fills it. Returns the
+ * number of bytes. */
 static size_t open_gap(input *in, size_t at, size_t size)
 {
     size_t room = sizeof in->bytes - in->size;

@@ -16,13 +16,14 @@ enum {
     FUZZ_INPUT_MOST = 1 << 15 /* bytes of one input */
 };
 
-/* Run on one input; the name is libFuzzer's. Aborts where something does not hold. */
+/* Run on one input; the name is libFuzzer's. Aborts if a check fails. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Write the seed of that number, good input or known trouble, and give its size; 0 past the last. */
+/* Write the seed of that number, a good input or known trouble, and return its size; 0 past the
+ * last. */
 size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST]);
 
-/* What mutations insert; NULL-terminated. */
+/* Texts that mutations insert; NULL-terminated. */
 extern const char *const fuzz_tokens[];
 
 #define FUZZ_NEED(condition)                                                                       \
@@ -40,7 +41,7 @@ __attribute__((noreturn)) static inline void fuzz_failed(const char *condition, 
     abort();
 }
 
-/* A call failed: it left one sentence that can be shown to people as it stands. */
+/* A call failed: it left one sentence that can be printed as it is. */
 static inline void fuzz_check_sentence(void)
 {
     const unsigned char *text = (const unsigned char *)ga_error_text();

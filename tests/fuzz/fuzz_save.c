@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Saved slab hashes on damaged files. It would catch reads past a buffer, a table that is changed by
- * a file that is refused, pairs that a table cannot have, pairs that are lost on the way through a
- * file, and complaints that are empty or cannot be printed.
+ * Saved slab hashes on damaged files. It would catch reads past a buffer, a table that a refused
+ * file has changed, pairs that a table cannot have, pairs that are lost on the way through a file,
+ * and messages that are empty or cannot be printed.
  *
- * The first byte of an input says what table loads it, and whether the head is made to fit the rest.
+ * The first byte of an input selects the table that loads it, and whether the head is made to fit
+ * the rest.
  */
 #include "fuzz.h"
 
@@ -79,7 +80,7 @@ static size_t put_pairs(uint8_t *room, uint64_t first, size_t count)
     return count * PAIR;
 }
 
-/* Of each kind a whole file, and pairs for which a head is made; some keys are wide or reserved. */
+/* For each kind a whole file, and pairs with a generated head; some keys are wide or reserved. */
 size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
 {
     static const uint64_t firsts[] = {0, 0x7ffffff0, 0xfffffff0, UINT64_MAX - 7};
@@ -160,7 +161,7 @@ static uint64_t size_of(ga_slabhash *table)
     return size;
 }
 
-/* The other table has as many pairs of each key, and for unique keys the same value. */
+/* The other table has an equal number of pairs of each key, and an equal value for unique keys. */
 static bool check_pair(void *other, uint64_t key, uint64_t value)
 {
     uint64_t values[MOST_PAIRS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The spec parser, and heaps opened from what it let through. It would catch reads and writes past
- * a buffer, a spec that does not survive being written out and read again, a heap whose own spec
- * opens another heap or none, and complaints that are empty or cannot be printed.
+ * The spec parser, and heaps opened from accepted specs. It would catch reads and writes past a
+ * buffer, a spec that changes when it is written and read again, a heap whose own spec opens
+ * another heap or none, and messages that are empty or cannot be printed.
  *
  * Only backends that open without side effects are opened: no library is loaded, no file written,
  * no thread started.
@@ -73,7 +73,7 @@ static const struct {
     {"", "fail:nth=0/", "system", GA_SPEC_LAYERS},
 };
 
-/* A NUL ends a text, wherever it stands; as bytes, since texts cannot hold it. */
+/* A NUL ends a text at any position; as bytes, because texts cannot contain it. */
 static const char nuls[] = "\0\0\0\0system\0/\0jemalloc";
 
 enum {
@@ -154,7 +154,7 @@ static char *write_value(char *put, const char *value)
     return put + quotes;
 }
 
-/* The text of a spec, no longer than twice what it was read from and a few. */
+/* The text of a spec, at most twice as long as its source and a few bytes. */
 static char *written(const ga_spec *spec)
 {
     char *text = malloc((size_t)4 * GA_SPEC_LENGTH);
@@ -239,7 +239,7 @@ static bool all_harmless(const ga_spec *spec)
     return true;
 }
 
-/* Opened from its own text, a heap is the same again; a parent by default is a layer more. */
+/* Opened from its own text, a heap has the same layers; a default parent is one layer more. */
 static void check_reopens(const ga_heap *heap, const ga_spec *spec)
 {
     const char *text = ga_heap_spec(heap);
@@ -303,7 +303,8 @@ static void begin(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static ga_spec spec;
-    char *text = malloc(size + 1); /* no longer, so that a read past its end is one */
+    char *text = malloc(size + 1); /* exactly that size, so that the sanitizer sees a read past its
+                                    * end */
     FUZZ_NEED(text);
     memcpy(text, data, size);
     text[size] = '\0';

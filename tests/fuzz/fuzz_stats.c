@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reports with any bytes in the program's name and the spec. It would catch JSON that cannot be read
- * or says something else, tables with lines that the program's name has made, bytes that control a
- * terminal, texts that are cut although there is room, and writes past a buffer.
+ * Reports with any bytes in the program's name and the spec. It would catch JSON that cannot be
+ * read or says something else, tables with lines that the program's name has made, bytes that
+ * control a terminal, texts that are cut although there is room, and writes past a buffer.
  */
 #include "fuzz.h"
 
@@ -70,7 +70,7 @@ size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
     return 0;
 }
 
-/* ---- what must hold ------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------- */
 
 /* jansson takes a text that is UTF-8, and no other. */
 static bool is_utf8(const char *text)
@@ -98,7 +98,7 @@ static size_t count_lines(const char *text)
 
 typedef size_t writer(const ga_heap *heap, char *buffer, size_t size);
 
-/* In exactly as much room as it needs, so that a byte more is an error. */
+/* In a buffer of exactly the needed size, so that one more byte is an error. */
 static char *whole(writer *write, const ga_heap *heap)
 {
     size_t length = write(heap, NULL, 0);
@@ -149,7 +149,7 @@ static void check_table(const ga_heap *heap)
     free(text);
 }
 
-/* A line of the log or an error sentence: as long as it was, and the same where nothing is wrong. */
+/* A line of the log or an error sentence: its length is kept, and valid characters stay. */
 static void check_printable(const char *text)
 {
     char *line = strdup(text);
@@ -173,7 +173,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static ga_heap *heap;
     size = size < MOST ? size : MOST;
-    char *text = malloc(size + 1); /* no longer, so that a read past its end is one */
+    char *text = malloc(size + 1); /* exactly that size, so that the sanitizer sees a read past its
+                                    * end */
     FUZZ_NEED(text);
     memcpy(text, data, size);
     text[size] = '\0';

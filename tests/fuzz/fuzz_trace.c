@@ -54,7 +54,7 @@ static size_t put_records(uint8_t *room)
     return sizeof records;
 }
 
-/* A header with one member changed; as it is, with other bytes for the rest. */
+/* A header with one member changed; unchanged, with other bytes for the rest. */
 static ga_trace_header header_of(size_t number)
 {
     ga_trace_header header = good_header;
@@ -86,7 +86,7 @@ size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
     return number < CUTS ? 1 + number * (size - 1) / CUTS : 0;
 }
 
-/* ---- what must hold ------------------------------------------------------------------------ */
+/* ---- checks ------------------------------------------------------------------------------- */
 
 static void check_header(const ga_trace_header *header)
 {
@@ -105,7 +105,7 @@ static void check_record(const ga_trace_record *record)
     FUZZ_NEED(!record->previous || record->operation == GA_TRACE_REALLOC);
 }
 
-/* How many slots of the file have been written, whatever with. */
+/* The number of written slots of the file, with any contents. */
 static uint64_t written_slots(const uint8_t *data, size_t size, size_t offset)
 {
     uint64_t count = 0;

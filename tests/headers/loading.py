@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """A process that loads libgpualloc late, through ctypes: started by test_loading.py.
 
-usage: loading.py LIBRARY SPEC [TLS_LIBRARY...]      those are loaded before, as far as they go in
+usage: loading.py LIBRARY SPEC [TLS_LIBRARY...]      these are loaded before, as far as
+possible
 
-Prints how many of TLS_LIBRARY were loaded. Fails where a heap does not work in every thread, or
-where the process's malloc is another one afterwards.
+Prints the number of loaded TLS_LIBRARYs. Fails if a heap does not work in every thread, or if
+the process's malloc is another one afterwards.
 """
 
 import ctypes
@@ -17,7 +18,7 @@ GA_ERR_POINTER = 7
 
 
 def usable_of_malloc(process: Any) -> int:
-    """How malloc of the process rounds 100 bytes up: each allocator has its own way."""
+    """The usable size of a block of 100 bytes: it differs between allocators."""
     process.malloc.restype = ctypes.c_void_p
     process.malloc_usable_size.restype = ctypes.c_size_t
     block = ctypes.c_void_p(process.malloc(ctypes.c_size_t(100)))
@@ -61,7 +62,7 @@ class Heap:
         self.well(self.library.ga_free(self.handle, block))
 
     def use(self, number: int) -> None:
-        """Hold blocks of many sizes at once; what is written to each stays."""
+        """Hold blocks of many sizes at once; their contents stay."""
         sizes = [1 + (i * 37 * number) % 5000 for i in range(300)] + [3 << 20]
         blocks = [self.take(size) for size in sizes]
         for i, (block, size) in enumerate(zip(blocks, sizes)):
@@ -89,8 +90,8 @@ def main(library_path: str, spec: str, tls_libraries: list[str]) -> None:
         except BaseException as error:
             failures.append(error)
 
-    # Threads from before the library have no storage for its variables yet; those that come
-    # after get it as they start.
+    # Threads from before the library have no storage for its variables yet; later threads get it
+    # when they start.
     threads = [threading.Thread(target=work, args=(i + 1,), daemon=True)
                for i in range(THREADS)]
     for thread in threads[:THREADS // 2]:
@@ -105,7 +106,7 @@ def main(library_path: str, spec: str, tls_libraries: list[str]) -> None:
 
     assert usable_of_malloc(process) == usable
     foreign = ctypes.c_void_p(process.malloc(ctypes.c_size_t(100)))
-    if spec == "jemalloc":  # `system` cannot tell
+    if spec == "jemalloc":  # `system` does not report it
         assert not heaps[0].library.ga_owns(heaps[0].handle, foreign)
         assert heaps[0].library.ga_free(heaps[0].handle, foreign) == GA_ERR_POINTER
     process.free(foreign)

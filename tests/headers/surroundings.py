@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of this folder share: where the build is, running things, and counting.
+"""Shared by the tests of this folder: the paths of the build, running commands, and counting.
 
-The last line is `N passed, N failed, N skipped`, which scripts/count-tests reads. From meson come
-TEST_SOURCE and TEST_BUILD (the two roots), TEST_LIBRARY and TEST_PRELOAD (what was built), TEST_CC
-(the C compiler), TEST_NVCC (empty: none), TEST_JEMALLOC and TEST_SANITIZED (empty: no). A library
-that was built with a sanitizer loads only into programs that were, too: what needs it to load is
-skipped then.
+The last line is `N passed, N failed, N skipped`, which scripts/count-tests reads. From meson
+come TEST_SOURCE and TEST_BUILD (the two roots), TEST_LIBRARY and TEST_PRELOAD (the built
+libraries), TEST_CC (the C compiler), TEST_NVCC (empty: none), TEST_JEMALLOC and
+TEST_SANITIZED (empty: no). A library that was built with a sanitizer loads only into programs
+that were, too: tests that load it are skipped then.
 """
 
 import os
@@ -33,7 +33,7 @@ MALLOC_FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalig
 
 
 def quiet_environment() -> dict[str, str]:
-    """This process's, without what its user set for other programs."""
+    """This process's environment, without variables for other programs."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith("GPUALLOC_") and name != "LD_PRELOAD"}
 
@@ -48,7 +48,7 @@ class Case(unittest.TestCase):
 
     def run_command(self, *command: object, env: dict[str, str] | None = None,
                     silent: bool = True) -> str:
-        """What the command writes; it must succeed, and in silence on standard error."""
+        """The command's output; it must succeed, without output to standard error."""
         done = subprocess.run([str(part) for part in command], cwd=self.folder,
                               env=quiet_environment() | (env or {}), capture_output=True,
                               text=True, timeout=120)
@@ -66,8 +66,8 @@ class Case(unittest.TestCase):
 
 def bindings(*command: object, env: dict[str, str] | None = None
              ) -> tuple[dict[str, set[str]], set[str]]:
-    """What the dynamic linker bound while the command ran: for each name of the malloc family the
-    libraries it was found in, and all names that were found in ours."""
+    """The dynamic linker's bindings while the command ran: for each name of the malloc family
+    the libraries in which it was found, and all names that were found in the tested library."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
                           timeout=120, env=quiet_environment() | (env or {}) |
                           {"LD_DEBUG": "bindings", "LD_BIND_NOW": "1"})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the libraries export and need: the names in the headers, in the symbol maps and in the files
-are the same, and nothing but the C library has to be there."""
+"""The exports and needs of the libraries: the names in the headers, in the symbol maps and in
+the files are equal, and only the C library is needed."""
 
 import re
 import unittest
@@ -59,7 +59,8 @@ class Exports(Case):
     def test_preload_exports_the_malloc_family(self) -> None:
         exported = self.exported(PRELOAD)
         self.assertEqual(mapped("interpose/malloc/exports.map"), set(exported))
-        # What keeps the program break for the C library, and what the `dl` backend knows us by.
+        # sbrk keeps the program break for the C library, and the `dl` backend detects the preload
+        # by the other name.
         self.assertEqual(MALLOC_FAMILY | {"sbrk", "gpualloc_malloc_preload"}, set(exported))
         self.assertEqual({""}, set(exported.values()), "versions would miss older references")
 

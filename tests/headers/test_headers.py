@@ -11,7 +11,7 @@ from surroundings import CC, HEADERS, NVCC, SOURCE, Case, main
 INCLUDE = SOURCE / "liballoc/include"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wundef", "-Werror"]
 C_WARNINGS = WARNINGS + ["-Wstrict-prototypes", "-Wmissing-prototypes"]
-# A mistake that every compiler must find through the header: the tests below would see it, too.
+# A mistake that every compiler must find through the header: the tests below would detect it, too.
 MISTAKE = "int mistake(void);\nint mistake(void) { return ga_place_text(1, 2, 3); }\n"
 
 
@@ -31,7 +31,8 @@ UNDER_NVCC = """
 template class gpualloc::vector<double, GA_PLACE_HOST, double *>;
 template class gpualloc::vector<int, GA_PLACE_DEVICE, thrust::device_ptr<int>>;
 template class thrust::device_vector<int, gpualloc::device_allocator<int>>;
-static_assert(cuda::mr::async_resource_with<gpualloc::memory_resource, cuda::mr::device_accessible>);
+static_assert(cuda::mr::async_resource_with<gpualloc::memory_resource,
+              cuda::mr::device_accessible>);
 static_assert(!cuda::mr::resource_with<gpualloc::memory_resource, cuda::mr::host_accessible>);
 """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`meson install` into an empty folder: everything a stranger needs is there, and builds and runs
-programs, from below another root as well as from a prefix that nobody named before."""
+"""`meson install` into an empty folder: all that a user needs is there, and builds and runs
+programs, from below another root as well as from a prefix that was not configured."""
 
 import os
 import re
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 }
 """
 
-# What headers include: their neighbours, and ours by the names that programs use.
+# Includes of headers: their neighbours, and the library's by the names that programs use.
 QUOTED = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 OURS = re.compile(r"^\s*#\s*include\s+<(gpualloc/[^>]+)>", re.MULTILINE)
 
@@ -62,7 +62,7 @@ class Installed(Case):
         return found[0]
 
     def move(self) -> None:
-        """All of it to another prefix, which pkg-config is told."""
+        """All of it to another prefix, which is passed to pkg-config."""
         prefix = self.one("gpualloc.h").parents[2]
         place = self.folder / "some/where"
         shutil.copytree(prefix, place, symlinks=True)
@@ -78,7 +78,7 @@ class Installed(Case):
         return self.flags("--modversion")[0]
 
     def build_and_run(self, flags: list[str], *compiler: str, silent: bool = True) -> str:
-        """Build the program and run it; what it says it needs."""
+        """Build the program and run it; returns its list of needed libraries."""
         source = self.write("program.c", PROGRAM)
         self.run_command(*(compiler or CC), source, *flags, "-o", "program", silent=silent)
         libraries = {"LD_LIBRARY_PATH": str(self.one("libgpualloc.so").parent)}
@@ -95,7 +95,7 @@ class Installed(Case):
         self.assertIn("[libgpualloc.so.0]", self.build_and_run(shared))
         self.assertIn("[libgpualloc.so.0]", self.build_and_run(shared, "c++", "-x", "c++"))
         self.assertNotIn("libgpualloc", self.build_and_run(archive))
-        # The linker warns that dlopen() in such a program wants the C library's own files.
+        # The linker warns that dlopen() in such a program needs the C library's own files.
         self.assertNotIn("NEEDED", self.build_and_run(static, *CC, "-static", silent=False))
 
 
@@ -140,7 +140,7 @@ class Install(Installed):
         self.assertLess({"ga_heap_open", "ga_alloc"}, functions)
         self.assertEqual([], sorted(name for name in functions if not name.startswith("ga_")))
 
-    # ---- what can be done with it
+    # ---- use of the installed files -----------------------------------------------------------
 
     @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config")
     def test_programs_below_another_root(self) -> None:

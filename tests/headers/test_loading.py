@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The library in a process that loads it late, Debian's python3 by ctypes: malloc stays the C
 library's, heaps work in threads from before and after, and it never fails for lack of static
-thread-local storage, of which there is little."""
+thread-local storage, which is scarce."""
 
 import shutil
 import sys
@@ -14,7 +14,7 @@ LOADING = Path(__file__).resolve().parent / "loading.py"
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 COPIES = 40  # more than fit
 
-# Its variables take static storage: with each library like it there is less for the next.
+# Its variables take static storage: each such library leaves less for the next.
 STATIC_TLS = r"""
 char *storage(void);
 static _Thread_local char bytes[300] __attribute__((tls_model("initial-exec")));
@@ -25,7 +25,7 @@ char *storage(void) { bytes[0] = 1; return bytes; }
 @unittest.skipIf(SANITIZED, "a sanitized library loads into sanitized programs only")
 class Loading(Case):
     def load(self, spec: str, *tls_libraries: Path) -> int:
-        """How many of `tls_libraries` could be loaded first; the rest is checked over there."""
+        """The number of `tls_libraries` that could be loaded first; loading.py checks the rest."""
         return int(self.run_command(PYTHON, LOADING, LIBRARY, spec, *tls_libraries))
 
     def tls_library(self) -> Path:
@@ -59,7 +59,7 @@ class Loading(Case):
         family, _ = bindings(PYTHON, LOADING, LIBRARY, SPECS[-1])
         self.assertLessEqual({"malloc", "free", "calloc", "realloc"}, set(family))
         for name, libraries in family.items():
-            # A program whose code is not made to be moved may stand for the C library.
+            # A program that is not position-independent may define names of the C library.
             self.assertIn("libc.so.6", libraries, name)
             self.assertNotIn("libgpualloc", " ".join(libraries), name)
 

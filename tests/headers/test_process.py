@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The library in C programs of others: linked, or loaded while they run, it leaves malloc the C
-library's, works from any thread, and can be let go of."""
+"""The library in C programs: linked, or loaded while they run, it does not replace malloc, works
+from any thread, and can be unloaded."""
 
 import unittest
 
 from surroundings import CC, LIBRARY, SANITIZED, SOURCE, Case, bindings, main
 
-# Which file each function of the malloc family comes from, as this process's own calls find it.
+# The file that each function of the malloc family comes from, by this process's own lookups.
 WHOSE_MALLOC = r"""
 #include <dlfcn.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ int main(void)
 }
 """
 
-# A plugin host's way: load, use in a thread, let go while the thread still lives.
+# As a plugin host does: load, use in a thread, unload while the thread still lives.
 LOADED = WHOSE_MALLOC + r"""
 #include <gpualloc/gpualloc.h>
 #include <pthread.h>

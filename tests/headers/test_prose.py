@@ -49,7 +49,8 @@ class Planted(unittest.TestCase):
         self.assertEqual(0, self.outcome("docs/guide.md", "| " + "word " * 30 + "|\n")[0])
 
     def test_the_same(self) -> None:
-        status, said = self.outcome("liballoc/new/a.c", FINE + "/* The same, backwards. */\nint b;\n")
+        status, said = self.outcome("liballoc/new/a.c",
+                                    FINE + "/* The same, backwards. */\nint b;\n")
         self.assertEqual(1, status, said)
         self.assertIn('liballoc/new/a.c:3: the comment begins with "The same"', said)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The words of warp algorithms (liballoc/simt), and growth under a running kernel, which is written in
-them: each header compiles alone, first and twice, as C17 and under nvcc, and on the CPU no branch on
-what differs between lanes compiles."""
+"""The vocabulary of warp algorithms (liballoc/simt), and growth during kernels, which is written
+in it: each header compiles alone, first and twice, as C17 and under nvcc, and on the CPU a
+branch on a value that differs between lanes does not compile."""
 
 import unittest
 
@@ -14,7 +14,7 @@ GPU_ONLY = {"lanes_gpu.h", "row_gpu.h"}
 HEADERS = [*sorted(header.name for header in SIMT.glob("*.h")),
            "../arena/growth.h", "../arena/mailbox.h"]
 
-# Words are inlined: to see them compiled, somebody must call them.
+# The functions are inlined: they are only compiled if they are called.
 GROWTH = """
 #include "../arena/growth.h"
 GA_SIMT void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
@@ -36,7 +36,7 @@ __global__ void kernel(ga_growth *growth, uint32_t *rows, uint32_t *found)
 }
 """
 
-# Lanes and rows of every origin; LINE stands where only a uniform value may decide.
+# Lanes and rows of every origin; LINE is at a place where only a uniform value may decide.
 PROGRAM = """
 #include "simt.h"
 uint32_t check(uint32_t *words, uint32_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What kernel_tests does in a case's process, on the host: 0 is well, and what is not is printed.
+ * The host's part of kernel_tests in a case's process: 0 is success, and errors are printed.
  */
 #ifndef GPUALLOC_TESTS_KERNEL_CASES_CUH
 #define GPUALLOC_TESTS_KERNEL_CASES_CUH
@@ -42,7 +42,7 @@ static bool done()
     return cudaGetLastError() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
 }
 
-/* Where threads keep their pointers: managed, so that the host may look. */
+/* The threads' pointers: managed memory, so that the host may read them. */
 struct scene {
     void **pointers;
     uint32_t *wrong;
@@ -64,7 +64,7 @@ static uint32_t served(const scene *it)
     return n;
 }
 
-/* Whether the heap that serves the device says that blocks are live, or that none is. */
+/* True if the heap that serves the device reports live blocks, or none, as `some` requires. */
 static bool holds(int device, bool some)
 {
     ga_stats stats = {};
@@ -117,7 +117,8 @@ static int resets()
         NEED(round_on(0) == 0);
         scene it;
         NEED(make(&it));
-        take<<<THREADS / 256, 256>>>(it.pointers, SIZE); /* still held when the context goes */
+        take<<<THREADS / 256, 256>>>(it.pointers,
+                                     SIZE); /* still live when the context is destroyed */
         NEED(done());
         NEED(cudaDeviceReset() == cudaSuccess);
         NEED(!ga_kernel_serving(0));
@@ -141,7 +142,7 @@ static int from_another_module()
     NEED(kernel_other_take(it.pointers, THREADS, SIZE) == 0);
     NEED(served(&it) == THREADS);
     NEED(holds(0, true));
-    give<<<THREADS / 256, 256>>>(it.pointers, it.wrong); /* here what was allocated there */
+    give<<<THREADS / 256, 256>>>(it.pointers, it.wrong); /* freed on the device that allocated */
     NEED(done());
     NEED(holds(0, false));
     take<<<THREADS / 256, 256>>>(it.pointers, SIZE);
@@ -166,7 +167,7 @@ static int another_device()
     return ga_kernel_serving(0) == ga_kernel_serving(1);
 }
 
-/* The first launch is captured, and so are the ones of a cooperative grid and with attributes. */
+/* The first launch is captured; so are launches of a cooperative grid and with attributes. */
 static int captured()
 {
     cudaStream_t stream;
@@ -229,7 +230,8 @@ static int with_cudas_limit()
     return round_of(0, 16 * limit / THREADS);
 }
 
-/* The program's word comes before the environment's, and does not change a heap that is open. */
+/* The program's setting takes precedence over the environment's, and does not change an open
+ * heap. */
 static int chosen_by_the_program()
 {
     NEED(ga_kernel_use("slab:unit=512,capacity=8M/vmm") == GA_OK);
@@ -241,7 +243,7 @@ static int chosen_by_the_program()
     return 0;
 }
 
-/* Far beyond any class, and more than 32 bits count. */
+/* Far beyond any class, and of more than 2^32 bytes. */
 static int large_blocks()
 {
     scene it;
@@ -263,7 +265,7 @@ static int large_blocks()
     return !holds(0, false);
 }
 
-/* What is no block is counted, and nothing is harmed. The log has how many: three a thread. */
+/* Invalid frees are counted, and do no harm. The log has their number: three per thread. */
 static int wrong_frees()
 {
     char *foreign;
@@ -278,8 +280,8 @@ static int wrong_frees()
     return ga_kernel_close(0) != GA_OK;
 }
 
-/* With check=full each free that is too many is seen: of 16 blocks that two lanes free at once, and
- * of the 16 others that have been freed once by then. */
+/* With check=full each excess free is detected: of 16 blocks that two lanes free at once, and of
+ * the 16 others that have been freed once by then. */
 static int double_frees()
 {
     scene it;
@@ -331,7 +333,7 @@ static int ended(pid_t child)
 static int forks()
 {
     fflush(stdout);
-    pid_t before = fork(); /* before CUDA: the child is as free as we are */
+    pid_t before = fork(); /* before CUDA: the child can use it as its parent can */
     if (before == 0) {
         _exit(round_on(0));
     }
@@ -354,8 +356,8 @@ static int traps()
     return 0; /* and the process ends well */
 }
 
-/* The context is lost with all that it held. What is served after a reset is a new heap's, if CUDA
- * itself goes on in this process, which not every driver lets it. */
+/* The context is lost with all its memory. After a reset a new heap serves, if CUDA itself
+ * continues in this process, which not every driver permits. */
 static int traps_and_goes_on()
 {
     NEED(round_on(0) == 0);
@@ -392,7 +394,7 @@ static int deep_trees()
     return 0;
 }
 
-/* Kernels' blocks go back by the host, alone and of shared ones, and the host's by kernels. */
+/* The host frees kernels' blocks, single and coalesced ones, and kernels free the host's. */
 static int freed_by_the_host()
 {
     const uint32_t few = 64;
@@ -425,7 +427,7 @@ static int freed_by_the_host()
     return !holds(0, false);
 }
 
-/* With a heap that cannot be had: NULLs. */
+/* With a heap that cannot be opened: NULLs. */
 static int unserved()
 {
     scene it;

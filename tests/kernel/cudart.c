@@ -58,7 +58,7 @@ void runtime_set_error(cudaError_t error)
     last_error = error;
 }
 
-/* ---- what init.c calls -------------------------------------------------------------------------- */
+/* ---- functions that init.c calls ---------------------------------------------------------- */
 
 int ga_kernel_linked_address(void **out)
 {
@@ -109,7 +109,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(int *exchanged)
     return cudaSuccess;
 }
 
-/* cuCtxGetId, as far as we know it: a context has a number that no other ever has. */
+/* cuCtxGetId, as far as it is known: each context has a number that no other ever has. */
 static int context_id(void *context, unsigned long long *out)
 {
     *out = devices[current].life;
@@ -129,7 +129,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
     return cudaSuccess;
 }
 
-/* ---- what launch.c passes on -------------------------------------------------------------------- */
+/* ---- functions that launch.c passes on ---------------------------------------------------- */
 
 static cudaError_t launched(bool intact)
 {
@@ -137,7 +137,7 @@ static cudaError_t launched(bool intact)
     return intact ? cudaSuccess : BROKEN;
 }
 
-/* Arguments as the tests give them, so that a wrong one shows. */
+/* Arguments as the tests pass them, so that a wrong one shows. */
 #define KERNEL_LAUNCH(name, type)                                                                  \
     cudaError_t __real_##name(type kernel, dim3 grid, dim3 block, void **arguments, size_t shared, \
                               cudaStream_t stream);                                                \
@@ -176,7 +176,8 @@ GRAPH_LAUNCH(cudaGraphLaunch_ptsz)
 
 cudaError_t __real_cudaDeviceReset(void);
 
-/* The context goes with the module's variable; the next call of the runtime makes new ones. */
+/* The context is destroyed with the module's variable; the next call of the runtime makes new
+ * ones. */
 cudaError_t __real_cudaDeviceReset(void)
 {
     vmm_driver_destroy_context(current);

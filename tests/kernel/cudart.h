@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A CUDA runtime for the tests of the host's half of libgpualloc-kernel.a, over the driver of host
- * memory: as much of it as that half calls. A module's variable is host memory, one for each device
- * and life of its context; launches are only counted.
+ * memory: the functions that this half calls. A module's variable is host memory, one for each
+ * device and life of its context; launches are only counted.
  */
 #ifndef TESTS_KERNEL_CUDART_H
 #define TESTS_KERNEL_CUDART_H
@@ -17,12 +17,12 @@ enum {
     RUNTIME_DEVICES = 2
 };
 
-/* What the program and its machine are like; set by tests. */
+/* The properties of the program and its machine; set by tests. */
 typedef struct test_runtime {
     bool no_variable; /* the device link took nothing */
     bool no_numbers;  /* a driver that does not number its contexts */
     bool no_device;   /* cudaGetDevice() fails */
-    bool no_driver;   /* every call that needs one does */
+    bool no_driver;   /* every call that needs a driver fails */
 } test_runtime;
 
 extern test_runtime runtime;
@@ -33,14 +33,14 @@ void runtime_start(const vmm_driver_options *options);
 /* The device of the calling thread: cudaSetDevice(). */
 void runtime_use(int device);
 
-/* What kernels of the device find in their variable. */
+/* The variable that kernels of the device read. */
 ga_kernel_heap runtime_view(int device);
 
 /* Launches that arrived, and the capture mode that the thread is left in. */
 unsigned runtime_launches(void);
 int runtime_capture_mode(void);
 
-/* The error that cudaPeekAtLastError() answers. */
+/* The error that cudaPeekAtLastError() returns. */
 void runtime_set_error(cudaError_t error);
 
 /* The linker's --wrap names. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The host's half of in-kernel malloc replaced by linking: when heaps open, for which device, and
- * what happens where they cannot. Over a driver and a runtime made of host memory; launches are calls
- * of what the linker puts in their place.
+ * the effect of failures. Over a driver and a runtime made of host memory; launches are calls of
+ * the functions that the linker substitutes.
  */
 #include "cudart.h"
 
@@ -82,7 +82,7 @@ static void end(void)
     vmm_driver_stop();
 }
 
-/* ---- when it opens ------------------------------------------------------------------------------- */
+/* ---- when it opens --------------------------------------------------------------------------- */
 
 Test(kernel, nothing_happens_before_a_launch)
 {
@@ -132,7 +132,7 @@ Test(kernel, by_hand)
     begin(spec);
     assert_ok(ga_kernel_init());
     expect_served(0);
-    assert_ok(ga_kernel_init()); /* again: refreshes what kernels have */
+    assert_ok(ga_kernel_init()); /* again: refreshes the kernels' variable */
     expect_served(0);
     end();
 }
@@ -204,13 +204,13 @@ Test(kernel, threads_share_it)
 Test(kernel, a_capture_is_not_disturbed)
 {
     begin(spec);
-    must_launch(); /* fails unless the mode was relaxed meanwhile */
+    must_launch(); /* fails unless the mode was relaxed for the call */
     expect_served(0);
     cr_assert_eq(runtime_capture_mode(), 0, "the thread has its mode back");
     end();
 }
 
-/* ---- a context's end ----------------------------------------------------------------------------- */
+/* ---- a context's end ------------------------------------------------------------------------- */
 
 Test(kernel, after_a_reset_it_opens_again)
 {
@@ -229,7 +229,7 @@ Test(kernel, after_a_reset_it_opens_again)
     end();
 }
 
-/* As after a kernel that trapped, when the runtime answers nothing but that. */
+/* As after a kernel that trapped, when every call of the runtime returns that error. */
 Test(kernel, a_reset_when_the_runtime_knows_no_device)
 {
     begin(spec);
@@ -278,7 +278,7 @@ static int launch_in_child(void *context)
     if (launch() != cudaSuccess) {
         return 1;
     }
-    /* What the parent published stands in the child's copy of the variable; a real one is gone. */
+    /* The parent's published view is in the child's copy of the variable; a real one is gone. */
     return may_be_served ? kind_on(0) != GA_KERNEL_KIND_SLAB : ga_kernel_serving(0) != NULL;
 }
 
@@ -306,7 +306,7 @@ Test(kernel, a_child_of_a_process_that_has_not)
     cr_assert_eq(scene_in_child(start_in_child, &may_be_served), 0);
 }
 
-/* ---- which heap ---------------------------------------------------------------------------------- */
+/* ---- which heap ------------------------------------------------------------------------------ */
 
 Test(kernel, the_program_may_choose)
 {
@@ -319,7 +319,7 @@ Test(kernel, the_program_may_choose)
     end();
 }
 
-/* Whether this build has the heap that is taken where nobody names one. */
+/* True if this build has the default heap, which is used if none is named. */
 static bool has_default(void)
 {
     ga_heap *heap = NULL;
@@ -446,7 +446,7 @@ Test(kernel, strict)
     vmm_driver_stop();
 }
 
-/* ---- what fails ---------------------------------------------------------------------------------- */
+/* ---- failures ----------------------------------------------------------------------------- */
 
 Test(kernel, a_module_without_the_variable)
 {
@@ -498,7 +498,7 @@ Test(kernel, a_machine_without_a_driver)
     vmm_driver_stop();
 }
 
-/* Whatever call fails, the launch goes on, and kernels have a heap or none. */
+/* Whichever call fails, the launch continues, and kernels have a heap or none. */
 Test(kernel, each_call_of_the_driver_fails, .timeout = 50)
 {
     setenv("GPUALLOC_KERNEL", spec, 1);
@@ -522,7 +522,7 @@ Test(kernel, each_call_of_the_driver_fails, .timeout = 50)
     }
 }
 
-/* ---- what is told -------------------------------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------------------------- */
 
 Test(kernel, the_log)
 {

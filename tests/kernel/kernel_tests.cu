@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * In-kernel malloc replaced by linking, on a GPU: this program, with -rdc=true, and libkernel_other.so,
- * linked by itself, each with libgpualloc-kernel.a and the wrap flags. Every case is a process of its
- * own, since each begins with the first launch. One line a case, then `N passed, N failed, N skipped`.
- * Exit status 0, 1 when a case failed, 77 without a GPU.
+ * In-kernel malloc replaced by linking, on a GPU: this program, with -rdc=true, and
+ * libkernel_other.so, linked by itself, each with libgpualloc-kernel.a and the wrap flags. Every
+ * case is a process of its own, because each begins with the first launch. One line a case, then `N
+ * passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
  *   kernel_tests [--only WORDS]
  *
@@ -30,13 +30,13 @@ static const char *spec()
     return told ? told : "";
 }
 
-/* ---- cases, each in its own process --------------------------------------------------------------- */
+/* ---- cases, each in its own process ---------------------------------------------------------- */
 
 typedef struct part {
     const char *name;
     int (*run)();
-    const char *spec;   /* NULL: the usual */
-    const char *words;  /* on standard error; NULL: whatever */
+    const char *spec;   /* NULL: the default */
+    const char *words;  /* on standard error; NULL: any */
     uint32_t times = 0; /* so often; 0: at least once */
 } part;
 
@@ -141,7 +141,7 @@ static int run_inside(const char *name)
     return 2;
 }
 
-/* CUDA stays untouched in this process: another one looks for a GPU. */
+/* This process does not use CUDA: another one checks for a GPU. */
 static bool has_device()
 {
     fflush(stdout);

@@ -37,7 +37,7 @@ __global__ void take_aligned(void **out, size_t size)
     out[me] = __nv_aligned_device_malloc(size, (size_t)16 << me % 6);
 }
 
-/* Different sizes in a warp, which come as one block of several. */
+/* Different sizes in a warp, which are coalesced into one block. */
 __global__ void take_mixed(void **out)
 {
     uint32_t me = blockIdx.x * blockDim.x + threadIdx.x;
@@ -47,7 +47,7 @@ __global__ void take_mixed(void **out)
     }
 }
 
-/* A tree whose nodes differ in size; deleting its root deletes all. */
+/* A tree whose nodes have different sizes; deleting its root deletes all. */
 struct tree {
     tree *child[2];
     uint32_t value;
@@ -61,7 +61,7 @@ struct tree {
     }
 };
 
-/* Each child a level below is there or not, as its number decides; one path goes on to the end. */
+/* A node's number decides which children exist; one path reaches the last level. */
 static __device__ __noinline__ tree *grow(uint32_t value, uint32_t levels, bool path,
                                           uint32_t *nodes)
 {
@@ -94,8 +94,8 @@ __global__ void cut_trees(void **roots)
     delete (tree *)roots[me ^ 33];
 }
 
-/* Each thread frees what is no block: on its stack, a program's own memory, behind the beginning of
- * one. Then the block. */
+/* Each thread frees invalid pointers: on its stack, in a program's own memory, behind the beginning
+ * of a block. Then the block. */
 __global__ void free_wrongly(void **out, char *foreign)
 {
     uint32_t me = blockIdx.x * blockDim.x + threadIdx.x;
@@ -122,7 +122,7 @@ __global__ void free_twice(void **out)
     free(blocks[31 - threadIdx.x]);
 }
 
-/* One block, of which the last words are written, too. */
+/* One block, whose last words are written, too. */
 __global__ void take_large(void **out, size_t size)
 {
     char *block = (char *)malloc(size);

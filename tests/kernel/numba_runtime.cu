@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Device code of others' making: the runtime of numba-cuda (nrt.cu, BSD-2-Clause), which keeps
- * what kernels allocate behind reference counts, over malloc and free in kernels. This drives it:
- * per thread, per block, and across launches. It knows nothing of gpualloc: linked with and
- * without libgpualloc-kernel.a it must say the same. scripts/install-numba-runtime fetches nrt.cu.
+ * Third-party device code: the runtime of numba-cuda (nrt.cu, BSD-2-Clause), which counts
+ * references to the allocations of kernels, over malloc and free in kernels. This drives it: per
+ * thread, per block, and across launches. It knows nothing of gpualloc: with and without
+ * libgpualloc-kernel.a its output must be equal. scripts/install-numba-runtime fetches nrt.cu.
  *
  *     numba_runtime      prints a line for each pattern; exits with 1 where one went wrong, 77
  *                        where there is no GPU
@@ -48,7 +48,7 @@ static __device__ NRT_MemInfo *filled(NRT_MemInfo *info, size_t size, unsigned n
     return info;
 }
 
-/* Looks at it, and lets go of it. */
+/* Check it, and release it. */
 static __device__ void release(NRT_MemInfo *info, size_t size, unsigned n)
 {
     bool right = true;
@@ -80,7 +80,7 @@ __global__ void for_each_block()
         }
     }
     __syncthreads();
-    if (threadIdx.x == THREADS - 1) { /* another thread than the one that allocated */
+    if (threadIdx.x == THREADS - 1) { /* another thread than the allocating one */
         release(shared, THREADS * 64, blockIdx.x);
     }
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * How programs use malloc in kernels, after the patterns of the CUDA C++ Programming Guide ("Dynamic
- * Global Memory Allocation and Operations"): a block of memory for each thread, for each thread block,
- * and between launches; objects with new and delete; lists; blocks that another thread frees. It knows
- * nothing of gpualloc: linked with and without libgpualloc-kernel.a it must say the same.
+ * How programs use malloc in kernels, after the patterns of the CUDA C++ Programming Guide
+ * ("Dynamic Global Memory Allocation and Operations"): a block of memory for each thread, for each
+ * thread block, and between launches; objects with new and delete; lists; blocks that another
+ * thread frees. It knows nothing of gpualloc: with and without libgpualloc-kernel.a its output must
+ * be equal.
  *
- * Every block is filled with what only its owner writes, and checked before it is freed: blocks that
+ * Every block is filled with its owner's value, and checked before it is freed: blocks that
  * overlap, or are not aligned as promised, are counted as errors.
  *
  *     patterns [ROUNDS]      prints a line for each pattern; exits with 1 where one went wrong, 77
@@ -62,7 +63,7 @@ static __device__ void check(const void *block, uint32_t words, uint32_t value)
     }
 }
 
-/* ---- for each thread ------------------------------------------------------------------------------ */
+/* ---- for each thread ------------------------------------------------------------------------- */
 
 __global__ void for_each_thread(uint32_t round)
 {
@@ -91,7 +92,7 @@ __global__ void in_divergent_code(uint32_t round)
     }
 }
 
-/* ---- for each thread block -------------------------------------------------------------------------- */
+/* ---- for each thread block ------------------------------------------------------------------- */
 
 __global__ void for_each_block(uint32_t round)
 {
@@ -118,7 +119,7 @@ __global__ void for_each_block(uint32_t round)
     }
 }
 
-/* ---- between launches ------------------------------------------------------------------------------- */
+/* ---- between launches ------------------------------------------------------------------------ */
 
 __global__ void allocate()
 {
@@ -142,7 +143,7 @@ __global__ void release()
     free(kept[other]);
 }
 
-/* ---- objects ---------------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 struct node {
     node *next;
@@ -152,7 +153,7 @@ struct node {
     }
     __device__ ~node()
     {
-        delete next; /* a destructor that frees others */
+        delete next; /* a destructor that frees other blocks */
     }
 };
 
@@ -184,7 +185,7 @@ static __device__ __noinline__ tree *grow(uint32_t value, uint32_t levels)
     return root;
 }
 
-/* Whether all nodes are as they were made. */
+/* True if all nodes have their original values. */
 static __device__ __noinline__ bool whole(const tree *root, uint32_t value, uint32_t levels)
 {
     bool is = root && root->value == value;
@@ -244,7 +245,7 @@ __global__ void aligned_objects()
     }
 }
 
-/* ---- many values at once ------------------------------------------------------------------------------ */
+/* ---- many values at once --------------------------------------------------------------------- */
 
 enum {
     MANY = 64
@@ -252,8 +253,8 @@ enum {
 
 __device__ uint32_t numbers[MANY]; /* number i is i */
 
-/* The assembler knows which registers CUDA's malloc and free leave alone, from sm_80 on more than a
- * function must: those above 31, too. So must what replaces them. */
+/* The assembler knows which registers CUDA's malloc and free preserve, from sm_80 on more than a
+ * function must: also those above 31. The replacement must preserve them, too. */
 __global__ void many_values(uint32_t round)
 {
     uint32_t values[MANY];
@@ -284,7 +285,7 @@ __global__ void many_values(uint32_t round)
     }
 }
 
-/* ---- sizes at the edge ------------------------------------------------------------------------------ */
+/* ---- sizes at the edge ----------------------------------------------------------------------- */
 
 __global__ void edges()
 {
@@ -299,7 +300,7 @@ __global__ void edges()
     }
 }
 
-/* ---- running them ----------------------------------------------------------------------------------- */
+/* ---- running them ---------------------------------------------------------------------------- */
 
 static bool failed;
 
@@ -317,7 +318,8 @@ static void begin()
     must(cudaMemcpyToSymbol(found, &none, sizeof none), "clearing");
 }
 
-/* `expected` requests must have been served; none, where that is 0 or more than CUDA has by itself. */
+/* `expected` requests must have been served; none, where that is 0 or more than CUDA has by
+ * itself. */
 static void end(const char *name, unsigned long long least)
 {
     counts now;
@@ -385,7 +387,7 @@ static void run(uint32_t round)
     end("edges", 0);
 }
 
-/* Memory of the host's own malloc, which must stay what it was. */
+/* Memory of the host's own malloc, which must not be replaced. */
 static void host_malloc()
 {
     char *text = (char *)malloc(1 << 20);
@@ -404,7 +406,7 @@ int main(int argc, char **argv)
     host_malloc();
     cudaError_t error = cudaGetDeviceCount(&devices);
     if (error != cudaSuccess || !devices) {
-        edges<<<1, 32>>>(); /* a launch that cannot be must fail in the usual way */
+        edges<<<1, 32>>>(); /* an impossible launch must fail in the usual way */
         printf("no GPU: %s; launch: %s\n", cudaGetErrorString(error),
                cudaGetErrorString(cudaGetLastError()));
         return 77;

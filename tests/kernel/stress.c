@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Threads that launch on two devices at once, each for the first time after the devices were reset:
- * whichever comes first opens the heap, and no launch begins before its device has it. A plain
+ * the first one opens the heap, and no launch begins before its device has the heap. A plain
  * program, for the thread sanitizer.
  */
 #include "cudart.h"

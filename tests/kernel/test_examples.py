@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""examples/kernel-malloc builds as its README.md says, by nvcc, CMake and meson, against what pkg-config
-tells of an installed tree, examples/kernel-include as its comment does; and programs that include
-malloc.cuh. Nothing here needs a GPU."""
+"""examples/kernel-malloc builds as its README.md says, by nvcc, CMake and meson, with the
+pkg-config file of an installed tree, and examples/kernel-include as its comment says; and
+programs that include malloc.cuh. Nothing here needs a GPU."""
 
 import os
 import re

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What linkers make of libgpualloc-kernel.a: in-kernel malloc resolves to ours in every way to link,
-the host's malloc stays what it was, and what is not reached stays as it was, too. Nothing here runs
-on a GPU."""
+"""Linking with libgpualloc-kernel.a: in-kernel malloc resolves to the library's with every
+linker, the host's malloc is not replaced, and neither are functions that are not reached.
+Nothing here runs on a GPU."""
 
 import os
 import re
@@ -71,7 +71,7 @@ __global__ void work(void **p, int n) { p[0] = malloc(n); }
 int main() { work<<<1, 1>>>(nullptr, 3); return shared_run(); }
 """
 
-# What a program's device code does by libcudadevrt.
+# A program whose device code uses libcudadevrt.
 DEVICE_RUNTIME = r"""
 __global__ void work(void **p, int n)
 {
@@ -81,7 +81,7 @@ __global__ void work(void **p, int n)
 int main() { work<<<1, 1>>>(nullptr, 3); return 0; }
 """
 
-# Our archive's names, for an archive that lacks architectures.
+# The archive's symbols, for an archive without some architectures.
 REPLACEMENT = r"""
 __constant__ int ga_kernel_linked;
 extern "C" __device__ void *malloc(size_t) noexcept { return (void *)(size_t)ga_kernel_linked; }
@@ -108,7 +108,7 @@ class Case(unittest.TestCase):
                               capture_output=True, text=True, timeout=120)
 
     def must(self, *command: object) -> str:
-        """What the command writes; it must succeed."""
+        """The output of the command, which must succeed."""
         done = self.call(*command)
         told = f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
         self.assertEqual(0, done.returncode, told)
@@ -126,7 +126,7 @@ class Case(unittest.TestCase):
         return out
 
     def functions(self, cubin: str) -> tuple[set[str], set[str]]:
-        """The global names that linked device code defines and lacks."""
+        """The global names that linked device code defines and needs."""
         text = self.must("readelf", "--wide", "--symbols", cubin)
         defined, lacks = set(), set()
         for line in text.splitlines():
@@ -154,7 +154,7 @@ class Case(unittest.TestCase):
         return names
 
     def expect_hosts_own(self, program: str) -> None:
-        """Its malloc is the C library's, whatever nvcc put beside the device's."""
+        """Its malloc is the C library's, with any libraries that nvcc links for the device."""
         names = self.host_names(program)
         for name in ("malloc", "free"):
             self.assertIn("U", names[name], "it is taken from the C library")
@@ -181,7 +181,7 @@ class Resolving(Case):
         self.assertNotIn("ga_kernel_linked", defined)
 
     def test_device_runtime(self) -> None:
-        """cudaMalloc() in kernels comes from the same heap, as free() in kernels may release it."""
+        """cudaMalloc() in kernels comes from the heap, because free() in kernels may release it."""
         program = self.compile("program", DEVICE_RUNTIME, "-rdc=true")
         self.expect_ours(program, ARCHIVE, "-lcudadevrt")
 
@@ -204,7 +204,7 @@ class Resolving(Case):
         self.assertEqual("75", ARCHITECTURES[0])
 
     def test_an_archive_without_the_architecture(self) -> None:
-        """The trap: nvlink takes CUDA's malloc in silence. The host's half tells of it."""
+        """The trap: nvlink takes CUDA's malloc in silence. The host's half reports it."""
         only = "-gencode=arch=compute_80,code=sm_80" # and no PTX
         self.must("ar", "crs", "other.a", self.compile("other", REPLACEMENT, "-rdc=true",
                                                        arch=only))
@@ -235,8 +235,8 @@ def fatbin_entries(data: bytes) -> list[tuple[str, int]]:
 
 class Registers(Case):
     def test_none_above_31(self) -> None:
-        """ptxas takes malloc and free for CUDA's own, which leave those alone; and a kernel has the
-        registers of what it calls."""
+        """ptxas takes malloc and free for CUDA's own, which preserve those registers; and a
+        kernel has the registers of its callees."""
         program = self.compile("program", PROGRAM, "-rdc=true")
         done = self.call(NVCC, ARCH, "-Xnvlink=-v,-suppress-stack-size-warning", "-dlink", "-cubin",
                          program, ARCHIVE, "-o", "linked.cubin")
@@ -246,7 +246,7 @@ class Registers(Case):
 
 
     def test_the_usual_calls_save_what_a_call_takes(self) -> None:
-        """Two registers for the address it returns to and one for a barrier, and no other."""
+        """Two registers for the return address and one for a barrier, and no other."""
         done = self.call(NVCC, ARCH, "-cubin", "-std=c++17", "-O3", "-rdc=true",
                          "-Xptxas=-v,-maxrregcount=32", "-I", SOURCE / "liballoc/include",
                          SOURCE / "interpose/kernel/malloc.cu", "-o", "malloc.cubin")
@@ -294,7 +294,7 @@ class Programs(Case):
         self.assertEqual(0, self.call("./none").returncode)
 
     def test_without_the_flags(self) -> None:
-        """Nothing of the host's half is taken but what ga_kernel_init() needs."""
+        """Of the host's half only the objects that ga_kernel_init() needs are linked."""
         program = self.compile("program", PROGRAM.replace(
             "int main()\n{", 'extern "C" int ga_kernel_init();\nint main()\n{\n'
             "    ga_kernel_init();"), "-rdc=true")
@@ -303,8 +303,9 @@ class Programs(Case):
         self.expect_runs("plain")
 
     def test_two_modules(self) -> None:
-        """A library linked with the archive too keeps its registration to itself: exported, the
-        program's would be called for the library's object, whose kernels would never be known."""
+        """A library linked with the archive too keeps its registration private: if it were
+        exported, the program's would be called for the library's object, whose kernels would
+        never be registered."""
         shared = self.compile("shared", SHARED, "-rdc=true", "-Xcompiler=-fPIC")
         self.link("libshared.so", shared, ARCHIVE, "-shared")
         program = self.compile("program", USES_SHARED, "-rdc=true")
@@ -329,8 +330,10 @@ class Programs(Case):
         defined, lacks = self.linked("-dlto", whole, ARCHIVE, nvcc=nvcc)
         self.assertIn("ga_kernel_linked", defined, "the host finds the variable")
         self.assertEqual(set(), (defined | lacks) & OURS, "inlined")
-        done = self.call(nvcc, ARCH, "-dlto", "-dlink", "-cubin", whole, ARCHIVE, "-o", "again.cubin")
-        self.assertNotIn("maxrregcount", done.stdout + done.stderr, "it would be the program's, too")
+        done = self.call(nvcc, ARCH, "-dlto", "-dlink", "-cubin", whole, ARCHIVE, "-o",
+                         "again.cubin")
+        self.assertNotIn("maxrregcount", done.stdout + done.stderr,
+                         "it would be the program's, too")
         plain = self.compile("plain", SHARED, "-rdc=true")
         defined, lacks = self.linked("-dlto", whole, plain, ARCHIVE, nvcc=nvcc)
         self.assertIn("ga_kernel_linked", defined)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * A model of going up to the parent (hashtables/lfht/compress.h; lfht-reclamation-2022 §4.4.2):
- * hash node P, whose parent is G. The climber has taken a child out of P and goes on with P, for
- * which it wants G; it has P protected. Meanwhile another thread takes P out, and a third G, once P
- * is out; G is freed where no slot holds it. The climber touches G first, as Algorithm 7 does (the
- * map looks whether P is empty before, which guards it once more). Steps are in one order; for
- * store buffers see reclaim.pml.
+ * hash node P, whose parent is G. The climber has removed a child of P and continues with P, for
+ * which it needs G; it protects P. Another thread removes P, and a third removes G, once P is out.
+ * G is freed if no slot protects it. The climber accesses G first, as Algorithm 7 does (the map
+ * checks before whether P is empty, which is a second guard). Steps are in one order; for store
+ * buffers see reclaim.pml.
  *
- * CHECKED   Nobody touches G once it is freed. It is freed where nobody wants it.
+ * CHECKED   No thread accesses G once it is freed. G is freed if no thread needs it.
  *
  * MUTANT    1 `above` stays as it is; 2 it is made NULL after P was detached; 3 the climber does
- *           not look again. Each must be found.
+ *           not validate. Each must be detected.
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -30,7 +30,7 @@ proctype climber()
     :: wanted ->
         slot = true;
         if
-        :: MUTANT == 3 || above -> assert(!freed) /* A3, and it goes up */
+        :: MUTANT == 3 || above -> assert(!freed) /* A3, and it continues with the parent */
         :: MUTANT != 3 && !above -> skip
         fi;
         slot = false
@@ -66,7 +66,7 @@ proctype collector()
         g_out = true;
         if
         :: !slot -> freed = true
-        :: slot -> skip /* it is kept: the next scan frees it */
+        :: slot -> skip /* it is protected: the next scan frees it */
         fi
     :: finished >= 1 && !p_out -> skip
     fi;

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of epochs of tiles (liballoc/reclaim/epoch_tile.h) as a table uses them that moves while
- * kernels run (hashtables/slabhash/grow_turn_tile.h): splits, merges and compactions are all the same
- * here, a newer stage in place of an older one (slabhash.pml has what happens in between). Stages stand in a
- * ring of two places, of which one is free for the next but one once its stage was given back. Tiles enter on a
- * stripe each, read which stage is `now`, use it, look again, and leave or enter anew; one thread moves the
- * table on, and two close epochs, wait for them, and give stages back. check_model explores all that can happen.
+ * A model of epochs of tiles (liballoc/reclaim/epoch_tile.h) as used by a table that migrates while
+ * kernels run (hashtables/slabhash/grow_turn_tile.h). Splits, merges and compactions do not differ
+ * here: a newer version replaces an older one (slabhash.pml models the steps in between). Versions
+ * are in a ring of two entries. An entry can be reused once its version has been freed. Each tile
+ * enters on a stripe, reads the version `now`, uses it, reads it again, and leaves or enters anew.
+ * One thread migrates the table, and two close epochs, wait for them to drain, and free versions.
+ * check_model explores all executions.
  *
- * MEMORY    Every step is one atomic or load. What `now` was a tile may see late: any value from the one
- *           that it has seen, or that came to it with what it acquired, to the newest. A stripe hands on what
- *           who turned it last had seen, and so does the word of steps.
+ * MEMORY    Every step is one atomic or load. A tile may see `now` late: any value from the last
+ *           one that it has read or acquired to the newest. A stripe carries the values seen by the
+ *           thread that switched it last, and so does the word of steps.
  *
- * CHECKED   What a tile uses was not given back since it entered. One at a time closes an epoch. In the
- *           end all stages but the last are given back.
+ * CHECKED   No version that a tile uses was freed since the tile entered. One thread at a time
+ *           closes an epoch. At the end all versions but the last are freed.
  *
- * MUTANT    1 to enter acquires nothing; 2 to turn a stripe hands nothing on; 3 to enter is to see the side and
- *           then to count; 4 a stripe is not turned; 5 a tile that looks again for stages enters no new epoch, though others
- *           wait for it no more; 6 two close at once; 7 what is taken out while the epoch is closed counts as
- *           taken out before; 8 an epoch is closed before the one before has drained; 9 who closes counts
- *           one stripe alone; 10 who makes a step acquires nothing of who made the one before. Each must be found.
+ * MUTANT    1 entering acquires nothing; 2 switching a stripe releases nothing; 3 entering reads
+ *           the side and then counts, in two steps; 4 a stripe is not switched; 5 a tile that reads
+ *           versions again enters no new epoch, although no thread waits for it any more; 6 two
+ *           threads close at the same time; 7 a version that is unlinked while an epoch is closed
+ *           counts as unlinked before; 8 an epoch is closed before the previous one has drained; 9
+ *           the closing thread counts only one stripe; 10 a step acquires nothing from the previous
+ *           step. Each must be detected.
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -35,7 +38,7 @@
 #endif
 
 #define STRIPES 2
-#define STAGES 3 /* that there will be */
+#define STAGES 3 /* versions in all */
 #define RING    2
 
 #define OPEN     0
@@ -43,19 +46,19 @@
 #define DRAINING 2
 #define DRAINED  3
 
-/* Of a stripe: the side that is entered, who came to it since, what who turned it had seen, and who has
- * left each side, ever. */
+/* Of a stripe: the side that tiles enter, the entries since it was switched, the values seen by the
+ * thread that switched it, and the exits from each side so far. */
 bool side[STRIPES];
 byte came[STRIPES], told[STRIPES];
 byte left[4]; /* of stripe s, side i: 2 s + i */
 byte away[2];
 byte step;    /* S, modulo 8 */
-byte handed;  /* what who made the last step had seen */
-byte cut;     /* whose the epochs are: stages before are given back next */
+byte handed;  /* values seen by the thread that made the last step */
+byte cut;     /* of the thread that owns the epochs: versions before this one are freed next */
 
-byte now;          /* the stage that pairs are in, or move from */
-byte gone;         /* stages before were given back */
-byte place[RING];  /* the stage that stands there, + 1; 0: none */
+byte now;          /* the version that pairs are in, or migrate from */
+byte gone;         /* versions before this one were freed */
+byte place[RING];  /* the version in each entry, + 1; 0: none */
 byte done;
 
 #define STANDS(s) (place[(s) % RING] == (s) + 1)
@@ -83,7 +86,7 @@ inline leave()
     left[2 * me + pin]++
 }
 
-/* `seen` is what the tile reads of `now`. */
+/* `seen` is the value of `now` that the tile reads. */
 inline read_now()
 {
     atomic {
@@ -104,7 +107,7 @@ proctype tile(byte me)
     :: turn < TURNS ->
         assert(STANDS(seen)); /* a use */
         if
-        :: true -> read_now() /* what it used before it does not use again */
+        :: true -> read_now() /* it does not use the older version again */
         :: side[me] != pin ->
             if
             :: MUTANT == 5 -> leave(); atomic { pin = side[me]; came[me]++ }
@@ -119,13 +122,13 @@ proctype tile(byte me)
     done++
 }
 
-/* ---- who moves the table: the next stage, in a place that is free ------------------------------- */
+/* ---- the migrating thread: the next version, in a free entry ------------------------------ */
 
 proctype mover()
 {
     do
     :: now < STAGES - 1 ->
-        gone + RING > now + 1;              /* else he comes back later */
+        gone + RING > now + 1;              /* otherwise it retries later */
         place[(now + 1) % RING] = now + 2;
         now++
     :: else -> break
@@ -133,7 +136,7 @@ proctype mover()
     done++
 }
 
-/* ---- who gives stages back ---------------------------------------------------------------------- */
+/* ---- the threads that free versions ------------------------------------------------------- */
 
 #define CLOSES (step >> 2) /* which side */
 
@@ -232,7 +235,7 @@ inline give_back()
     atomic { was = 0; sum = 0; ok = false }
 }
 
-/* Until all is given back. */
+/* Until all versions are freed. */
 proctype freer()
 {
     byte seen, i, sum, was;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of an expansion with removals (hashtables/lfht/expand.h): a chain of two leaves that moves
- * into a new hash node, where both fall into one bucket. Two threads help, as late as they like; one
- * removes a leaf, and helps where it has to; one looks the other leaf up. check_model explores all
- * that can happen. Every step is a read or a compare-and-swap of one word, in one order: what the
- * map's words have (W1, W2).
+ * A model of an expansion with removals (hashtables/lfht/expand.h): a chain of two leaves that
+ * moves into a new hash node, where both fall into one bucket. Two threads help, at any time; one
+ * removes a leaf, and helps if it has to; one looks up the other leaf. check_model explores all
+ * executions. Every step is a read or a compare-and-swap of one word, in one order, as the map's
+ * words guarantee (W1, W2).
  *
- * CHECKED   A leaf that has been taken out is never put in again: what finds it later would find what
- *           was retired (the delegation problem, lfht-reclamation-2022 §4.4.3). It is taken out once.
- *           The lookup finds its leaf. In the end the bucket leads to the new node, and that to the
- *           leaf that was not removed alone.
+ * CHECKED   A removed leaf is never inserted again: a later lookup would reach a retired leaf (the
+ *           delegation problem, lfht-reclamation-2022 §4.4.3). It is removed once. The lookup finds
+ *           its leaf. At the end the bucket leads to the new node, and the new node only to the
+ *           leaf that was not removed.
  *
- * MUTANT    1 a helper does not look again whether the leaf still is where it came from; 2 words of
- *           the new buckets are not FRESH; 3 a leaf's word does not say its level; 4 a leaf that has
- *           begun to move is removed. Each must be found.
+ * MUTANT    1 a helper does not validate that the leaf still is where it came from; 2 words of the
+ *           new buckets are not FRESH; 3 a leaf's word does not say its level; 4 a leaf that has
+ *           begun to move is removed. Each must be detected.
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -23,7 +23,7 @@
 #endif
 #define WANTED (1 - VICTIM)
 
-/* What a word leads to: a leaf, the old hash node's end, the new hash node. */
+/* The targets of a word: a leaf, the old hash node's end, the new hash node. */
 #define OLD 2
 #define NEW 3
 
@@ -43,16 +43,16 @@
 #define BELOW 1
 #endif
 
-/* Places: the `next` of leaves 0 and 1, the old bucket, the new one. */
+/* Locations: the `next` of leaves 0 and 1, the old bucket, the new one. */
 #define OLD_BUCKET 2
 #define NEW_BUCKET 3
 byte word[4];
-bool out[2];    /* the leaf has been taken out of its chain */
+bool out[2];    /* the leaf has been removed from its chain */
 byte finished;  /* threads */
 
 #define IS_LEAF(w) (TO(w) < OLD)
 
-/* `ok` says whether the word was `seen`, and is `wanted` now. A leaf that is out is put nowhere. */
+/* `ok`: the word was `seen`, and is `wanted` now. A removed leaf is never linked again. */
 inline swap(place, seen, wanted)
 {
     d_step {
@@ -81,7 +81,7 @@ inline unlink(place, seen, leaf, gone)
     }
 }
 
-/* expand_help(): once through the chain, as far as it goes. */
+/* expand_help(): once through the chain, as far as possible. */
 inline help()
 {
     n = 0;
@@ -173,7 +173,7 @@ proctype helper()
     finished++
 }
 
-/* Remove VICTIM: from the old chain while it stays there, else from the new one. */
+/* Remove VICTIM: from the old chain while it stays there, otherwise from the new one. */
 proctype remover()
 {
     LOCALS;
@@ -210,7 +210,7 @@ again:
     od;
     if
     :: level == 0 -> help() /* it leaves the old chain */
-    :: else -> skip /* it is being moved, or was not yet there: look again */
+    :: else -> skip /* it is being moved, or was not there yet: retry */
     fi;
     goto again;
 gone:
@@ -220,7 +220,8 @@ gone:
     :: TO(w) == VICTIM && !(place < OLD_BUCKET && TAG(w)) -> unlink(place, w, VICTIM, next)
     :: else -> skip
     fi;
-    /* unlink_removed(): if it has not been taken out, another is doing it, or it is done here. */
+    /* unlink_removed(): if the leaf is not removed yet, another thread is removing it, or this one
+     * does. */
     do
     :: out[VICTIM] -> break
     :: else ->
@@ -246,7 +247,7 @@ gone:
     finished++
 }
 
-/* Looks WANTED up: nobody removes it. */
+/* Looks up WANTED, which no thread removes. */
 proctype reader()
 {
     byte w, next, leaf;
@@ -278,7 +279,7 @@ init
         run reader()
     }
     finished == 4;
-    /* Whoever comes next finishes what was left: then it must be whole. */
+    /* The next thread finishes the remaining steps: then the chain must be complete. */
     LOCALS;
     do
     :: TO(word[OLD_BUCKET]) == NEW -> break

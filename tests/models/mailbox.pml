@@ -1,37 +1,40 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of growth under a running kernel (liballoc/arena/growth.h and pager.c): two tiles that wait
- * for steps, one pager, the mailbox between them. check_model explores all that can happen.
+ * A model of growth under a running kernel (liballoc/arena/growth.h and pager.c): two tiles that
+ * wait for steps, one pager, the mailbox between them. check_model explores all executions.
  *
- * MEMORY    Spin knows sequential consistency only, so what is weaker is spelled out. A store goes to the
- *           buffer of the one who stores, and from there to memory at any later time, before or after his
- *           other stores; a release goes after all that he stored before it. A plain load may answer what
- *           was there when he last acquired, as a multiprocessor's cache does, or anything newer; an
- *           atomic load answers what is in memory. He sees his own stores at once.
+ * MEMORY    Spin has sequential consistency only, so weaker orders are modelled. A store goes to
+ *           the buffer of its process, and from there to memory at any later time, before or after
+ *           the process's other stores; a release goes after all its earlier stores. A plain load
+ *           may return the value at the process's last acquire, as the cache of a multiprocessor
+ *           does, or any newer value; an atomic load returns the value in memory. A process sees
+ *           its own stores at once.
  *
- * TIME      A refusal that is not final is old when a tile begins to wait, or not: both are tried. Patience
- *           ends only once the pager is dead, so that nobody can blame it for what is a hang.
+ * TIME      A refusal that is not final is old when a tile begins to wait, or not: both are tried.
+ *           Patience ends only once the pager is dead, so that it cannot hide a hang.
  *
- *           What nobody else can see, or could see later just as well, is one step: fewer states, no less
+ *           Actions that no other process can see, or could as well see later, are one step: fewer
+ *           states,
+ *           no less
  *           found.
  *
- * CHECKED   What is prepared is backed, what is used is prepared, and each step is prepared once. Nobody
- *           is refused what he could have: as many steps as were ready when the refusal was pronounced,
- *           or as the limit allows. Each tile gets an answer, whatever the pager does: no lost wake-up, no
- *           hang (weak fairness: whoever can go on does at some time).
+ * CHECKED   Prepared steps are committed, used steps are prepared, and each step is prepared once.
+ *           No tile is refused steps that were ready when the refusal was published, or that the
+ *           limit permits. Each tile gets an answer, for any behaviour of the pager: no lost
+ *           wake-up, no hang (weak fairness: a process that can run eventually runs).
  *
- * MUTANT    1 to 11 weaken one thing each, in the places that say so; each must be found.
+ * MUTANT    1 to 11 weaken one place each, where MUTANT occurs; each must be detected.
  */
 #ifndef MUTANT
 #define MUTANT 0
 #endif
-#ifndef MAY_REFUSE /* the pager, for want of memory */
+#ifndef MAY_REFUSE /* the pager, for lack of memory */
 #define MAY_REFUSE 1
 #endif
 #ifndef MAY_DIE /* the pager, at any time */
 #define MAY_DIE 0
 #endif
-#ifndef CALLS /* of a tile, where the first refusal is not final */
+#ifndef CALLS /* of a tile, if the first refusal is not final */
 #define CALLS 2
 #endif
 #ifndef LIMIT
@@ -39,7 +42,7 @@
 #endif
 
 #define TILES   2
-#define PAGER   2 /* whose stores these are, beside the tiles' */
+#define PAGER   2 /* the owner of the stores, besides the tiles */
 #define AGENTS  3
 #define STEPS   2
 #define PENDING 7
@@ -50,7 +53,7 @@
 #define READY    2
 #define VERDICT  3
 #define TURN     4
-#define OWN_WISH 5 /* ga_growth.wish: the turn's */
+#define OWN_WISH 5 /* ga_growth.wish: written under the lock */
 #define BACKED   6
 #define PREPARED 8
 #define PLACES   10
@@ -61,13 +64,13 @@
 #define NO_MEMORY  2
 #define GONE       3
 
-/* A wish, an answer. */
+/* A request, an answer. */
 #define WORD(serial, steps, reason) ((serial) * 16 + (steps) * 4 + (reason))
 #define SERIAL(word)                ((word) / 16)
 #define STEPS_OF(word)              (((word) / 4) % 4)
 #define REASON(word)                ((word) % 4)
 
-/* A verdict: which one it is, and why. A final one is the last. */
+/* A verdict: its number and its reason. A final one is the last. */
 #define RULING(number, reason) ((number) * 4 + (reason))
 #define NUMBER(verdict)        ((verdict) / 4)
 #define FINAL                  31
@@ -81,16 +84,16 @@ typedef store {
 typedef agent {
     store pending[PENDING];
     byte count;
-    byte seen[5]; /* the plain places, as they were when he last acquired */
+    byte seen[5]; /* the values of the plain locations at the process's last acquire */
 }
 
 byte memory[PLACES];
 agent agents[AGENTS];
 
 bool dead;     /* the pager */
-byte answered; /* tiles that got an answer to all they asked */
+byte answered; /* tiles that got an answer to all their requests */
 
-/* What is true, for the checks. */
+/* The true values, for the checks. */
 byte true_wish;
 byte rulings;
 byte ready_at[32]; /* steps that were ready when the ruling of that number was made */
@@ -109,7 +112,7 @@ inline put(who, where, what, ordered)
     }
 }
 
-/* `own`: the last store of his own that is under way, or PENDING. */
+/* `own`: the process's last store under way to the location, or PENDING. */
 inline find_own(who, where)
 {
     own = agents[who].count;
@@ -120,7 +123,7 @@ inline find_own(who, where)
     own = (own > 0 -> own - 1 : PENDING)
 }
 
-/* Inside one step. */
+/* Part of a step. */
 inline get(who, where, what)
 {
     find_own(who, where);
@@ -166,7 +169,8 @@ inline get_plain(who, where, what)
     }
 }
 
-/* A store leaves the buffer: behind his earlier ones to that place, and a release behind all. */
+/* A store leaves the buffer: after the process's earlier ones to that location, and a release after
+ * all. */
 proctype buffer(byte who)
 {
     byte i, j;
@@ -337,7 +341,7 @@ inline use(who)
     step = 0
 }
 
-/* Waits for `want` steps. */
+/* Waits until `want` steps are there. */
 proctype tile(byte me; byte want)
 {
     byte ready, verdict, answer, wish, step, value, own;
@@ -373,8 +377,8 @@ again:
 
 /* ---- the pager ------------------------------------------------------------------------------- */
 
-/* Goes as far as the limit; refuses for want of memory once, anywhere on the way. It may die, and before
- * that say goodbye. */
+/* Commits up to the limit; refuses for lack of memory once, at any point. It may die, and say
+ * goodbye before that. */
 active proctype pager()
 {
     byte served, backed, wanted, reach, reason, wish;

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of hazard pointers (gpualloc/reclaim.h and liballoc/reclaim/scan.c): readers that protect what
- * a cell leads to, look at it, hand it on to another slot and clear; one writer that puts other objects
- * into the cell, retires and scans. check_model explores all that can happen.
+ * A model of hazard pointers (gpualloc/reclaim.h and liballoc/reclaim/scan.c): readers protect the
+ * object of a cell, read it, copy its protection to another slot and clear; one writer replaces the
+ * object in the cell, retires and scans. check_model explores all executions.
  *
- * MEMORY    Spin knows sequential consistency only, so what is weaker is spelled out. A store goes to the
- *           buffer of the one who stores, and from there to memory at any later time: a release behind all
- *           that he stored before it, another one in any order but behind his earlier ones to that place.
- *           He sees his own stores at once. That a load is made too early, or too late, is a mutant of its
- *           own: 5, 6.
+ * MEMORY    Spin has sequential consistency only, so weaker orders are modelled. A store goes to
+ *           the buffer of its process, and from there to memory at any later time: a release after
+ *           all earlier stores, any other store after the earlier ones to its location. A process
+ *           sees its own stores at once. A load that is made too early or too late is a mutant of
+ *           its own: 5, 6.
  *
- * BARRIERS  A fence waits until the buffer of the one who makes it is empty. A membarrier makes one in every
- *           thread, at some time each while it lasts: in the writer first, then in the readers, in any order.
- *           SHARED: another member makes it, and the writer frees what he has marked before.
+ * BARRIERS  A light fence waits until the process's buffer is empty. A heavy fence (membarrier)
+ *           makes one in every thread while it lasts: in the writer first, then in the readers, in
+ *           any order. SHARED: another member makes it, and the writer frees the objects for which
+ *           it took a ticket before.
  *
- * CHECKED   What a reader looks at between confirming and clearing has not been freed. (The writer retires
- *           and frees each object again and again, so that addresses come back.)
+ * CHECKED   An object that a reader reads between validating and clearing has not been freed. (The
+ *           writer retires and frees each object again and again, so that addresses come back.)
  *
- * MUTANT    Each weakens one rule, and must be found. Readers: 1 do not look again, 3 do not fence between
- *           slot and second look, 5 look at the object before they confirm, 6 after they clear, 7 hand on
- *           and clear in any order. The writer: 2 orders no readers, 4 reads the slots before it does, 8
- *           reads a reader's slots downwards, 9 retires before it unlinks, 10 does not wait for its own
- *           unlinking, 11 frees what was retired after the slots were read. SHARED: 12 he marks before his
- *           unlinking can be seen, 13 a membarrier that runs counts as over, 14 one that was over before the
- *           mark does, 15 it is said to be over before it is, 16 the slots are read before it is over, 17 what
- *           was retired behind the mark goes with it.
+ * MUTANT    Each weakens one rule, and must be detected. Readers: 1 do not validate, 3 do not fence
+ *           between setting the slot and validating, 5 read the object before they validate, 6
+ *           after they clear, 7 copy the protection and clear in any order. The writer: 2 makes no
+ *           heavy fence, 4 reads the slots before it, 8 reads a reader's slots downwards, 9 retires
+ *           before it unlinks, 10 does not wait for its own unlinking, 11 frees objects that were
+ *           retired after the slots were read. SHARED: 12 the writer takes its ticket before its
+ *           unlinking is visible, 13 a heavy fence under way counts as over, 14 one that was over
+ *           before the ticket counts, 15 it is published as over too early, 16 the slots are read
+ *           before it is over, 17 objects retired behind the ticket are freed with it.
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -35,7 +37,7 @@
 #ifndef SHARED
 #define SHARED 0
 #endif
-#ifndef CALLS /* of the other member: its membarriers */
+#ifndef CALLS /* of the other member: its heavy fences */
 #define CALLS 1
 #endif
 #ifndef TURNS /* of the writer */
@@ -45,10 +47,10 @@
 #ifndef READERS
 #define READERS 2
 #endif
-#define WRITER  2 /* whose stores these are, beside the readers' */
+#define WRITER  2 /* the owner of the stores, besides the readers */
 #define AGENTS  3
 #define OBJECTS 3
-#define NOTHING 3 /* what a clear slot holds */
+#define NOTHING 3 /* the content of a clear slot */
 #define PENDING 4
 
 /* Places in memory. */
@@ -56,7 +58,7 @@
 #define SLOT(reader, number) (1 + 2 * (reader) + (number))
 #define PLACES            5
 
-/* Of an object. */
+/* States of an object. */
 #define FREE    0
 #define LIVE    1 /* or about to be unlinked */
 #define RETIRED 2
@@ -141,8 +143,8 @@ end:
 
 #define LOOK(object) assert(state[object] != FREE)
 
-/* He begins anew once all that he did before is in memory: what stores of an earlier round could do, those
- * of this one can, too. */
+/* A reader begins anew once all its earlier stores are in memory: stores of an earlier round can do
+ * no more than those of this one. */
 proctype reader(byte me)
 {
     byte object = NOTHING;
@@ -155,7 +157,7 @@ end:
         object = memory[CELL] /* a guess */
        };
        if
-       :: MUTANT == 5 -> found = (state[object] != FREE) /* it is looked at before P2 */
+       :: MUTANT == 5 -> found = (state[object] != FREE) /* it is read before P2 */
        :: else
        fi;
        put(me, SLOT(me, 0), object, MUTANT != 7); /* P1 */
@@ -172,7 +174,7 @@ end:
            fi
           };
           if
-          :: true -> /* hand it on */
+          :: true -> /* copy the protection */
               put(me, SLOT(me, 1), object, MUTANT != 7);
               atomic { put(me, SLOT(me, 0), NOTHING, MUTANT != 7); last = 1 }
           :: true
@@ -203,7 +205,7 @@ inline heavy_fence()
     :: else
     fi;
     if
-    :: !SEQ_CST -> /* at some time each */
+    :: !SEQ_CST -> /* at any time each */
         if
         :: fence(0); fence(1)
         :: fence(1); fence(0)
@@ -265,7 +267,7 @@ inline sweep()
 
 inline unlink()
 {
-    /* some free object takes the place of the one that is there */
+    /* a free object replaces the one in the cell */
     atomic {
         if
         :: state[0] == FREE -> fresh = 0
@@ -312,7 +314,7 @@ inline share()
     fi
 }
 
-/* Of another member: it has nothing to free. */
+/* The other member: it has no objects to free. */
 proctype other()
 {
     byte number, call, fenced;
@@ -368,7 +370,7 @@ proctype writer()
             if
             :: MUTANT == 11 && (state[0] == FREE || state[1] == FREE || state[2] == FREE) ->
                 read_slots();
-                unlink(); /* a reclaim function does, and it goes with the rest */
+                unlink(); /* as a reclaim function does; the object is freed with the others */
                 take_retired()
             :: else ->
                 if

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of a slab hash that moves (hashtables/slabhash/grow_tile.h): one bucket of the old generation,
- * of two places and, once somebody has chained it, a slab of one more; and the bucket of the new one
- * that its pairs go to. Whether the table doubles, halves or stays as large makes no difference here: a
- * bucket that has no part of some pairs leaves them out, one that has two sources takes one after the
- * other. Threads insert, replace and remove one key, as often as there are turns, one searches, and all
- * but that one help; one more only moves the table, as late as it likes. check_model explores all that can
- * happen. Every step is a read or a compare-and-swap of one word: the words of a slab are read one by
- * one, its link before its places or after them.
+ * A model of a slab hash that migrates (hashtables/slabhash/grow_tile.h): one bucket of the old
+ * version, of two slots and, once a thread has chained it, a slab of one more; and the bucket of
+ * the new version that its pairs go to. It makes no difference here whether the table doubles,
+ * halves or keeps its size: a bucket leaves out pairs that belong elsewhere, and one with two
+ * sources takes one after the other. Threads insert, replace and remove one key, TURNS times each,
+ * one searches, and all but the searcher help; one more only migrates the table, at any time.
+ * check_model explores all executions. Every step is a read or a compare-and-swap of one word: the
+ * words of a slab are read one by one, its link before its slots or after them.
  *
- * CHECKED   `value` is what the key has: it changes with the compare-and-swap that changes the table, which
- *           must find what it has. What a call answers that changes nothing it had at some moment during
- *           the call. In the end the key is there once, with its value, or not at all; another key is
- *           there still.
+ * CHECKED   `value` is the key's value: it changes with the compare-and-swap that changes the
+ *           table, which must find that value. A call that changes nothing returns a value that the
+ *           key had at some moment during the call. At the end the key is there once, with its
+ *           value, or not at all; another key is still there.
  *
- * MUTANT    1 empty places are not sealed; 2 pairs are not frozen; 3 the last link is not sealed; 4 the new
- *           bucket is opened before it has its pairs; 5 they are brought by stores; 6 a search looks at a
- *           new bucket that is shut; 7 pairs are brought to whatever place is empty; 8 an operation changes
- *           a new bucket that is shut; 9 who finds a key frozen says that it is not there; 10 a search does
- *           not look at the new bucket at all. Each must be found.
+ * MUTANT    1 empty slots are not sealed; 2 pairs are not frozen; 3 the last link is not sealed; 4
+ *           the new bucket is opened before it has its pairs; 5 pairs are migrated by stores; 6 a
+ *           search reads a new bucket that is pending; 7 pairs are migrated to any empty slot; 8 an
+ *           operation changes a new bucket that is pending; 9 a frozen key is reported as absent;
+ *           10 a search does not read the new bucket at all. Each must be detected.
  *
- * STALE     As hashtables/slabhash/grow_turn_tile.h has it: a thread may know nothing of the newer
- *           generation though that has long been there, and asks again only where it meets something frozen,
- *           or the SEALED end. Mutants: 11 a removal, 12 a search does not ask again.
+ * STALE     As in hashtables/slabhash/grow_turn_tile.h: a thread may have an old snapshot long
+ *           after there is a newer version, and refreshes it only when it meets a frozen pair, or
+ *           the SEALED end. Mutants: 11 a removal, 12 a search does not refresh it.
  */
 #ifndef STALE
 #define STALE 0
@@ -73,7 +73,7 @@ inline becomes(v)
     had[WRITERS] = had[WRITERS] | (1 << v)
 }
 
-/* What a call answers that has changed nothing. */
+/* Check the result `v` of a call that has changed nothing. */
 inline answers(v)
 {
     assert(had[me] & (1 << (v)))
@@ -99,7 +99,7 @@ inline freeze_place()
     od
 }
 
-/* `w` is what stands at `i`, `to` the next place. */
+/* `w` is the pair at `i`, `to` the next slot. */
 inline bring()
 {
     atomic {
@@ -171,7 +171,7 @@ inline help()
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* `w` is what stands at place `i`, once it was read. Where it is the key's, `found` is the place. */
+/* `w` is the pair read from slot `i`. If it has the key, `found` is the slot. */
 inline note()
 {
     if
@@ -187,7 +187,7 @@ inline read_place(p)
     atomic { i = p; w = word[p]; note() }
 }
 
-/* All of a generation. `e` is the link at its end, `at_slab` whether that is the slab's. */
+/* Read all of a version. `e` is the link at its end; `at_slab`: that is the slab's. */
 inline look(newer)
 {
     atomic { found = NOWHERE; spot = NOWHERE; e = NONE; at_slab = false };
@@ -229,7 +229,7 @@ inline look(newer)
 #define REPLACE 1
 #define REMOVE  2
 
-/* `ok`: the place held `before`, and holds `after` now, which makes the key's value `v`. */
+/* `ok`: the slot held `before`, and holds `after` now, which makes the key's value `v`. */
 inline swap(place, before, after, v)
 {
     atomic {
@@ -308,7 +308,7 @@ proctype writer(byte me)
                         fi
                     }
                 :: e == NONE && at_slab -> finished = true /* there is no room in the model */
-                :: else /* another one chained it meanwhile */
+                :: else /* another thread chained it */
                 fi
             fi;
             atomic { found = 0; spot = 0; seen = 0; e = 0; at_slab = false; ok = false; newer = false }
@@ -322,7 +322,7 @@ proctype writer(byte me)
 
 /* ---- a search -------------------------------------------------------------------------------- */
 
-/* What is frozen where it looks was not when it began, or nobody has changed it since. */
+/* A pair that it finds frozen was not frozen when the call began, or was not changed since. */
 proctype searcher(byte me)
 {
     byte i, w, e, found, spot, seen;
@@ -356,7 +356,7 @@ proctype searcher(byte me)
     done++
 }
 
-/* ---- who moves the table: he may stop anywhere, and go on at the end --------------------------- */
+/* ---- the migrating thread: it may stop anywhere, and continue at the end ------------------ */
 
 proctype mover()
 {

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of a multimap that moves (hashtables/slabhash/grow_tile.h), beside slabhash.pml, whose shape it
- * has: one bucket of the old generation, of two places and, once somebody has chained it, a slab of one
- * more; and the bucket of the new one that its pairs go to. All pairs are of one key, each with a number
- * of its own. Threads insert a pair or delete whichever they find first, as often as there are turns, one
- * counts them all, and all but that one help; one more only moves the table, as late as it likes. A place
- * whose pair was deleted is FREE, and is filled again. Every step is a read or a compare-and-swap of one
- * word: the words of a slab are read one by one, its link before its places or after them.
+ * A model of a multimap that migrates (hashtables/slabhash/grow_tile.h), in the shape of
+ * slabhash.pml: one bucket of the old version, of two slots and, once a thread has chained it, a
+ * slab of one more; and the bucket of the new version that its pairs go to. All pairs are of one
+ * key, each with a number of its own. Threads insert a pair or delete the first that they find,
+ * TURNS times each, one counts them all, and all but the counting one help; one more only migrates
+ * the table, at any time. A slot whose pair was deleted is FREE, and is filled again. Every step is
+ * a read or a compare-and-swap of one word: the words of a slab are read one by one, its link
+ * before its slots or after them.
  *
- * CHECKED   A pair goes in once, and comes out at most once, by the compare-and-swap that takes it out. A
- *           round counts no pair twice, each that it counts was there at some moment of it, and it counts
- *           each that stays. A delete that finds nothing has missed no pair that stayed. In the end the
- *           pairs that went in and did not come out stand in the new bucket, each once.
+ * CHECKED   A pair is inserted once, and deleted at most once, by the compare-and-swap that deletes
+ *           it. A count counts no pair twice, only pairs that were there at some moment of it, and
+ *           each pair that stays. A delete that finds no pair has missed no pair that stayed. At
+ *           the end the pairs that were inserted and not deleted are in the new bucket, each once.
  *
- * MUTANT    as in slabhash.pml: 1 empty places are not sealed; 2 pairs are not frozen; 3 the last link is
- *           not sealed; 4 the new bucket is opened before it has its pairs; 5 they are brought by stores; 6 a
- *           round looks at a new bucket that is shut; 7 pairs are brought to whatever place is empty; 8 an
- *           operation changes a new bucket that is shut; 9 a delete that finds pairs frozen says that there
- *           are none; 10 a round does not look at the new bucket at all. As in stress-slabhash-bags: 20
- *           places of deleted pairs are EMPTY again; 21 such that are FREE are not sealed. Each must be
- *           found.
+ * MUTANT    as in slabhash.pml: 1 empty slots are not sealed; 2 pairs are not frozen; 3 the last
+ *           link is not sealed; 4 the new bucket is opened before it has its pairs; 5 pairs are
+ *           migrated by stores; 6 a count reads a new bucket that is pending; 7 pairs are migrated
+ *           to any empty slot; 8 an operation changes a new bucket that is pending; 9 a delete that
+ *           finds pairs frozen reports that there are none; 10 a count does not read the new bucket
+ *           at all. As in stress-slabhash-bags: 20 slots of deleted pairs become EMPTY again; 21
+ *           slots of deleted pairs, FREE, are not sealed. Each must be detected.
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -56,9 +57,9 @@
 byte word[PLACES];
 byte link, last; /* of the old bucket; of the slab chained to it */
 bool open, moving;
-byte there;   /* a bit for each pair that went in and did not come out */
+byte there;   /* a bit for each pair that was inserted and not deleted */
 byte since;   /* those that were there at some moment since the round began */
-byte numbers; /* given to pairs */
+byte numbers; /* numbers given to pairs so far */
 byte done;
 
 /* ---- moving ---------------------------------------------------------------------------------- */
@@ -158,8 +159,8 @@ inline help()
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* What stands at place `p`: `found` is the first pair's, one that is not frozen before one that is, `spot`
- * the first that is vacant; what they held is noted, and all pairs. */
+/* Read slot `p`. `found` is the slot of the first pair, preferring one that is not frozen; `spot`
+ * is the first vacant slot. Their contents and all pairs are recorded. */
 inline read_place(p)
 {
     atomic {
@@ -179,7 +180,7 @@ inline read_place(p)
     }
 }
 
-/* All of a generation. `e` is the link at its end, `at_slab` whether that is the slab's. */
+/* Read all of a version. `e` is the link at its end; `at_slab`: that is the slab's. */
 inline look(newer)
 {
     atomic { found = NOWHERE; spot = NOWHERE; e = NONE; at_slab = false; all = 0 };
@@ -214,7 +215,7 @@ inline look(newer)
 #define INSERT 0
 #define DELETE 1
 
-/* `ok`: the place was vacant, as seen, and has pair `mine` now. */
+/* `ok`: the slot was vacant, as seen, and has pair `mine` now. */
 inline put_in()
 {
     atomic {
@@ -226,7 +227,7 @@ inline put_in()
     }
 }
 
-/* `ok`: the pair stood there, as seen, and came out now. */
+/* `ok`: the pair was there, as seen, and is deleted now. */
 inline take_out()
 {
     atomic {
@@ -241,7 +242,7 @@ inline take_out()
     }
 }
 
-/* The old bucket is full: a slab is chained to it that has the pair. */
+/* The old bucket is full: chain a slab that has the pair. */
 inline chain()
 {
     atomic {
@@ -295,7 +296,7 @@ proctype writer()
                 :: e == SEALED -> assert(moving)
                 :: e == NONE && !at_slab -> chain()
                 :: e == NONE && at_slab -> finished = true /* there is no room in the model */
-                :: else /* another one chained it meanwhile */
+                :: else /* another thread chained it */
                 fi
             fi;
             atomic {
@@ -328,7 +329,7 @@ proctype counter()
     done++
 }
 
-/* ---- who moves the table: he may stop anywhere, and go on at the end ----------------------------- */
+/* ---- the migrating thread: it may stop anywhere, and continue at the end ------------------ */
 
 proctype mover()
 {

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of two buckets of a slab hash that become one (hashtables/slabhash/grow_tile.h), beside
- * slabhash.pml, whose shape it has: two buckets of the old generation, the sources, of two places each and,
- * once somebody has chained it, a slab of one more; and the bucket of the new one that the pairs of both go
- * to. Each source has a key of its own that a thread inserts and deletes, as often as there are turns;
- * another thread searches for one of the keys, and those that change them help; one more only moves the
- * table, as late as it likes. check_model explores all that can happen. Every step is a read or a
- * compare-and-swap of one word: the words of a slab are read one by one, its link before its places or
- * after them.
+ * A model of two buckets of a slab hash that become one (hashtables/slabhash/grow_tile.h), in the
+ * shape of slabhash.pml: two buckets of the old version, the sources, of two slots each and, once a
+ * thread has chained it, a slab of one more; and the bucket of the new version that the pairs of
+ * both go to. Each source has a key of its own that a thread inserts and deletes, TURNS times;
+ * another thread searches for one of the keys, and the threads that change keys help; one more only
+ * migrates the table, at any time. check_model explores all executions. Every step is a read or a
+ * compare-and-swap of one word: the words of a slab are read one by one, its link before its slots
+ * or after them.
  *
- * MOVING    Each source is frozen, from its first place to the SEALED end. Only then are pairs brought, those
- *           of the first source before those of the second, each to the place behind the one before; only
- *           then is the new bucket OPEN.
+ * MOVING    Each source is frozen, from its first slot to the SEALED end. Only then are pairs
+ *           migrated, those of the first source before those of the second, each to the slot after
+ *           the previous one; only then is the new bucket OPEN.
  *
- * CHECKED   `value` is what a key has: it changes with the compare-and-swap that changes the table, which
- *           must find what it has. What a call answers that changes nothing its key had at some moment during
- *           the call. In the end each key is there once, with its value, or not at all; a third one, which
- *           nobody changes, is there still.
+ * CHECKED   `value` is a key's value: it changes with the compare-and-swap that changes the table,
+ *           which must find that value. A call that changes nothing returns a value that its key
+ *           had at some moment during the call. At the end each key is there once, with its value,
+ *           or not at all; a third one, which no thread changes, is still there.
  *
- * STALE     As in slabhash.pml: a thread may know nothing of the newer array until it meets what has moved,
- *           whichever of the sources that is in.
+ * STALE     As in slabhash.pml: a thread may have an old snapshot until it meets a frozen pair or
+ *           end, in either source.
  *
- * MUTANT    1 only the first source is frozen; 2 the pairs of each source begin at the first place; 3 the new
- *           bucket is opened before the second source's pairs are brought; 4 a search that knows nothing of it
- *           ends in the older array. Each must be found.
+ * MUTANT    1 only the first source is frozen; 2 the pairs of each source begin at the first slot;
+ *           3 the new bucket is opened before the second source's pairs are migrated; 4 a search
+ *           with an old snapshot ends in the older array. Each must be detected.
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -56,7 +56,8 @@
 #define SLAB   1
 #define SEALED 2
 
-/* Places: a source's are OLD(k) and the next, and its slab's the third; the new bucket's from NEW on. */
+/* Slots: a source's are OLD(k) and the next, and its slab's the third; the new bucket's from NEW
+ * on. */
 #define OLD(k)  (3 * (k))
 #define NEW     6
 #define PLACES  12
@@ -79,7 +80,7 @@ inline becomes(k, v)
     fi
 }
 
-/* What a call answers that has changed nothing. */
+/* Check the result `v` of a call that has changed nothing. */
 inline answers(v)
 {
     assert(had[me] & (1 << (v)))
@@ -168,7 +169,7 @@ inline help()
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* What stands at a place, once it was read. Where it is the key's, `found` is the place. */
+/* The pair read from a slot. If it has the key, `found` is the slot. */
 inline note(k, p)
 {
     w = word[p];
@@ -185,7 +186,7 @@ inline read_place(k, p)
     atomic { note(k, p) }
 }
 
-/* All of a generation. `e` is the link at its end, `at_slab` whether that is the slab's. */
+/* Read all of a version. `e` is the link at its end; `at_slab`: that is the slab's. */
 inline look(k, newer)
 {
     atomic { found = NOWHERE; spot = NOWHERE; e = NONE; at_slab = false };
@@ -216,7 +217,7 @@ inline look(k, newer)
 
 /* ---- a thread that changes its key ------------------------------------------------------------ */
 
-/* `ok`: the place held `before`, and holds `after` now, which makes the key's value `v`. */
+/* `ok`: the slot held `before`, and holds `after` now, which makes the key's value `v`. */
 inline swap(place, before, after, v)
 {
     atomic {
@@ -231,7 +232,7 @@ inline swap(place, before, after, v)
     }
 }
 
-/* It inserts the value 1; what is there at first has 2. */
+/* It inserts the value 1; the initial value is 2. */
 proctype writer(byte me)
 {
     byte i, w, to, e, found, spot, seen, turn;
@@ -291,7 +292,7 @@ proctype writer(byte me)
                         fi
                     }
                 :: e == NONE && at_slab -> finished = true /* there is no room in the model */
-                :: else /* it was chained meanwhile */
+                :: else /* another thread chained it */
                 fi
             fi;
             atomic { found = 0; spot = 0; seen = 0; e = 0; at_slab = false; ok = false; newer = false }
@@ -305,7 +306,7 @@ proctype writer(byte me)
 
 /* ---- a search -------------------------------------------------------------------------------- */
 
-/* What is frozen where it looks was not when it began, or nobody has changed it since. */
+/* A pair that it finds frozen was not frozen when the call began, or was not changed since. */
 proctype searcher(byte me)
 {
     byte i, w, e, found, spot, seen;
@@ -339,7 +340,7 @@ proctype searcher(byte me)
     done++
 }
 
-/* ---- who moves the table: he may stop anywhere, and go on at the end --------------------------- */
+/* ---- the migrating thread: it may stop anywhere, and continue at the end ------------------ */
 
 proctype mover()
 {

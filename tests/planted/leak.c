@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A planted bug, built only with the address sanitizer: CI fails unless this is caught. Criterion
- * reports this one green and exits 0, so that only the sanitizer's own report shows it.
+/* A planted bug, built only with the address sanitizer: CI fails unless it is reported. Criterion
+ * reports this test as passed and exits 0, so only the sanitizer's own report shows it.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

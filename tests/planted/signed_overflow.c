@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A planted bug, built only with the undefined-behaviour sanitizer: CI fails unless this is caught.
- * The result is not looked at: without -fno-sanitize-recover this test would be green.
+/* A planted bug, built only with the undefined-behaviour sanitizer: CI fails unless it is reported.
+ * The result is not used: without -fno-sanitize-recover this test would pass.
  */
 #include <criterion/criterion.h>
 #include <limits.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Commits one misuse of malloc as an attacker would, and looks for harm:
+ * Commits one misuse of malloc as an attacker would, and checks for harm:
  *
  *   abuse KIND
  *
- * The last line of the output is the harm, "none" where none was found. A program that was stopped
- * prints nothing. test_security.py compares the effects with the table of docs/security.md.
+ * The last line of the output is the harm, "none" if there is none. A program that was ended prints
+ * nothing. test_security.py compares the effects with the table of docs/security.md.
  */
 #include "check.h"
 
@@ -24,7 +24,7 @@ enum {
     BLOCKS = 64,
     MANY = 1000,
     LATER = 100000,    /* requests in which the allocator may notice the misuse */
-    GLIBC_SIZE = 0x51, /* in front of a block of SMALL bytes of glibc's */
+    GLIBC_SIZE = 0x51, /* in front of a block of SMALL bytes in glibc */
     GLIBC_NEXT = 0x61, /* in front of a larger one */
     LARGER = 88        /* bytes that fit such a block */
 };
@@ -34,7 +34,7 @@ static char *volatile victim;
 static char *volatile gone; /* the victim's address, once it is free */
 static size_t block_size;
 
-/* Where nothing was ever allocated. */
+/* Memory that was never allocated. */
 static uint64_t forged[64] __attribute__((aligned(64)));
 
 static _Noreturn void end(const char *harm)
@@ -66,7 +66,8 @@ static bool overlap(const char *a, size_t a_size, const char *b, size_t b_size)
     return a < b + b_size && b < a + a_size;
 }
 
-/* Requests of another size, in which the allocator may notice, and frees that were put off happen. */
+/* Requests of another size, in which the allocator may notice, and frees that were put off
+ * happen. */
 static void go_on(size_t size)
 {
     static char *volatile held[32];
@@ -76,7 +77,8 @@ static void go_on(size_t size)
     }
 }
 
-/* Whether new blocks of this size overlap each other or live ones, or lie where no heap is. */
+/* Check whether new blocks of this size overlap each other or live ones, or lie outside of every
+ * heap. */
 static void look_for_two_owners(int count, size_t size)
 {
     char **later = calloc((size_t)count, sizeof *later);
@@ -156,7 +158,7 @@ static void *freeing_thread(void *unused)
         others[i] = malloc(SMALL);
     }
     pthread_barrier_wait(&turn);
-    pthread_barrier_wait(&turn); /* its blocks stay its own */
+    pthread_barrier_wait(&turn); /* its blocks have one owner */
     return unused;
 }
 
@@ -186,7 +188,7 @@ static void realloc_after_free(void)
     look_for_two_owners(BLOCKS, SMALL);
 }
 
-/* ---- freeing what is no block --------------------------------------------------------------- */
+/* ---- freeing invalid pointers ------------------------------------------------------------- */
 
 static void foreign_free(void)
 {
@@ -194,7 +196,7 @@ static void foreign_free(void)
     look_for_two_owners(BLOCKS, SMALL);
 }
 
-/* Memory made to look like a live block of glibc's. */
+/* Memory that imitates a live block of glibc. */
 static void forged_free(void)
 {
     forged[7] = GLIBC_SIZE;
@@ -212,7 +214,7 @@ static void interior_free(void)
     look_for_two_owners(BLOCKS, SMALL / 2);
 }
 
-/* Where a block could begin, as far as its alignment goes. */
+/* An address inside a block with the alignment of a block. */
 static void aligned_interior_free(void)
 {
     allocate(BLOCKS, ODD);
@@ -222,7 +224,7 @@ static void aligned_interior_free(void)
     look_for_two_owners(BLOCKS, ODD / 2);
 }
 
-/* The words before the address look like the beginning of a block of glibc's. */
+/* The words before the address imitate the beginning of a block of glibc. */
 static void forged_interior_free(void)
 {
     allocate(BLOCKS, 2 * SMALL);
@@ -244,7 +246,7 @@ static void interior_free_large(void)
     look_for_two_owners(8, LARGE);
 }
 
-/* ---- using what is free ---------------------------------------------------------------------- */
+/* ---- using freed blocks ------------------------------------------------------------------- */
 
 static void read_after_free(int count, size_t size)
 {
@@ -266,7 +268,7 @@ static void read_after_free_large(void)
     read_after_free(4, LARGE);
 }
 
-/* A later owner of the address gets what its former owner wrote there. */
+/* A later owner of the address finds the former owner's contents. */
 static void write_after_free(void)
 {
     static char *volatile held[32];
@@ -282,8 +284,8 @@ static void write_after_free(void)
     }
 }
 
-/* A link of the free list, where the allocator has one in the block, leads where the writer wants:
- * glibc's links are xored with their address, which is known to it. */
+/* A link of the free list, if the allocator stores it in the block, is set to an address of the
+ * attacker's choice: glibc xors links with their address, which the attacker knows. */
 static void link_after_free(void)
 {
     allocate(BLOCKS, SMALL);
@@ -321,7 +323,8 @@ static void contents_handed_on_large(void)
 
 /* ---- writing beside a block ------------------------------------------------------------------ */
 
-/* How far the second block begins above the first, or below it; SIZE_MAX where it does not. */
+/* The distance of the second block above the first, or below it; SIZE_MAX if it is on the other
+ * side. */
 static size_t distance(int from, int to, bool above)
 {
     intptr_t apart = above ? blocks[to] - blocks[from] : blocks[from] - blocks[to];
@@ -362,7 +365,8 @@ static void write_all(size_t size)
     }
 }
 
-/* The written block and the one beside it go; what comes in their place must spare the others. */
+/* Free the written block and its neighbour; the blocks that reuse their memory must not overlap
+ * others. */
 static void look_for_change(int count, int written, int beside)
 {
     bool changed = false;
@@ -420,7 +424,7 @@ static void underflow_word(void)
     look_for_change(BLOCKS, chosen, beside);
 }
 
-/* ---- a block of another heap ------------------------------------------------------------------ */
+/* ---- a block of another heap ----------------------------------------------------------------- */
 
 extern void *__libc_malloc(size_t size);
 
@@ -432,7 +436,7 @@ static void free_of_libc(void)
     look_for_two_owners(BLOCKS, SMALL);
 }
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frees a block of another heap by ga_free(), and looks for harm:
+ * Frees a block of another heap by ga_free(), and checks for harm:
  *
  *   abuse_heaps SPEC
  *
- * Prints as abuse.c does. Where ga_free() refuses, standard error has its sentence.
+ * The output is as for abuse.c. If ga_free() refuses, standard error has its sentence.
  */
 #include "check.h"
 
@@ -34,7 +34,7 @@ static void allocate(ga_heap *heap, int first)
     }
 }
 
-/* The block that was freed is live: neither heap may hand it out. */
+/* The freed block is live: neither heap may hand it out. */
 static const char *find_two_owners(void *live)
 {
     for (int i = 0; i < 2 * BLOCKS; i++) {

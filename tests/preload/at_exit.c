@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Allocation while the process ends: in atexit handlers, in destructors, and in a detached thread
- * that goes on beside them.
+ * that continues during them.
  */
 #include "churn.h"
 

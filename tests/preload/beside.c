@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A program that uses libgpualloc itself and runs under the preload: two copies of the runtime,
- * each with its own jemalloc, and every block goes back to the one it came from.
+ * each with its own jemalloc, and every block is freed to its own one.
  */
 #include "check.h"
 
@@ -20,7 +20,7 @@ static ga_heap *open_heap(const char *spec)
     return heap;
 }
 
-/* The program's heap and the process's malloc in turn, in one list. */
+/* The program's heap and the process's malloc alternately, in one list. */
 static void test_side_by_side(ga_heap *heap)
 {
     static void *mine[BLOCKS], *theirs[BLOCKS];
@@ -53,7 +53,7 @@ static void test_told_apart(ga_heap *heap)
     }
 }
 
-/* The program's `system` heap is the process's malloc, whoever serves that. */
+/* The program's `system` heap is the process's malloc, with any server of that. */
 static void test_system(void)
 {
     ga_heap *heap = open_heap("system");

@@ -29,7 +29,7 @@ static inline void check_failed(const char *condition, const char *file, int lin
     _exit(1);
 }
 
-/* Fill a block and look at it again: each byte must be there, and be nobody else's. */
+/* Fill a block and read it again: each byte must be there, and overlap no other block. */
 static inline void check_fill(void *block, size_t size, int value)
 {
     memset(block, value, size);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads that allocate, resize and free until they are told to stop: the company in which other
- * things are tested.
+ * Threads that allocate, resize and free until they are told to stop: the load beside other tests.
  */
 #ifndef GPUALLOC_TESTS_PRELOAD_CHURN_H
 #define GPUALLOC_TESTS_PRELOAD_CHURN_H
@@ -17,7 +16,7 @@ enum {
     CHURN_SLOTS = 200
 };
 
-static bool churn_stop; /* relaxed: a thread that sees it late goes another round */
+static bool churn_stop; /* relaxed: a thread that sees it late makes one more round */
 
 static inline uint32_t churn_random(uint32_t *state)
 {

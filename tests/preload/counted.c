@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A program whose requests are known, for the statistics: 1000 blocks of 100 bytes, 400 of them
- * given back, one resized, one refused; and the same in a forked child and in a thread.
+ * freed, one resized, one refused; and once more in a forked child and in a thread.
  *
  * usage: counted [fork|thread|close-stderr|reuse-stderr FILE|clear-environment|no-environment|
  *                 overwrite-environment|change-environment]

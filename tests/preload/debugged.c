@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Every entry point of the malloc family, correctly used: for valgrind, which replaces some of them
- * and must see each block come and go.
+ * and must see each allocation and free.
  */
 #include "check.h"
 

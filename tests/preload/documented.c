@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is documented but not what every glibc does, or what it does not have: refused alignments,
- * errno after posix_memalign, and C23's sized frees. For the preload only.
+ * Documented behaviour that some versions of glibc do not have: refused alignments, errno after
+ * posix_memalign, and C23's sized frees. For the preload only.
  */
 #include "check.h"
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Weak, so that the absence of one is a sentence and not a program that does not start. */
+/* Weak, so that a missing one gives a sentence and not a program that does not start. */
 __attribute__((weak)) void free_sized(void *block, size_t size);
 __attribute__((weak)) void free_aligned_sized(void *block, size_t align, size_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library that the program needs: the dynamic linker runs its constructor before those of
- * whatever is preloaded, and its destructor after theirs.
+ * A library that the program needs: the dynamic linker runs its constructor before those of all
+ * preloaded libraries, and its destructor after theirs.
  */
 #include "early.h"
 
@@ -13,7 +13,7 @@ unsigned char *early_blocks[EARLY_BLOCKS];
 pthread_key_t early_key;
 int early_destroyed;
 
-/* Allocates, and comes again once: the other keys' destructors run between the two. */
+/* Allocates, and runs again once: the other keys' destructors run between the two. */
 static void destroy(void *value)
 {
     void *block = realloc(value, 5000);
@@ -27,7 +27,8 @@ static void destroy(void *value)
 }
 
 /* Around a fork: registered once malloc was in use, and before the preload's constructors. The
- * preload's own handlers are older: they hold no lock yet before a fork, and none any more after it. */
+ * preload's own handlers are older: they hold no lock yet before a fork, and none any more after
+ * it. */
 static void allocate(void)
 {
     free(malloc(3000));

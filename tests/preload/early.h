@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What early.c leaves for early_main.c.
+ * The results of early.c for early_main.c.
  */
 #ifndef GPUALLOC_TESTS_PRELOAD_EARLY_H
 #define GPUALLOC_TESTS_PRELOAD_EARLY_H
@@ -19,7 +19,7 @@ EARLY_API extern unsigned char *early_blocks[EARLY_BLOCKS];
 /* Made in the constructor, before anything was allocated. */
 EARLY_API extern pthread_key_t early_key;
 
-/* How often the destructor of early_key has run. */
+/* The number of runs of early_key's destructor. */
 EARLY_API extern int early_destroyed;
 
 #endif

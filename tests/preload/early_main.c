@@ -21,7 +21,7 @@ static int answer(void)
     return 42;
 }
 
-/* A block that stays, and traffic beside it. */
+/* A block that stays, and other allocations beside it. */
 __attribute__((used)) static int (*resolve(void))(void)
 {
     resolver_block = malloc(333);

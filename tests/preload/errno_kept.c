@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * free() keeps errno even where the kernel refuses to take pages back: from the middle of the run
- * on, a system call filter answers munmap, madvise and mprotect with EPERM.
+ * free() keeps errno even if the kernel refuses to take pages back: from the middle of the run on,
+ * a system call filter answers munmap, madvise and mprotect with EPERM.
  */
 #include "check.h"
 

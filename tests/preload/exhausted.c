@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Under a limit on address space, which the driver sets: the program works, memory runs out with
- * NULL and ENOMEM and no other harm, and once freed it can be had again.
+ * NULL and ENOMEM and no other harm, and freed memory can be allocated again.
  *
- * usage: exhausted SIZE        of the blocks that are asked for
+ * usage: exhausted SIZE        of the blocks that are requested
  */
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Under `fail:nth=7,every` each seventh request is refused: the program sees NULL and ENOMEM, what
- * it had it keeps, and the C library gets along.
+ * Under `fail:nth=7,every` each seventh request is refused: the program gets NULL and ENOMEM, keeps
+ * its blocks, and the C library continues to work.
  *
  * usage: failing NTH
  */
@@ -42,7 +42,7 @@ static int ask(int round)
         break;
     default:
         if (posix_memalign(&out, 128, size) == ENOMEM) {
-            errno = ENOMEM; /* as the others tell it */
+            errno = ENOMEM; /* as other backends set it */
         }
     }
     int failed = refused(out);

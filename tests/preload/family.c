@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every function of the malloc family, with the arguments that its documentation says something
- * about. Prints one line a call; the C library's own output is what every backend must print.
+ * Every function of the malloc family, with the arguments that its documentation mentions. Prints
+ * one line per call; every backend must print the C library's own output.
  *
  * usage: family [ALIGNMENT OF BLOCKS BELOW 16 BYTES]
  */
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Out of the compiler's sight, or it would warn of what is tested here. */
+/* Hidden from the compiler, which would warn about the tested misuse. */
 static volatile size_t opaque;
 
 static size_t hide(size_t value)
@@ -115,7 +115,7 @@ static void aligned(size_t align, size_t size)
     }
 }
 
-/* Also the sizes that are multiples of the alignment: an allocator may take a short cut there. */
+/* Also sizes that are multiples of the alignment: an allocator may have a fast path there. */
 static void test_alignments(void)
 {
     for (size_t align = 1; align <= (size_t)8 << 20; align *= 2) {

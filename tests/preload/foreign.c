@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks that never came from the preload: from the C library by its own name, as a stand-in for
- * all that was allocated before, and from a second C library. They are passed on, never lost.
+ * Blocks that never came from the preload: from the C library by its own name, as for all blocks
+ * that were allocated before, and from a second C library. They are passed on, never lost.
  *
  *   foreign [apart|unasked]
- *       `apart`: all blocks of the second C library go back to it by its own free()
- *       `unasked`: so they do, and nothing is asked about them. A malloc library that serves directly
+ *       `apart`: all blocks of the second C library are freed by its own free()
+ *       `unasked`: as `apart`, and no call queries them. A malloc library that serves directly
  *       takes each block outside of the program break for its own.
  *
- * Without that half of them go to the first one's free(), as programs do by mistake. glibc keeps
- * a small one in a list of its size, whoever's it was, and gives it out again. That goes well until
- * it joins the pieces that it has free, which a request above 1 KiB makes it do: the neighbours are
- * the second one's, and a later free ends the program. So it does in any program, also without a
- * preload; under one whose records are blocks of the first C library, of many sizes, it shows.
+ * Without either, half of them are freed by the first one's free(), as programs do by mistake.
+ * glibc puts a small block into a list of its size, regardless of its owner, and hands it out
+ * again. That works until glibc joins its free blocks, which a request above 1 KiB makes it do: the
+ * neighbours belong to the second one, and a later free ends the program. This happens in any
+ * program, also without a preload; a preload whose records are blocks of the first C library, of
+ * many sizes, makes it likely.
  */
 #include "check.h"
 
@@ -73,7 +74,7 @@ static void test_realloc(void)
     puts("realloc: passed on");
 }
 
-/* The second C library's blocks go back to it, beside ours. */
+/* The second C library's blocks are freed to it, beside the preload's. */
 static void test_second_libc(bool apart, bool asked)
 {
     void *second = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
@@ -92,7 +93,7 @@ static void test_second_libc(bool apart, bool asked)
         if (apart || round % 2) {
             release(text);
         } else {
-            free(text); /* small: a C library takes it as its own */
+            free(text); /* small: a C library takes it for its own */
         }
     }
     dlclose(second);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library whose constructor registers fork handlers that allocate, before anybody has allocated.
+ * A library whose constructor registers fork handlers that allocate, before the first allocation of
+ * the program.
  */
 #include "fork_handlers.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * fork() in a signal handler that interrupts fork() in the same thread, as in glibc's tst-mallocfork
- * (bug 838). A timer sends one signal for each fork, at any moment of it. A hang is ended by the
- * driver.
+ * fork() in a signal handler that interrupts fork() in the same thread, as in glibc's
+ * tst-mallocfork (bug 838). A timer sends one signal for each fork, at any moment of it. The driver
+ * ends a hang.
  */
 #include "check.h"
 

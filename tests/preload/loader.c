@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The dynamic linker allocates too: error strings, its records of libraries, and the tables of
- * thread-local storage, which grow inside whatever call next needs one. A malloc that keeps such
- * variables of its own may be that call.
+ * thread-local storage, which grow in the next call that needs one. That may be a malloc with
+ * thread-local variables.
  *
  * usage: loader LIBRARY...      each with a thread-local variable `counter`
  */
@@ -53,7 +53,7 @@ static void use_counter(const char *library)
     CHECK(count && count() == 1 && count() == 2);
 }
 
-/* Started before the libraries are loaded: its first call afterwards is one of malloc's. */
+/* Started before the libraries are loaded: its first call afterwards is malloc. */
 static void *wait_and_allocate(void *unused)
 {
     free(malloc(10));

@@ -4,8 +4,8 @@
  *
  *   misused KIND SIZE [unnoticed]
  *
- * Prints the address. No block may have two owners, and the C library must not get one of the
- * heap's addresses. `unnoticed`: the heap does not see it, and answers as for a live block.
+ * Prints the address. No block may have two owners, and the C library must not get an address of
+ * the heap. `unnoticed`: the heap does not detect it, and its results are those for a live block.
  */
 #include "check.h"
 

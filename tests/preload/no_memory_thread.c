@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads that begin while the kernel gives no memory: their allocations answer NULL or a block, and
- * nothing crashes. Their stacks were mapped before.
+ * Threads that begin while the kernel gives no memory: their allocations return NULL or a block,
+ * and nothing crashes. Their stacks were mapped before.
  */
 #include "check.h"
 

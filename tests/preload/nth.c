@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * The n-th call that an allocator makes for memory fails, or all from the n-th on; for each n until
- * the work no longer makes so many. A request may be refused, with ENOMEM. A block that was served
- * keeps its contents and can be freed; the process goes on, and once calls succeed again there is
- * memory again.
+ * the work makes fewer calls. A request may be refused, with ENOMEM. An allocated block keeps its
+ * contents and can be freed; the process continues, and once calls succeed again there is memory
+ * again.
  *
  * usage: nth KIND one|all MOST [SPEC]     under nth_calls.so
  *
  * KIND is a number of nth_calls.h, MOST the most values of n that are tried: the first half of them
- * one by one, the others in growing steps. With a SPEC a heap is opened and asked by ga_*; without,
- * malloc is. Each n has a child of its own, so that everything that happens once happens again.
- * Prints a line for each n that failed, and at last how many were tried.
+ * one by one, the others in growing steps. With a SPEC a heap is opened and used by ga_*; without,
+ * malloc is used. Each n has a child of its own, so that every first call is made again. Prints a
+ * line for each n that failed, and at last the number of values tried.
  */
 #include "nth_each.h"
 
@@ -197,7 +197,7 @@ static void run_threads(void)
     for (size_t i = 0; i < THREADS; i++) { /* no memory for a thread: none */
         begun[i] = pthread_create(&threads[i], NULL, run_thread, (void *)(uintptr_t)i) == 0;
         if (begun[i]) {
-            pthread_join(threads[i], NULL); /* one by one: the n-th call is always the same */
+            pthread_join(threads[i], NULL); /* one by one: the order of calls is fixed */
         }
     }
 }

@@ -4,8 +4,8 @@
  * fails, or all from the n-th on.
  *
  *   nth_arm(kind, n, all)   begin to count calls of the kind (a bit mask)
- *   nth_disarm()            answers how many there were
- *   nth_left()              what has not been given back
+ *   nth_disarm()            returns the number of calls
+ *   nth_left()              memory that has not been freed
  *
  * NTH_FROM_START=KIND:N:ALL in the environment arms it from the first call on that finds it. The C
  * library's malloc is reached by glibc's own names for it, which the preload uses; built with

@@ -14,7 +14,7 @@ enum {
 typedef void nth_arm_fn(unsigned kinds, long n, int all);
 typedef long nth_disarm_fn(void);
 
-/* What has been mapped, and allocated by the public names, and not given back. */
+/* Memory that was mapped, or allocated by the public names, and not freed. */
 typedef struct nth_amounts {
     long mapped; /* bytes */
     long blocks;

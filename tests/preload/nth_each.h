@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The loop of programs under nth_calls.so: for each n a child in which the n-th call fails, or all
- * from the n-th on, until the work no longer makes so many.
+ * from the n-th on, until the work makes fewer calls.
  */
 #ifndef GPUALLOC_TESTS_PRELOAD_NTH_EACH_H
 #define GPUALLOC_TESTS_PRELOAD_NTH_EACH_H
@@ -60,8 +60,8 @@ static inline int nth_status(const nth_plan *plan, long n, long (*attempt)(const
     return status;
 }
 
-/* `attempt` answers how many calls there were. Prints a line for each n that failed, and at last how
- * many were tried. */
+/* `attempt` returns the number of calls. Prints a line for each n that failed, and at last the
+ * number of values tried. */
 static inline int nth_each(const nth_plan *plan, long (*attempt)(const nth_plan *, long))
 {
     long tried = 0, n = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A program whose allocator opens while calls fail (NTH_FROM_START of nth_calls.c): each request is
- * served, or refused with ENOMEM, and the program goes on.
+ * served, or refused with ENOMEM, and the program continues.
  */
 #include "check.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What stands on memory: heaps that are opened and closed, arenas, vectors, hazard domains and the
- * hash tables, while the n-th call for memory fails, or all from the n-th on. A call may be refused
- * with GA_ERR_MEMORY and then has changed nothing; once calls succeed again all works, and when
- * everything is closed nothing is left that would not be left otherwise.
+ * Users of memory: heaps that are opened and closed, arenas, vectors, hazard domains and the hash
+ * tables, while the n-th call for memory fails, or all from the n-th on. A call may be refused with
+ * GA_ERR_MEMORY and then has changed nothing; once calls succeed again everything works, and after
+ * closing nothing is left that would not be left otherwise.
  *
  * usage: nth_users KIND one|all MOST USER [SPEC]     under nth_calls_public.so; see nth_each.h
  */
@@ -19,7 +19,7 @@
 
 static const char *spec = "vmm";
 
-/* Whether a call was carried out. Only want of memory is an excuse. */
+/* Returns true if the call succeeded. Only lack of memory is an excuse. */
 static bool done(ga_status status)
 {
     bool excused = status == GA_OK || status == GA_ERR_MEMORY;
@@ -58,7 +58,7 @@ static void use_heap(void)
     for (int i = 0; i < 5; i++) {
         if (blocks[i]) {
             check_filled(blocks[i], sizes[i], i);
-            done(ga_free(heap, blocks[i])); /* a block that is not freed goes with its heap */
+            done(ga_free(heap, blocks[i])); /* a block whose free fails is freed with its heap */
         }
     }
     ga_trim(heap, 0); /* not every heap can */
@@ -134,7 +134,7 @@ static void use_vector(void)
     ga_vector_close(v);
 }
 
-/* ---- hazard domains --------------------------------------------------------------------------- */
+/* ---- hazard domains -------------------------------------------------------------------------- */
 
 static void reclaim(void *context, void *object)
 {
@@ -165,7 +165,7 @@ static void use_domain(void)
     CHECK(retired == freed);
 }
 
-/* ---- tables ------------------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 enum {
     KEYS = 3000
@@ -236,7 +236,7 @@ static void use_lfht(void)
     }
 }
 
-/* ---- for each n ------------------------------------------------------------------------------- */
+/* ---- for each n ------------------------------------------------------------------------------ */
 
 static const struct {
     const char *name;
@@ -246,7 +246,7 @@ static const struct {
 
 static void (*use)(void);
 static nth_amounts usual; /* is left where nothing fails */
-static bool keeps;        /* an allocator of others', which gives back what it likes */
+static bool keeps;        /* a third-party allocator, which frees memory when it likes */
 
 enum {
     SLACK = 1 << 20 /* bytes: tables of addresses, which stay, lie elsewhere each time */
@@ -268,7 +268,7 @@ static long attempt(const nth_plan *plan, long n)
     return calls;
 }
 
-/* In a child, so that what happens once happens in each. */
+/* In a child, so that first calls are made in each child. */
 static void find_usual(void)
 {
     int ends[2], status = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * For test_privileged.py: allocates. Linked with the archive, by malloc(); with GA_LIBRARY and linked
- * with libgpualloc, from the heap of the place that argv[1] names, as the environment says.
+ * For test_privileged.py: allocates. Linked with the archive, by malloc(); with GA_LIBRARY and
+ * linked with libgpualloc, from the heap of the place that argv[1] names, as the environment says.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@ enum {
     BYTES = 64 << 20
 };
 
-/* As a program refers to it that was linked before glibc 2.26. Newer processors never had it. */
+/* As in a program that was linked before glibc 2.26. Newer processors never had it. */
 #ifdef __x86_64__
 __asm__(".symver old_cfree, cfree@GLIBC_2.2.5");
 void old_cfree(void *block);

@@ -17,7 +17,7 @@ def name_of(heading: str) -> str:
 
 
 def read(first: str) -> dict[str, dict[str, str]]:
-    """The table whose first column after the rows' names is `first`: column to row to cell."""
+    """The table whose first column after the row names is `first`: column to row to cell."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("|")
                  and len(cells_of(line)) > 2 and name_of(cells_of(line)[1]) == first)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program that limits its own addresses once it runs: threads, mappings and libraries are still to
- * be had, and malloc() fails where the limit is reached.
+ * A program that limits its own addresses once it runs: threads, mappings and libraries are still
+ * available, and malloc() fails at the limit.
  */
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thousand signals a second, in whatever thread is running, while four threads allocate. The
- * handler does not allocate, as it must not; it interrupts, and changes errno.
+ * A thousand signals a second, in any running thread, while four threads allocate. The handler does
+ * not allocate, as it must not; it interrupts, and changes errno.
  */
 #include "churn.h"
 

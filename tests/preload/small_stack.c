@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads with the least stack that there may be: the whole of malloc must fit beside what the
+ * Threads with the smallest permitted stack: all of malloc must fit besides the stack that the
  * dynamic linker and the C library take.
  */
 #include "check.h"
@@ -21,7 +21,7 @@ static void *work(void *unused)
         CHECK(posix_memalign((void **)&block, 4096, size) == 0);
         free(block);
     }
-    CHECK(!malloc(PTRDIFF_MAX) && errno == ENOMEM); /* the way of the errors is longer */
+    CHECK(!malloc(PTRDIFF_MAX) && errno == ENOMEM); /* the path of errors is longer */
     return unused;
 }
 

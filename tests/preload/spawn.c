@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Other programs started in every way there is, while threads allocate.
+ * Other programs started by every method, while threads allocate.
  */
 #include "churn.h"
 

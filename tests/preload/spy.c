@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * For test_privileged.py: an allocator that says when it is loaded, as an attacker's library would
- * act when it is loaded.
+ * For test_privileged.py: an allocator that reports that it is loaded, as an attacker's library
+ * would act when it is loaded.
  */
 #include <stddef.h>
 #include <unistd.h>

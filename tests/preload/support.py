@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Run programs with and without the preload, under each way of configuring it.
+"""Run programs with and without the preload, under each configuration.
 
-The paths come from the environment: GA_PRELOAD is the library, GA_PRELOAD_FIRST what has to come
-before it, GA_PROGRAMS the folder with the programs of this one. A hang is a failure: every program has a deadline and is killed with all that
-it started.
+The paths come from the environment: GA_PRELOAD is the library, GA_PRELOAD_FIRST a library to
+preload before it, GA_PROGRAMS the folder with the programs of this one. A hang is a failure:
+every program has a deadline and is killed with all its children.
 """
 
 import glob
@@ -20,7 +20,7 @@ PRELOAD = os.environ["GA_PRELOAD"]
 FIRST = os.environ.get("GA_PRELOAD_FIRST", "")  # a sanitizer's own library
 PROGRAMS = Path(os.environ["GA_PROGRAMS"])
 SKIP = 77
-# What the environment of these tests holds must not decide what they find.
+# The environment of the test run must not affect the tests.
 CLEAN = {key: value for key, value in os.environ.items()
          if not key.startswith("GPUALLOC_") and key not in ("LD_PRELOAD", "MALLOC_PERTURB_")}
 
@@ -32,14 +32,14 @@ class Outcome(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """A way to set the preload up: GPUALLOC_HOST, and what else is to be recorded."""
+    """A configuration of the preload: GPUALLOC_HOST, and the records to make."""
     name: str
     host: str
     stats: bool = False
     trace: bool = False
     library: str = ""  # of a `dl` backend: its path
-    # The backend's own records are the C library's blocks, of many sizes: foreign.c says what that
-    # means for blocks of a second C library.
+    # The backend's own records are the C library's blocks, of many sizes: foreign.c explains the
+    # consequence for blocks of a second C library.
     records: bool = False
 
     def environment(self, folder: Path) -> dict[str, str]:
@@ -75,8 +75,8 @@ def configuration(name: str) -> Configuration:
 def run(program: str, *arguments: str, environment: dict[str, str] | None = None,
         preload: bool = True, behind: str = "", timeout: float = 60,
         **options: object) -> Outcome:
-    """Run a program; `environment` is added to a clean one, `behind` is a library to preload after
-    ours. `options` go to Popen."""
+    """Run a program; `environment` is added to a clean one, `behind` is a library to preload
+    after the preload. `options` go to Popen."""
     variables = CLEAN | {"LC_ALL": "C"} | (environment or {})
     libraries = [FIRST, PRELOAD, behind] if preload else [FIRST]
     if any(libraries):
@@ -105,7 +105,7 @@ class Case(unittest.TestCase):
         self.folder = Path(holder.name)
 
     def under(self, program: str, *arguments: str, **options: object) -> Outcome:
-        """Run a program under the configuration; what it records must be there afterwards."""
+        """Run a program under the configuration; its records must be there afterwards."""
         outcome = run(program, *arguments, environment=self.setup.environment(self.folder),
                       **options)
         if outcome.status == SKIP:
@@ -122,7 +122,7 @@ class Case(unittest.TestCase):
         self.assertEqual([line for line in outcome.stderr.splitlines() if "gpualloc:" in line], [])
 
     def same_as_without(self, program: str, *arguments: str, **options: object) -> Outcome:
-        """Run a program with and without the preload: its output is the same."""
+        """Run a program with and without the preload: the outputs must be equal."""
         without = run(program, *arguments, preload=False, **options)
         if without.status == SKIP:
             self.skipTest(f"{program} cannot run here")

@@ -21,7 +21,8 @@ class Calls(support.Case):
         name = os.path.basename(support.PRELOAD)
         self.assertEqual(os.path.basename(lines["malloc"]), name)
         self.assertEqual(os.path.basename(lines["free"]), name)
-        # 100 bytes are 104 to glibc. Size classes round to 112; of that, `hardened` keeps 8 for the canary.
+        # 100 bytes are 104 to glibc. Size classes round to 112; of that, `hardened` keeps 8 for the
+        #     canary.
         exact = ("system", "hazard/system", "hardened")
         self.assertEqual(lines["usable"], "104" if self.setup.host in exact else "112")
 
@@ -56,7 +57,8 @@ class Calls(support.Case):
         self.same_as_without("small_stack")
 
     def test_another_allocator_behind(self) -> None:
-        """One that the program is linked with, say. Some replace the C library's own names too."""
+        """For example one that the program is linked with. Some replace the C library's own
+        names, too."""
         programs = ("small_stack", "at_exit")
         expected = [support.run(program, preload=False).stdout for program in programs]
         for library in filter(None, map(support.find_library, OTHERS)):

@@ -51,7 +51,8 @@ class Limits(support.Case):
                 without = support.run("exhausted", str(size), preload=False,
                                       preexec_fn=limit(512 * MIB))
                 self.assertEqual(without.status, 0, without.stderr)
-                # A trace that cannot grow any more says so; whoever serves may say something.
+                # A trace that cannot grow any more reports it; the allocator may print a message,
+                # too.
                 outcome = self.under("exhausted", str(size), preexec_fn=limit(512 * MIB))
                 self.assertEqual(outcome.stdout, without.stdout)
 

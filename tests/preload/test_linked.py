@@ -61,7 +61,7 @@ class Linked(support.Case):
         self.assertEqual(names("-D", "-g", support.PRELOAD), family)
 
     def test_static_program(self) -> None:
-        """What the documentation says about -static."""
+        """The documented behaviour with -static."""
         compiler = shutil.which("cc")
         if not compiler:
             self.skipTest("there is no cc")

@@ -10,7 +10,7 @@ import unittest
 
 import support
 
-# Each backend, and what it does not notice or say; it is harmless there.
+# Each backend, and the misuse that it does not detect or report; that is harmless.
 HOSTS = {
     "jemalloc": {("usable-size", 64), ("usable-size", 65536), ("usable-size", 5 << 20)},
     "vmm": set(),

@@ -42,7 +42,7 @@ class Moments(support.Case):
         self.same_as_without("signals")
 
     def test_exit(self) -> None:
-        for _ in range(5):  # what the thread beside is doing then is chance
+        for _ in range(5):  # the other thread's activity at that moment is random
             self.same_as_without("at_exit")
 
     def test_spawn(self) -> None:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The n-th call for memory fails, or all from the n-th on, for each n: nth.c has what must hold.
+"""The n-th call for memory fails, or all from the n-th on, for each n: nth.c has the
+requirements.
 
 usage: test_nth.py SPEC [SPEC...]
 """
@@ -16,7 +17,7 @@ import support
 # The values of nth_calls.h.
 KINDS = {"mmap": 1, "munmap": 2, "mprotect": 4, "madvise": 8, "mremap": 16, "malloc": 32}
 MOST = "110"
-# mimalloc tries for ever where no mprotect succeeds, preloaded directly as well.
+# mimalloc retries forever if no mprotect succeeds, also if preloaded directly.
 NOT_TRIED = {("mimalloc", "mprotect", "all")}
 
 
@@ -78,7 +79,8 @@ class Nth(unittest.TestCase):
                 with self.subTest(spec=spec, kind=kind, mode=mode, n=n):
                     outcome = support.run(
                         "nth_start", preload=False,
-                        environment={"LD_PRELOAD": f"{library('libnth_calls.so')}:{support.PRELOAD}",
+                        environment={"LD_PRELOAD": f"{library('libnth_calls.so')}:"
+                                                   f"{support.PRELOAD}",
                                      "GPUALLOC_HOST": spec,
                                      "NTH_FROM_START": f"{KINDS[kind]}:{n}:{int(mode == 'all')}"})
                     # 2: no memory for any heap, with a sentence.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What stands on memory, while the n-th call for it fails, or all from the n-th on: nth_users.c has
-what must hold."""
+"""Users of memory, while the n-th call for it fails, or all from the n-th on: nth_users.c has
+the requirements."""
 
 import tempfile
 import unittest

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A process with more privileges than its caller ignores what the caller's environment says.
+"""A process with more privileges than its caller ignores the caller's environment.
 
-Every variable is tried on a copy of the program that is setuid root and started by another user,
-and, to show that the case can fail, on one that is not setuid.
+Every variable is tried on a copy of the program that is setuid root and started by another
+user, and, to show that the case can fail, on one that is not setuid.
 """
 
 import os

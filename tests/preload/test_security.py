@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The tables of docs/security.md say what happens: every cell is tried.
+"""The tables of docs/security.md: every cell is tried.
 
 usage: test_security.py
 """
@@ -47,7 +47,7 @@ MIMALLOC = 209
 
 
 def effect(outcome: support.Outcome) -> str:
-    """The table's word for what happened."""
+    """The table's word for the outcome."""
     harm = outcome.stdout.strip()
     if outcome.status == -signal.SIGABRT and outcome.stderr:
         return "ends"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the environment can tell the preload: settings that are wrong cost one clear line and
-change nothing else, statistics and failures are as asked for, and a program that uses libgpualloc
-itself is left alone."""
+"""The settings of the preload in the environment: wrong settings cost one clear line and change
+nothing else, statistics and failures are as requested, and a program that uses libgpualloc
+itself is not affected."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def limit_file_sizes() -> None:
 class Settings(support.Case):
 
     def counted(self, *arguments: str, **variables: str) -> support.Outcome:
-        """Run `counted`, whose own output is one word whatever the settings are."""
+        """Run `counted`, whose own output is one word under all settings."""
         outcome = support.run("counted", *arguments, environment=variables)
         self.assertEqual((outcome.status, outcome.stdout), (0, "counted\n"), outcome.stderr)
         return outcome
@@ -149,7 +149,7 @@ class Statistics(Settings):
         return reports
 
     def check(self, report: dict[str, object], times: int) -> None:
-        """What `counted` asked for, `times` over, and the little that the C library adds."""
+        """The requests of `counted`, `times` over, and the few that the C library adds."""
         few = 100
         self.assertEqual(report["failures"], times)
         for key, least in (("allocs", 1000), ("frees", 400), ("reallocs", 1),
@@ -180,7 +180,7 @@ class Statistics(Settings):
         child, parent = self.reports("fork")
         self.assertNotEqual(child["pid"], parent["pid"])
         self.check(parent, 1)
-        self.check(child, 2)  # it has what its parent had, and its own
+        self.check(child, 2)  # its parent's blocks, and its own
 
     def test_the_program_changes_its_environment(self) -> None:
         for how in ("clear", "no", "overwrite", "change"):

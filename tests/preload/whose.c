@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Says which library malloc and free come from, and how the block for 100 bytes is rounded: enough
- * to tell whether the preload serves, and with which allocator.
+ * Prints the library that malloc and free come from, and the usable size of a block for 100 bytes:
+ * this shows whether the preload serves, and with which allocator.
  */
 #include "check.h"
 

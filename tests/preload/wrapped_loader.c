@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The program wraps dlopen() and dlsym() under a lock, as heaptrack does: it allocates there, and a
- * first malloc that came back to them would wait for itself. The driver ends a hang.
+ * first malloc that called them would wait for itself. The driver ends a hang.
  */
 #include "check.h"
 

@@ -161,7 +161,7 @@ std::uint64_t too_much()
     fail("new of too much did not throw");
 }
 
-// What one thread leaves for the next to delete.
+// Objects that one thread leaves for the next to delete.
 class Exchange
 {
   public:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Run one real, unmodified program by itself, then under every host backend, and compare what it
-prints and leaves, byte for byte. Under jemalloc it runs once more with statistics, which must say
-that it and what it started were served.
+"""Run one real, unmodified program by itself, then under every host backend, and compare its
+output and files, byte for byte. Under jemalloc it runs once more with statistics, which must
+show that it and its children were served.
 
 usage: programs.py PROGRAM
 """
@@ -77,7 +77,7 @@ class Runner:
                                 start_new_session=True, **options)
 
     def __call__(self, *command: str | Path, stdin: bytes = b"") -> bytes:
-        """What the command prints, standard error included; it must exit with 0."""
+        """The command's output, standard error included; it must exit with 0."""
         process = self.start(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT)
         try:
@@ -93,7 +93,7 @@ class Runner:
 
 
 def program(*names: str) -> str:
-    """The first of these programs that there is."""
+    """The first of these programs that is installed."""
     for name in names:
         if found := shutil.which(name):
             return found
@@ -112,7 +112,7 @@ def python3(run: Runner) -> bytes:
 
 
 def python3_tests(run: Runner) -> bytes:
-    """Its own tests: which there were, and how each came out."""
+    """Its own tests, with the outcome of each."""
     python = program("/usr/bin/python3", "python3")
     if subprocess.run([python, "-c", "import test.test_threading, test.test_ctypes"],
                       env=CLEAN, stderr=subprocess.DEVNULL, check=False).returncode:
@@ -268,7 +268,7 @@ def redis_commands() -> bytes:
 
 
 def redis(run: Runner) -> bytes:
-    """Load, benchmark, save in a forked child, and load what was saved into a second server."""
+    """Load, benchmark, save in a forked child, and load the saved file into a second server."""
     benchmark = program("redis-benchmark")
     with Redis(run) as server:
         output = server.ask("--pipe", stdin=redis_commands()).splitlines()[-1] + b"\n"
@@ -357,7 +357,7 @@ def check_served(report: Path, name: str) -> None:
 
 
 def attempt(tested: Tested, setup: Setup, folder: Path) -> bytes | Trouble:
-    """What the program leaves under this setup, or what went wrong."""
+    """The program's results under this setup, or the trouble."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     run = Runner(setup, folder)
@@ -371,7 +371,7 @@ def attempt(tested: Tested, setup: Setup, folder: Path) -> bytes | Trouble:
 
 
 def attempts(tested: Tested, found: list[Setup]) -> list[bytes | Trouble]:
-    """In turn and in one and the same folder, whose path gets into some outputs; or all at once."""
+    """One after the other in one folder, whose path gets into some outputs; or all at once."""
     with tempfile.TemporaryDirectory(prefix="gpualloc-") as root:
         if not tested.patient:
             return [attempt(tested, setup, Path(root, "work")) for setup in found]
@@ -382,7 +382,7 @@ def attempts(tested: Tested, found: list[Setup]) -> list[bytes | Trouble]:
 
 
 def difference(expected: bytes, got: bytes | Trouble) -> str:
-    """What is wrong; nothing when all is well."""
+    """The differences; nothing if there are none."""
     if isinstance(got, Trouble) or got == expected:
         return str(got) if got != expected else ""
     pairs = zip(expected.splitlines(), got.splitlines())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What python3 does under test: structures, text, threads, processes, and a checksum of each."""
+"""The work of python3 under test: structures, text, threads, processes, and a checksum of each."""
 
 import gc
 import hashlib

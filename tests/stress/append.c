@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads as tiles that append to what grows while they do, with a pager beside them. What the
- * pager does to back a step is a plain write, and so is what a tile does with its elements: what is
- * not ordered the thread sanitizer sees. Up to where it ends every element is somebody's, and
- * beyond that nobody's.
+ * Threads, as tiles, append to a vector that grows during the calls; a pager runs beside them. The
+ * pager commits a step by a plain write, and tiles write their elements plainly, so the thread
+ * sanitizer reports a missing order. At the end every element below the size has one owner, and
+ * none above it has one.
  *
  * GA_APPEND_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by
  * the thread sanitizer (meson.build here, and that of tests/planted).
@@ -30,18 +30,18 @@ enum {
 
 static struct {
     ga_append append;
-    uint32_t backed[STEPS + 1]; /* plain: written by the pager, read by whoever uses the step */
-    uint32_t owners[PLACES];    /* plain: written by who got the place */
+    uint32_t backed[STEPS + 1]; /* plain: written by the pager, read by a tile that uses the step */
+    uint32_t owners[PLACES];    /* plain: written by the tile that reserved the element */
     uint64_t taken;             /* relaxed: a sum */
     uint32_t limit;             /* steps; set before the threads */
-    uint32_t refuse;            /* the wish that is refused for want of memory, 0 for none */
-    uint32_t wishes;            /* the pager's */
+    uint32_t refuse;            /* the request that is refused for lack of memory, 0 for none */
+    uint32_t wishes;            /* of the pager: requests so far */
     uint32_t round;
     ga_pager_client *client;
 } world __attribute__((aligned(128)));
 
-/* A few steps ahead; one wish may be refused, and the next one granted, after a while, in which others
- * close the gate. */
+/* Commits a few steps ahead. One request may be refused, and the next one granted after a while, in
+ * which other tiles close the gate. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     uint32_t reach = wanted + wanted % 3u;
@@ -73,7 +73,7 @@ static void begin(uint32_t round)
     world.append.growth.poll_ns = 1;
 }
 
-/* An element of this thread's, which may lie in two steps. */
+/* Write to an element of this thread, which may lie in two steps. */
 static void use(uint64_t place, size_t number)
 {
     uint64_t first = place * ELEMENT / STEP, last = ((place + 1) * ELEMENT - 1) / STEP;
@@ -84,7 +84,7 @@ static void use(uint64_t place, size_t number)
     world.owners[place] = (uint32_t)number + 1u;
 }
 
-/* Whether all of it was granted. */
+/* Append `number` elements. Returns true if all of them were granted. */
 static bool append(size_t number, uint64_t *random)
 {
     ga_lanes counts = ga_lanes_all(0);
@@ -116,7 +116,7 @@ static void work(size_t number)
     }
 }
 
-/* What the host makes of it (loan.c). */
+/* Check the vector as the host sees it (loan.c). */
 static void check(void)
 {
     uint64_t end =

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arenas under threads: some grow one, some use what it says it has, some open, move and close
- * arenas of their own on the same device meanwhile. What was backed stays where it is and keeps
- * what it holds, and nothing is left in the end. On a device whose memory is the host's, and on the
- * host.
+ * Arenas under threads: some grow a shared arena, some use its committed part, some open, move and
+ * close their own arenas on the same device. Committed memory keeps its address and contents, and
+ * nothing is left at the end. Runs on a device made of host memory, and on the host.
  *
- * Two more look on until an arena has grown, or got more addresses, and then plainly at what was
- * written down of that, with nothing but the size they read to order it. GA_ARENA_MUTANT weakens A2
- * (1) or A4 (2): the thread sanitizer must report it (tests/planted).
+ * Two more threads poll until an arena has grown or has more addresses, and then read its records
+ * plainly. Only their load of the size orders these reads. GA_ARENA_MUTANT weakens A2 (1) or A4
+ * (2): the thread sanitizer must report it (tests/planted).
  */
 #include "stress.h"
 
@@ -23,16 +22,17 @@ enum {
     GROWERS = 2,
     USERS = 2,
     OTHERS = 2,
-    LOOKERS = 3, /* one grows, one extends an arena of their own */
+    LOOKERS = 3, /* one thread grows, one extends an arena of its own */
     STEP = 2 << 20,
     STEPS = 64
 };
 
 static ga_place place;
 static ga_arena *shared;
-static ga_arena *extended; /* by one who is told of it, while another asks how far */
-static int not_extended;   /* relaxed: the driver had no addresses; an end, and orders nothing */
-static int growers_left;   /* acq_rel: what they did has been done; users look no further then */
+static ga_arena *extended; /* set by the thread that extends it, read by one that polls its limit */
+static int not_extended;   /* relaxed: the driver had no addresses; a flag that ends the round and
+                            * orders nothing */
+static int growers_left;   /* acq_rel: the growers' work is done, and users stop afterwards */
 
 static ga_arena *open_one(uint64_t steps)
 {
@@ -45,22 +45,24 @@ static ga_arena *open_one(uint64_t steps)
     return arena;
 }
 
-/* Growers meet: each of them asks for steps that the other may have taken already. */
+/* Growers race: each requests steps that another one may have committed already. */
 static void grow(void)
 {
     for (uint64_t step = 1; step <= STEPS; step++) {
         NEED(ga_arena_grow(shared, step * STEP) == GA_OK);
         NEED(ga_arena_size(shared) >= step * STEP);
     }
+    /* acq_rel. Pairs with the load in use(): the growths are done. */
     __atomic_fetch_sub(&growers_left, 1, __ATOMIC_ACQ_REL);
 }
 
-/* A count in each step, touched as soon as the step is there. */
+/* Write a count to each step as soon as the step is committed. */
 static void use(void)
 {
     uint64_t most = 0;
     bool again = true;
     while (again) {
+        /* Acquire. Pairs with the subtraction in grow(). */
         again = __atomic_load_n(&growers_left, __ATOMIC_ACQUIRE) != 0;
         uint64_t size = ga_arena_size(shared);
         NEED(size >= most && size <= ga_arena_reserved(shared));
@@ -90,9 +92,9 @@ static void come_and_go(size_t number)
     }
 }
 
-/* ---- looking on ---------------------------------------------------------------------------- */
+/* ---- readers of the records ---------------------------------------------------------------- */
 
-/* Nobody grows it any more: its chunks are what was there when its size was told. */
+/* No thread grows the arena any more: the chunks are those that the size covers. */
 static void look_at_chunks(void)
 {
     while (ga_arena_size(shared) < STEPS * (uint64_t)STEP) {
@@ -108,7 +110,7 @@ static void extend(void)
     __atomic_store_n(&not_extended, status != GA_OK, __ATOMIC_RELAXED);
 }
 
-/* What may be grown into is reserved, behind or elsewhere. */
+/* Growth room is reserved behind the arena or elsewhere. */
 static void look_at_ranges(void)
 {
     uint64_t size = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads that free segments of the same superblocks, in any order and by tiles of any size, while
- * they make others. Every payload is written, plainly, by who frees it, and the parent writes over
- * what comes back: what is not ordered the thread sanitizer sees. After each round all superblocks
- * are gone, each once, and the map is empty.
+ * Threads free segments of the same superblocks, in any order and by tiles of any size, while they
+ * allocate others. The thread that frees a payload writes to it plainly, and the parent overwrites
+ * each superblock that returns, so the thread sanitizer reports a missing order. After each round
+ * every superblock was freed once, and the map is empty.
  *
  * GA_COALESCE_MUTANT weakens one thing at a time; each of these programs must fail, or be reported
  * by the thread sanitizer (meson.build here, and that of tests/planted).
@@ -18,10 +18,10 @@
 enum {
     MOST_THREADS = 8,
     LANES = 32,
-    SETS = 24, /* superblocks, at least, that all free together */
+    SETS = 24, /* superblocks, at least, that all threads free at the same time */
     SLOTS = 1024,
     SLOT = 1 << 14,
-    BUCKETS = 32 /* 256 entries: full, now and then */
+    BUCKETS = 32 /* 256 entries: the map is full now and then */
 };
 
 typedef struct owned {
@@ -64,7 +64,7 @@ static void make_static(uint64_t *random, char **payloads, uint64_t *sizes)
     }
 }
 
-/* Payloads for up to 32 lanes; answers for how many. */
+/* Allocate payloads for up to 32 lanes. Returns how many lanes called. */
 static uint32_t make(uint64_t *random, owned *made)
 {
     char *payloads[LANES];
@@ -93,7 +93,8 @@ static void free_some(uint64_t *random, const owned *some, uint32_t n)
     __atomic_fetch_add(&freed, n, __ATOMIC_RELAXED);
 }
 
-/* What one makes and frees itself: so memory and entries of the map change hands. */
+/* A thread allocates and frees its own payloads, so that memory and entries of the map are
+ * reused. */
 static void make_and_free(uint64_t *random)
 {
     owned made[LANES];
@@ -101,7 +102,7 @@ static void make_and_free(uint64_t *random)
     free_some(random, made, n);
 }
 
-/* All threads go on together, as near as can be. */
+/* Let all threads continue at nearly the same time. */
 static void meet(void)
 {
     /* M1: acquire and release. Pairs with M2, where the others leave. */
@@ -132,7 +133,7 @@ static void free_share(size_t number)
 
 /* ---- a round --------------------------------------------------------------------------------- */
 
-/* Superblocks whose payloads are dealt out; each thread has its share in an order of chance. */
+/* Allocate superblocks and deal out their payloads; each thread frees its share in random order. */
 static void deal(uint64_t *random)
 {
     memset(share_count, 0, sizeof share_count);
@@ -178,7 +179,8 @@ static void play(uint32_t form, uint32_t bare, bool plain)
 
 int main(int argc, char **argv)
 {
-    uint32_t least = GA_COALESCE_MUTANT ? 200 : 1; /* a busy machine must not let a mutant live */
+    uint32_t least = GA_COALESCE_MUTANT ? 200 : 1; /* a mutant must not survive because the machine
+                                                    * is busy */
     stress_begin(argc, argv);
     for (uint32_t round = 0; round < least || stress_goes_on(); round++) {
         threads = 2 + round % (MOST_THREADS - 1);

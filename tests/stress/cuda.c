@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The calls of a CUDA program by many threads at once, as the preload serves them, over the driver
- * for tests: blocks with and without streams, questions, captures that come and go, and the
- * device's context reset under it all between rounds. Blocks are written to and read back. With
- * ipc=handle some are given away, and asked for as another process would.
+ * for tests: blocks with and without streams, queries, captures that begin and end, and a reset of
+ * the device's context between rounds. Blocks are written to and read back. With ipc=handle some
+ * are exported, and opened as another process would open them.
  */
 #include "../../interpose/cuda/handover.h"
 #include "../../interpose/cuda/lookup.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* dlsym() is the C library's here. */
+/* Here dlsym() is the C library's. */
 char ga_cuda_dlsym, ga_cuda_dlvsym;
 
 enum {
@@ -28,7 +28,7 @@ enum {
     MOST = 600 << 10
 };
 
-/* Ours, and the driver's. */
+/* The preload's function, and the driver's. */
 extern CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size);
 extern CUresult cuMemFree_v2(CUdeviceptr block);
 extern CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream stream);
@@ -117,7 +117,7 @@ static void ask(const held *h)
     NEED(cuMemGetInfo_v2(&size, &total) == CUDA_SUCCESS && size <= total);
 }
 
-/* Our handles: eight bytes of a mark, the name, the number. */
+/* Handles of the preload: a mark of eight bytes, the name, the number. */
 static void share(const held *h)
 {
     unsigned char handle[64] = {0};
@@ -126,7 +126,7 @@ static void share(const held *h)
     uint64_t bytes = 0;
     ga_vmm_pieces pieces;
     if (cuIpcGetMemHandle(handle, h->start) != CUDA_SUCCESS || memcmp(handle, "gpualloc", 8) != 0) {
-        return; /* a block of the driver's */
+        return; /* a block owned by the driver */
     }
     memcpy(&name, handle + 8, sizeof name);
     memcpy(&number, handle + 24, sizeof number);
@@ -145,14 +145,14 @@ static void give(held *h, uint64_t *seed, CUstream stream)
     check_content(h);
     ask(h);
     CUresult result = random_below(seed, 2) ? cuMemFreeAsync(h->start, stream) : 1;
-    if (result != CUDA_SUCCESS) { /* no block of a pool's */
+    if (result != CUDA_SUCCESS) { /* not a block of a pool */
         result = cuMemFree_v2(h->start);
     }
     NEED(result == CUDA_SUCCESS);
     h->start = 0;
 }
 
-/* Pinned memory, which the spec may keep. */
+/* Pin host memory, which the spec may cache. */
 static void pin(uint64_t *seed)
 {
     void *block = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads as tiles that use what cells lead to, put other nodes there, and free those that nobody
- * can be using any more (reclaim/epoch_tile.h). Each enters, uses cells for a while, and enters anew
- * or leaves; whoever comes by closes an epoch, or frees what has waited for one. Nodes and notes are
- * plain memory: what is not ordered the thread sanitizer sees.
+ * Threads, as tiles, use the nodes that cells point to, replace them, and free the nodes that no
+ * tile can be using any more (reclaim/epoch_tile.h). Each thread enters, uses cells for a while,
+ * and enters anew or leaves. Any of them may close an epoch, or free the nodes that waited for one.
+ * Nodes and notes are plain memory, so the thread sanitizer reports a missing order.
  *
  * GA_EPOCH_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by
  * the thread sanitizer (meson.build here, and that of tests/planted).
@@ -23,26 +23,27 @@ enum {
     THREADS = 4,
     CELLS = 3,
     WORDS = 6,     /* of a node */
-    PERIOD = 2000, /* times that a thread enters, in a round */
-    USES = 6       /* at most, before it looks whether its epoch is over */
+    PERIOD = 2000, /* entries of a thread in a round */
+    USES = 6       /* uses, at most, before a thread checks whether its epoch is closed */
 };
 #define SEAL UINT64_C(0x9e3779b97f4a7c15)
 
 typedef struct node {
     uint64_t words[WORDS]; /* plain: its number times SEAL, each */
-    struct node *later;    /* on the list of those that were taken out */
+    struct node *later;    /* next on the list of unlinked nodes */
 } node;
 
 static struct {
     ga_epochs epochs;
     node *cells[CELLS]; /* C */
-    node *retired;      /* R: taken out, since somebody last closed an epoch */
-    node *waiting;      /* whose the epochs are: for the epoch that was closed */
-    uint64_t
-        notes[2];    /* plain: of the side that is not being closed; written before it is entered */
-    uint64_t closed; /* whose the epochs are */
-    uint64_t made;   /* relaxed: a number */
-    uint64_t freed;  /* whose the epochs are */
+    node *retired;      /* R: unlinked since the last epoch was closed */
+    node *waiting;      /* owned by the thread that owns the epochs: nodes that wait for the closed
+                         * epoch */
+    uint64_t notes[2];  /* plain: of the side that is not being closed; written before any thread
+                      * enters it */
+    uint64_t closed;    /* owned by the thread that owns the epochs */
+    uint64_t made;      /* relaxed: a number */
+    uint64_t freed;     /* owned by the thread that owns the epochs */
     uint32_t round;
 } world __attribute__((aligned(128)));
 
@@ -63,10 +64,10 @@ static node *new_node(void)
     return n;
 }
 
-/* What is in the cell has been there since this tile entered, or came later. */
+/* The node in a cell was there when this tile entered, or came later. */
 static void use(uint64_t *random)
 {
-    /* C2: acquire. Pairs with C1: the node as it was made. */
+    /* C2: acquire. Pairs with C1: the node's contents are visible. */
     node *n = __atomic_load_n(world.cells + random_below(random, CELLS), __ATOMIC_ACQUIRE);
     uint64_t first = n->words[0];
     for (uint32_t i = 1; i < WORDS; i++) {
@@ -78,18 +79,20 @@ static void use(uint64_t *random)
 static void put_another(uint64_t *random)
 {
     node *fresh = new_node();
-    /* C1: release, and acquire: it is retired as it was made. Pairs with C2. */
+    /* C1: release, so that C2 sees the contents; acquire, so that this thread retires a complete
+     * node. Pairs with C2. */
     node *old =
         __atomic_exchange_n(world.cells + random_below(random, CELLS), fresh, __ATOMIC_ACQ_REL);
     /* relaxed: a guess, which the compare-and-swap confirms */
     old->later = __atomic_load_n(&world.retired, __ATOMIC_RELAXED);
-    /* R1: release. Pairs with R2: it was taken out before. */
+    /* R1: release. Pairs with R2: the node was unlinked before. */
     while (!__atomic_compare_exchange_n(&world.retired, &old->later, old, true, __ATOMIC_RELEASE,
                                         __ATOMIC_RELAXED)) {
     }
 }
 
-/* Those who come to the other side from now on see the note, and may read it until that has drained. */
+/* Tiles that enter the other side from now on see the note. They may read it until that side has
+ * drained. */
 static void close_epoch(ga_tile tile)
 {
     if (ga_epochs_claim(&world.epochs, tile)) {
@@ -116,7 +119,7 @@ static void free_waiting(ga_tile tile)
     }
 }
 
-/* The side's note is of its epoch, and stays. */
+/* The note of a side belongs to its epoch, and does not change. */
 static uint64_t read_note(uint32_t pin)
 {
     uint64_t note = world.notes[pin & 1u];
@@ -155,7 +158,7 @@ static void work(size_t number)
     ga_epoch_leave(&world.epochs, tile, pin);
 }
 
-/* Nobody is in: two epochs, and all that was taken out is freed. */
+/* No thread is in an epoch: after two epochs every unlinked node is freed. */
 static void end_round(void)
 {
     ga_tile tile = ga_tile_of(8);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Fork, again and again, while threads allocate, trace, open and close heaps. It would catch a lock
- * that a child finds taken by a thread it has not, a heap that a child finds half changed, and a
- * block of the parent's that its child cannot read or free. A child that hangs is ended by its
- * alarm.
+ * that a child inherits from a thread that exists only in the parent, a heap that a child inherits
+ * in the middle of a change, and a block of the parent that the child cannot read or free. A child
+ * that hangs is ended by its alarm.
  */
 #include "stress.h"
 
@@ -38,9 +38,9 @@ static bool use(ga_heap *heap, uint64_t seed, size_t operations)
     return model_run(&m, operations) && model_end(&m);
 }
 
-/* ---- the threads that a child has not ------------------------------------------------------ */
+/* ---- threads that exist only in the parent -------------------------------------------------- */
 
-/* Holds the registry's lock and the list's most of the time. */
+/* Hold the registry's lock and the heap list's lock most of the time. */
 static void look_up(void)
 {
     for (size_t i = 0; i < 100; i++) {
@@ -49,7 +49,7 @@ static void look_up(void)
     ga_heap_close(stress_open("null"));
 }
 
-/* Holds the recorder's, while it opens files. */
+/* Hold the recorder's lock, while it opens files. */
 static void join_trace(void)
 {
     ga_heap_close(stress_open(trace));
@@ -103,7 +103,7 @@ static bool use_fresh(const char *spec)
            ga_heap_close(fresh) == GA_OK;
 }
 
-/* It traces to a file of its own; there would be many. */
+/* The child traces to a file of its own; remove it, because there would be many. */
 static bool remove_trace(void)
 {
     char name[32];
@@ -111,10 +111,10 @@ static bool remove_trace(void)
     return unlink(scene_path(name)) == 0;
 }
 
-/* The thread sanitizer does not make its own allocator ready for a fork: of gcc 12's, a child may
- * find the lock of DenseSlabAlloc taken by whoever was in malloc() just then, for ever, in programs
- * without any of this library too. So there a child gets and frees nothing. It looks at what it
- * inherited, and takes locks that can be had without memory. */
+/* The thread sanitizer does not prepare its own allocator for a fork. With gcc 12 a child may find
+ * the lock of DenseSlabAlloc taken forever by a parent's thread that was in malloc(), even in
+ * programs without this library. So under it the child allocates and frees nothing. It reads
+ * inherited blocks, and takes the locks that need no memory. */
 static int look_around(void)
 {
     ga_stats stats;
@@ -126,7 +126,7 @@ static int look_around(void)
     return ga_backend_at(0) ? 0 : 3;
 }
 
-/* Every other child ends as programs do, with all that is done at exit. */
+/* Every other child ends as programs do, and runs its exit handlers. */
 static int live_on(void *number)
 {
     alarm(CHILD_SECONDS);

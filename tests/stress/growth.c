@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads as tiles that take units of something that grows while they do, with the pager beside them.
- * What the pager does to back a step is a plain write, and so is what a tile does to prepare it: what
- * is not ordered the thread sanitizer sees. Nobody may be refused what there is, nor be told a reason
- * that is none, and in the end every unit up to the limit has been taken once.
+ * Threads, as tiles, claim units of growing memory; the pager runs beside them. The pager commits a
+ * step by a plain write, and a tile prepares it by plain writes, so the thread sanitizer reports a
+ * missing order. No claim fails while there is a free unit, no failure has a wrong reason, and at
+ * the end every unit up to the limit has been claimed once.
  *
- * GA_GROWTH_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by
+ * GA_GROWTH_MUTANT weakens one place at a time; each of these programs must fail, or be reported by
  * the thread sanitizer (meson.build here, and that of tests/planted).
  */
 #include "arena/growth.h"
@@ -27,23 +27,27 @@ enum {
     PREPARED = 0xa5a5
 };
 
-/* Two ranges, as a slab heap has: `backed` is what the driver maps, `units` what it holds. */
+/* Two ranges, as a slab heap has: `backed` is the memory that the driver maps, `units` its
+ * units. */
 static struct {
     ga_growth growth;
-    uint32_t backed[STEPS];            /* plain: written by the pager, read by who prepares */
-    uint32_t units[STEPS][STEP_UNITS]; /* plain: prepared by one tile, then a unit's owner's */
+    uint32_t backed[STEPS];            /* plain: written by the pager, read by the tile that
+                                        * prepares the step */
+    uint32_t units[STEPS][STEP_UNITS]; /* plain: prepared by one tile, then written by the unit's
+                                        * owner */
     uint32_t next;                     /* relaxed: hands out units */
     uint32_t taken;                    /* relaxed: a sum */
     uint32_t limit;                    /* steps; set before the threads */
-    uint32_t refuse;  /* how many wishes in so many are refused at first, 0 for none */
-    uint32_t refused; /* the pager's: wishes */
+    uint32_t refuse;  /* of `refuse` requests all but one are refused at first; 0: none */
+    uint32_t refused; /* of the pager: requests so far */
     uint32_t round;
     ga_pager_client *client;
 } world __attribute__((aligned(128)));
 
 /* ---- the two sides ------------------------------------------------------------------------ */
 
-/* At most a few steps ahead; refuses for want of memory now and then, having gone half of the way. */
+/* Commits at most a few steps ahead. Refuses now and then for lack of memory, after half of the
+ * way. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     bool short_of_memory = world.refuse && ++world.refused % world.refuse;
@@ -66,7 +70,7 @@ static void prepare_step(uint32_t step)
         stress_need(world.units[step][i] == 0, "a step is prepared twice");
         world.units[step][i] = PREPARED;
         if (i == STEP_UNITS / 2) {
-            sched_yield(); /* another may come meanwhile, but must not prepare */
+            sched_yield(); /* another tile may request growth now, but must not prepare */
         }
     }
 }
@@ -98,7 +102,7 @@ static void end(void)
 
 /* ---- all at once -------------------------------------------------------------------------- */
 
-/* Take a unit; false at the limit. A refusal for want of memory is tried again. */
+/* Claim a unit; false at the limit. A refusal for lack of memory is tried again. */
 static bool take(uint32_t unit, size_t number)
 {
     uint32_t want = unit / STEP_UNITS + 1u;
@@ -156,7 +160,8 @@ static void look(void)
     ga_growth_hint(ga_tile_of(32), &world.growth, 1, prepare, NULL);
 }
 
-/* The pager played by hand: one wish at a time, and an answer counts for its own wish only. */
+/* The test acts as the pager: one request at a time, and an answer counts only for its own
+ * request. */
 static void ask_again(ga_mailbox *mailbox)
 {
     look();
@@ -176,7 +181,7 @@ static void ask_again(ga_mailbox *mailbox)
     stress_need(await(1) == GA_GROWTH_GRANTED, "and granted");
 }
 
-/* Nobody watches: no kernel waits for ever, and once an answer comes all is well. */
+/* Without a pager no kernel waits forever. Once an answer arrives, growth works again. */
 static void lose_the_pager(ga_mailbox *mailbox)
 {
     world.growth.timeout_ns = 100000; /* ns */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads that open, use, count, trace and close heaps of several backends, while they share some
- * and pass each other the blocks of these. It would catch a list of heaps or backends that is
- * changed by two at once, a block that is handed out twice or loses its contents, one that cannot
- * be freed by another thread, counts that do not add up, and calls that are missing in a trace.
+ * Threads open, use, count, trace and close heaps of several backends. They share some heaps, and
+ * pass each other blocks of these. It would catch a list of heaps or backends that is changed by
+ * two threads at once, a block that is handed out twice or loses its contents, one that cannot be
+ * freed by another thread, counts that do not add up, and calls that are missing in a trace.
  */
 #include "stress.h"
 
@@ -20,7 +20,7 @@
 
 enum {
     THREADS = 6,
-    SLOTS = 64, /* where blocks lie that wait for another thread */
+    SLOTS = 64, /* slots for blocks that wait for another thread */
     SHARED = 3,
     ROUND = 200,           /* operations with one heap */
     MOST_TRACED = 1 << 20, /* of them; a trace takes 48 bytes for each */
@@ -36,7 +36,7 @@ static char trace[256];
 static const char *specs[SPECS];
 static size_t spec_count;
 
-/* ---- blocks that change hands --------------------------------------------------------------- */
+/* ---- blocks that threads pass on ------------------------------------------------------------ */
 
 typedef struct parcel {
     size_t size; /* of the whole block */
@@ -78,7 +78,7 @@ static void unpack(parcel *p)
     }
 }
 
-/* Sometimes it grows on its way. */
+/* Now and then resize the block on its way. */
 static void handle(parcel *p, uint64_t *random)
 {
     if (p && random_below(random, 4) == 0) {
@@ -93,18 +93,18 @@ static void handle(parcel *p, uint64_t *random)
     unpack(p);
 }
 
-/* Put a block somewhere, and take what lay there. */
+/* Put a block into a slot, and take the block that was there. */
 static void exchange(uint64_t *random)
 {
     for (int i = 0; i < ROUND; i++) {
         parcel *p = pack(shared[random_below(random, SHARED)], random);
         parcel **slot = &slots[random_below(random, SLOTS)];
-        /* X1: acquire and release. Pairs with itself: what the block holds goes with it. */
+        /* X1: acquire and release. Pairs with itself: the block's contents travel with it. */
         handle(__atomic_exchange_n(slot, p, __ATOMIC_ACQ_REL), random);
     }
 }
 
-/* ---- heaps of one's own --------------------------------------------------------------------- */
+/* ---- heaps of one thread -------------------------------------------------------------------- */
 
 static void use(ga_heap *heap, uint64_t seed)
 {
@@ -122,7 +122,7 @@ static void ask(ga_heap *heap)
     NEED(ga_backend_at(0) && !ga_backend_at(1000));
 }
 
-/* Close a heap whose blocks were all given back. */
+/* Close a heap after all its blocks were freed. */
 static void settle(ga_heap *heap, const char *spec)
 {
     ga_stats stats;
@@ -149,7 +149,8 @@ static void open_and_close(uint64_t *random)
     settle(own, spec);
 }
 
-/* Each heap's refusals are its own: every third request, whatever others ask of theirs. */
+/* Each heap counts its own refusals: every third request fails, regardless of other heaps'
+ * requests. */
 static void be_refused(void)
 {
     ga_stats stats;
@@ -167,7 +168,7 @@ static void be_refused(void)
 
 /* ---- together ------------------------------------------------------------------------------- */
 
-static ga_backend addition; /* a backend that all threads register at once: one of them may */
+static ga_backend addition; /* a backend that all threads register at once: one of them succeeds */
 
 static void run(size_t number)
 {
@@ -200,7 +201,7 @@ static void prepare(void)
     specs[spec_count++] = "slab/system";
     specs[spec_count++] = "slab:check=full/system";
     specs[spec_count++] = "hardened";
-    if (!UNDER_TSAN) { /* which does not see how their blocks change hands */
+    if (!UNDER_TSAN) { /* the sanitizer does not see how jemalloc's blocks pass between threads */
         add_if_here("jemalloc");
         add_if_here("dl:libmimalloc.so.2");
     }
@@ -213,7 +214,7 @@ static void prepare(void)
     addition.name = "addition";
 }
 
-/* Every block came back, and every block was counted. */
+/* Every block returned, and every block was counted. */
 static void check_shared(void)
 {
     ga_stats stats;

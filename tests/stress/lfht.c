@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads that put keys into a map and take them out, in rounds: every variant, and shapes that
- * make it expand and shrink all the time. Three sorts of keys share the buckets: ones that are
- * always there, whose values change, must be found by every lookup; ones that never are must not;
- * of the others all that went in and out must add up to what is there in the end. A value says
- * whose it is. After each round everything is taken out: what is removed must be freed, and blocks
- * of the heap are counted.
+ * Threads insert keys into a map and remove them, in rounds: every variant, with shapes that make
+ * it expand and shrink all the time. Three sorts of keys share the buckets. Keys that are always
+ * present, with changing values, must be found by every lookup. Absent keys must never be found.
+ * For all other keys, inserts minus removals must equal the final contents. A value names its key.
+ * After each round all keys are removed: removed nodes must be freed, and the heap's blocks are
+ * counted.
  */
 #include "stress.h"
 
@@ -34,10 +34,10 @@ static struct {
     ga_heap *heap;
     ga_lfht *map;
     uint64_t keys, spread, round, steps;
-    int64_t net[KEYS_MOST]; /* relaxed: put in less taken out, a sum */
+    int64_t net[KEYS_MOST]; /* relaxed: inserts minus removals, a sum */
 } world;
 
-/* Few different hashes, or all in one path of the trie: keys collide in full. */
+/* A hash with few values, or with one path of the trie: keys collide in full. */
 static uint64_t coarse(void *context, uint64_t key)
 {
     (void)context;
@@ -123,7 +123,7 @@ static void look(uint64_t number)
     need_found(found, number);
 }
 
-/* Of neighbours. */
+/* Look up neighbouring keys as a batch. */
 static void look_at_some(uint64_t number)
 {
     uint64_t keys[SOME];
@@ -137,7 +137,7 @@ static void look_at_some(uint64_t number)
     }
 }
 
-/* The same, put in as far as they come and go. */
+/* Neighbouring keys put as a batch, as far as they are keys that come and go. */
 static void put_some(uint64_t number, uint64_t *random)
 {
     uint64_t keys[SOME], values[SOME], numbers[SOME], n = 0;
@@ -156,7 +156,7 @@ static void put_some(uint64_t number, uint64_t *random)
     }
 }
 
-/* The same put in, looked for and taken out, in any order. */
+/* Neighbouring keys inserted, looked up and removed, in any order, as a batch. */
 static void do_some(uint64_t number, uint64_t *random)
 {
     static const ga_lfht_op ops[] = {GA_LFHT_INSERT, GA_LFHT_LOOKUP, GA_LFHT_REMOVE};
@@ -251,7 +251,7 @@ static void open_map(void)
     if (options.variant == GA_LFHT_INLINE) { /* lines as wide as they are, and indices */
         options.chain = random_below(&random, 2) ? 0 : options.chain;
         options.chunk += (uint32_t)random_below(&random, 5);
-        options.batch = only_inline ? 1 : options.batch; /* what is freed is soon */
+        options.batch = only_inline ? 1 : options.batch; /* objects are freed soon */
     }
     static const uint64_t few[] = {8, 16, 40, 200, KEYS_MOST};
     static const uint64_t spreads[] = {0, 3, 11, 100};
@@ -271,7 +271,7 @@ static void open_map(void)
     }
 }
 
-/* What is there is what was put in and not taken out. */
+/* The contents are the keys that were inserted and not removed. */
 static void check(void)
 {
     uint64_t there = always_there();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Short histories of a map, each of which must be linearizable (support/histories.h). The checker
- * itself is tried first, with histories that are right and wrong.
+ * itself is tested first, with right and wrong histories.
  *
- * ga_mutant weakens one thing at a time, and then the program must fail, or be reported by a
- * sanitizer (meson.build here, and that of tests/planted). Those that free too early are tried in
- * the variants that free, the others in those that do not, where nothing worse can happen than a
+ * ga_mutant weakens one place at a time, and then the program must fail, or be reported by a
+ * sanitizer (meson.build here, and that of tests/planted). Mutants that free too early run in the
+ * variants that free. The others run in the variants that do not free, where the worst result is a
  * wrong answer.
  */
 #include "stress.h"
@@ -22,7 +22,7 @@ enum {
     THREADS_MOST = 4,
     CALLS = 6, /* of each thread */
     KEYS_MOST = 6,
-    BATCH = 256, /* histories of a map, and between two looks at the clock */
+    BATCH = 256, /* histories of a map, and between two reads of the clock */
     ALL = THREADS_MOST * CALLS,
 #ifdef GA_LFHT_MUTANT
     HASHES = 2
@@ -32,7 +32,7 @@ enum {
 };
 _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
 
-/* The variants that take turns: what is weakened is so in some. */
+/* The variants alternate. A mutant weakens some of them. */
 static uint64_t first_variant(void)
 {
     return ga_mutant <= 1    ? GA_LFHT_FHPA
@@ -48,7 +48,7 @@ static uint64_t variants(void)
 
 /* ---- histories ------------------------------------------------------------------------------ */
 
-/* What of a thread's calls are made as batches. */
+/* The calls of a thread that are made as batches. */
 typedef enum batched {
     NO_CALLS = 0,
     SAME_CALLS, /* of one kind, which follow one another */
@@ -63,7 +63,7 @@ static struct {
     uint64_t histories, keys, threads;
     batched batches;
     uint64_t clock;    /* seq_cst: moments */
-    uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
+    uint32_t arrivals; /* seq_cst: threads that have arrived at a barrier */
 } world;
 
 static uint64_t coarse(void *context, uint64_t key)
@@ -72,7 +72,7 @@ static uint64_t coarse(void *context, uint64_t key)
     return key % 2 ? 0 : UINT64_MAX;
 }
 
-/* Keys that part below nodes which they have in common: those come and go, one below another. */
+/* A hash whose keys differ only below common nodes: these nodes come and go, one below another. */
 static uint64_t deep(void *context, uint64_t key)
 {
     (void)context;
@@ -115,7 +115,7 @@ static void do_call(history_call *c)
     c->was = was.value;
 }
 
-/* Calls of one kind, which follow one another, as a batch. */
+/* Make consecutive calls of one kind as a batch. */
 static void do_batch(history_call *calls, uint32_t n)
 {
     uint64_t keys[CALLS], values[CALLS];
@@ -164,7 +164,7 @@ static void do_mixed_batch(history_call *calls, uint32_t n)
     }
 }
 
-/* In two thirds of the maps batches, where there are two calls that make one. */
+/* In two thirds of the maps two or more consecutive calls of one kind are made as a batch. */
 static void do_calls(history_call *calls)
 {
     if (world.batches == ANY_CALLS) {
@@ -186,7 +186,7 @@ static void do_calls(history_call *calls)
     }
 }
 
-/* What each thread will do. */
+/* Draw the calls of each thread. */
 static void draw(uint64_t *random)
 {
     for (uint32_t i = 0; i < world.threads * CALLS; i++) {
@@ -266,7 +266,7 @@ static void work(size_t number)
     }
 }
 
-/* The variants have had their turns. */
+/* Print the number of histories of each variant. */
 static void report(void)
 {
     uint64_t turns = world.histories / BATCH;

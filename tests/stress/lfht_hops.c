@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The limit on hops (lfht-reclamation-2022, Figure 4.8): one thread looks for a key, and between any
- * two of its steps another thread moves on what it stands in. The map is compiled with this file's
- * lfht_aside() where threads give way otherwise, so the schedule is the same each time.
+ * The limit on hops (lfht-reclamation-2022, Figure 4.8): one thread looks up a key, and between any
+ * two of its steps another thread moves the chain that it walks. The map calls this file's
+ * lfht_aside() where threads yield otherwise, so the schedule is the same each time.
  *
- * The chain that the reader is in moves down while it stands on the first leaf, and the key goes
- * into the other bucket of the new node. In the reader's bucket the first leaf is removed and one
- * is put in behind the last, again and again: the chain is never longer than two, and has no end.
- * Behind two leaves the reader has to go back to its bucket, and from there to the key, for which
- * nobody has to pause. Without the limit (mutant 20) it goes on for as long as the others.
+ * The reader's chain moves down while the reader is at the first leaf, and the key goes into the
+ * other bucket of the new node. In the reader's bucket the first leaf is removed and another is
+ * appended, again and again: the chain is never longer than two, but the reader never reaches its
+ * end. After two leaves the reader must return to its bucket, and from there find the key, without
+ * a pause of the other thread. Without the limit (mutant 20) it continues as long as the other
+ * thread.
  *
- * At the last level chains are as long as they are, and a limit (21) would never let it pass.
+ * At the last level chains have any length, so there must be no limit: with one (mutant 21) the
+ * reader would never arrive.
  */
 #include "stress.h"
 
@@ -25,7 +27,8 @@ enum {
     CHAIN = 2,
     TURNS = 1000,     /* changes that the writer makes, at most */
     ENOUGH = 40,      /* steps of the reader: 11 are needed */
-    FAR = 1000000,    /* steps of one call at the last level; to get there takes some thousands */
+    FAR = 1000000,    /* steps of one call at the last level; a call needs some thousands to get
+                       * there */
     LONG = 5 * CHAIN, /* leaves of a chain there */
     FIRST = 1,        /* keys are their own hashes */
 };
@@ -35,17 +38,18 @@ static struct {
     ga_lfht *map;
     sem_t asked, done;
     uint64_t first, behind; /* keys of the chain: from `first` to before `behind` */
-    uint64_t turns;         /* that the writer has had */
+    uint64_t turns;         /* of the writer, so far */
     bool over;
 } world;
 
-/* Of a thread: steps since the call began; nothing is done between those of others. */
+/* Of a thread: steps since the call began. The writer does nothing between its own steps. */
 static _Thread_local bool watched, last_level;
 static _Thread_local uint64_t steps;
 
 void lfht_aside(void);
 
-/* Every second step reads a word, from a bucket or from the leaf that the one before has kept. */
+/* Every second step reads a word, from a bucket or from the leaf that the previous step has
+ * protected. */
 void lfht_aside(void)
 {
     if (!watched) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lock-freedom: threads that work on a map are stopped wherever they happen to be, by a signal
- * whose handler waits. Meanwhile another thread makes calls of every kind on the same few keys,
- * and all of them end; if one waited for somebody who is stopped the alarm would say so, as it
- * does where lookups leave what others have begun to remove (mutant 8). In a deep map, of
- * INLINE with one pair in a line, hundreds of keys come and go, so that nodes far up are made
- * anew while others below are; nobody may leave that to who began it (17). The nodes come from
- * slabs, since other heaps' locks would be what it waits for; what the heap has to grow for is asked
- * for before, and nobody is stopped inside malloc, where a domain's lists come from.
+ * Lock-freedom: threads that work on a map are stopped at random places, by a signal whose handler
+ * waits. Another thread then makes calls of every kind on the same few keys, and all of them end.
+ * If a call waited for a stopped thread, the alarm would end the program, as it does if lookups
+ * leave a removal that a stopped thread has begun (mutant 8). In a deep map, of INLINE with one
+ * pair in a line, hundreds of keys come and go, so that nodes are rebuilt while others below them
+ * are rebuilt, too. No thread may leave that to the thread that began it (mutant 17). The nodes
+ * come from slabs, because the locks of other heaps could be held by a stopped thread. The heap
+ * grows beforehand to the size that it will need. No thread is stopped inside malloc, which
+ * allocates a domain's lists.
  */
 #include "libc_calls.h"
 #include "stress.h"
@@ -29,10 +30,10 @@ enum {
     CALLS = 60,           /* while some are stopped */
     SWEEP = 600,          /* keys that come and go in a deep map */
     SWEEP_STOPPED = 1500, /* while some are stopped */
-    STOPS = 3,            /* for each map, */
+    STOPS = 3,            /* stops for each map, */
     STOPS_DEEP = 30,      /* and a deep one */
     QUOTA = 3000,         /* calls of a victim that may change a map which frees nothing */
-    BEFORE = 30000        /* blocks of each size that the heap has had */
+    BEFORE = 30000        /* blocks of each size that the heap allocates beforehand */
 };
 
 static struct {
@@ -40,15 +41,16 @@ static struct {
     ga_lfht *map;
     pthread_t victims[VICTIMS];
     uint32_t stopped; /* seq_cst: victims that wait */
-    uint32_t held;    /* seq_cst: whether they have to */
+    uint32_t held;    /* seq_cst: the threads have to wait */
     uint32_t working; /* seq_cst: victims that have begun */
     uint32_t over;    /* relaxed: read until it is seen */
-    bool frees;       /* the variant frees what is removed */
+    bool frees;       /* the variant frees removed nodes */
     bool deep;
     uint64_t calls, stops;
 } world;
 
-/* Not by giving way: on a busy machine that is long, and the others would not get the time. */
+/* Without yielding: on a busy machine a yield takes long, and the other threads would not get the
+ * time. */
 static void wait_a_little(void)
 {
     nanosleep(&(struct timespec){0, 20000}, NULL);
@@ -130,7 +132,7 @@ static void call(uint64_t *random)
     }
 }
 
-/* So many keys come, and go. */
+/* Insert `keys` keys, and remove them. */
 static void sweep(uint64_t *random, uint32_t keys)
 {
     uint64_t again = *random;
@@ -208,7 +210,8 @@ static void round_of(uint64_t *random)
     world.stops++;
 }
 
-/* Maps take turns: a variant each, and at last a deep one. What is weakened is so in some. */
+/* The maps alternate: one for each variant, and at last a deep one. A mutant weakens some of
+ * them. */
 static uint64_t first_map(void)
 {
     return ga_mutant == 17 ? DEEP : GA_LFHT_FHPA;
@@ -246,7 +249,7 @@ static void try_map(uint64_t number)
     for (uintptr_t i = 0; i < VICTIMS; i++) {
         NEED(pthread_create(&world.victims[i], NULL, work, (void *)(i + 1)) == 0);
     }
-    /* How threads begin is not ours. Pairs with the additions in work(). */
+    /* The start of the threads is not under test. Pairs with the additions in work(). */
     while (__atomic_load_n(&world.working, __ATOMIC_SEQ_CST) < VICTIMS) {
         wait_a_little();
     }
@@ -261,7 +264,7 @@ static void try_map(uint64_t number)
     NEED(ga_lfht_close(world.map) == GA_OK);
 }
 
-/* The heap has grown to what it will need. */
+/* Grow the heap to the size that it will need. */
 static void grow_heap(void)
 {
     static void *blocks[8 * BEFORE];

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * Many operations on a variant of the map, or on each, in rounds. scripts/volume runs it for hours.
+ * Many operations on one variant of the map, or on all, in rounds. scripts/volume runs it for
+ * hours.
  *
  *     stress-lfht-volume [VARIANT|all [OPERATIONS [MOST_THREADS [HEAP...]]]]
  *
  * A round has 2 to MOST_THREADS threads, a shape and one of the heaps, each in turn, and a map that
- * is filled and emptied several times, so that it expands and shrinks all over. What is checked:
+ * is filled and emptied several times, so that it expands and shrinks all over. Checks:
  *
- *   no key lost       what a thread put in alone, it finds until it takes it out; of keys that all
- *                     threads change, what went in and out adds up to what is there in the end
- *   none invented     a value says which key it belongs to; keys that nobody puts in are not found
- *   no hang           a round is over in time: a chain that leads back into itself has no end
- *   no leak           once everything has been taken out and drained, nothing waits to be freed
+ *   no key lost       a thread finds a key of its own until it removes it; for keys that all
+ *                     threads change, inserts minus removals equal the final contents
+ *   none invented     a value names its key; keys that are never inserted are not found
+ *   no hang           a round ends in time: a cyclic chain has no end
+ *   no leak           once all keys are removed and the domain is drained, no object waits
  *                     (FHPA, FHP, INLINE, HHL), and the closed map's heap has no live block
  *
- * A sanitizer sees uses after free. Status 0 and a line for each variant, or 1 and what is not so.
+ * A sanitizer reports uses after free. Status 0 and a line for each variant, or 1 and the
+ * violation.
  */
 #include "stress.h"
 
@@ -33,9 +35,9 @@ enum {
     HEAPS_MOST = 16,
     SHARED = 1 << 12, /* keys that all threads change */
     OWN = 1 << 10,    /* keys of each thread alone */
-    ABSENT = 1 << 12, /* keys that nobody puts in */
-    ROUND = 1 << 21,  /* operations: what is not freed before the end fits into memory */
-    ROUNDS = 32,      /* at least, so that all shapes and heaps have their turn */
+    ABSENT = 1 << 12, /* keys that are never inserted */
+    ROUND = 1 << 21,  /* operations: nodes that are not freed before the end fit into memory */
+    ROUNDS = 32,      /* at least, so that all shapes and heaps are used */
     TURNS = 8         /* of a round: a thread fills, then it empties */
 };
 
@@ -47,7 +49,7 @@ static struct {
     ga_lfht *map;
     uint64_t each; /* operations of a thread in this round */
     uint64_t round;
-    int64_t net[SHARED]; /* relaxed: put in less taken out, sums */
+    int64_t net[SHARED]; /* relaxed: inserts minus removals, sums */
 } world;
 
 /* Numbers below SHARED are shared, then those of the threads, then those that are absent. */
@@ -233,7 +235,7 @@ static void run_round(ga_lfht_variant variant, const char *spec, size_t threads,
     NEED(ga_lfht_drain(world.map) == GA_OK);
     ga_lfht_stats map;
     ga_lfht_get_stats(world.map, &map);
-    bool frees = map.bound > 0 || variant == GA_LFHT_HHL; /* as it goes on */
+    bool frees = map.bound > 0 || variant == GA_LFHT_HHL; /* nodes are freed during the round */
     stress_need(!frees || map.retired == map.freed,
                 "what was removed waits, though all is drained");
     NEED(ga_lfht_close(world.map) == GA_OK);

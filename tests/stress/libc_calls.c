@@ -6,7 +6,7 @@
 static ga_libc_table whole;
 static void (*stop_now)(void);
 
-/* Volatile: a handler of the same thread comes in between. */
+/* Volatile, because a signal handler of this thread reads and writes them. */
 static _Thread_local volatile bool inside, postponed;
 
 bool libc_calls_postpone(void)

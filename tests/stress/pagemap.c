@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The ownership map under threads that mark pages of the same words, and first use the same leaves,
- * while others look: a mark that was seen stays, none is lost, and none appears from nowhere.
+ * while other threads read: a mark that was seen stays, none is lost, and none appears without a
+ * writer.
  *
  * Round after round takes fresh leaves, because only the first use of a leaf and the first mark of
  * a page write to the map.
@@ -29,8 +30,8 @@ static const void *address_of(uintptr_t page)
     return (const void *)((leaf << 30) + page / 2 * 4096);
 }
 
-/* Marker m has every page with page % MARKERS == m, so that all write to every word; nobody has
- * the multiples of 7. */
+/* Marker m marks every page with page % MARKERS == m, so that all markers write to every word.
+ * Multiples of 7 stay unmarked. */
 static bool is_wanted(uintptr_t page)
 {
     return page % 7 != 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages mapped and unmapped by many threads, within the span and beyond its end. It would catch
- * two threads that get the same addresses, pages that come back with old contents, mappings that
- * lie in no memory of ours, and a span that is handed out past its end.
+ * Pages mapped and unmapped by many threads, within the span and beyond its end. It would catch two
+ * threads that get the same addresses, pages that come back with old contents, mappings outside the
+ * memory that was mapped, and a span that is handed out past its end.
  *
  * GPUALLOC_RESERVE gives the span's size; a short one soon runs out, and plain mappings take over.
  *
- * Each mapping is stamped with its owner at both ends of every page it has, and looked at before
- * it is given back: whoever overlaps writes over the stamps of another.
+ * Each mapping is stamped with its owner at both ends of every page it has, and checked before it
+ * is unmapped: an overlapping mapping overwrites the stamps of another.
  */
 #include "stress.h"
 
@@ -100,12 +100,12 @@ static void unmap_one(mapping *m)
     m->start = NULL;
 }
 
-/* As close to the same moment as can be, without the kernel's help. */
+/* Let all threads continue at nearly the same time, without a system call. */
 static void meet(size_t *met)
 {
     static size_t arrived;
     *met += PAIR;
-    /* M1: acquire and release. Pairs with M2; what each did before is seen by all after. */
+    /* M1: acquire and release. Pairs with M2: writes before the meeting are visible after it. */
     __atomic_add_fetch(&arrived, 1, __ATOMIC_ACQ_REL);
     /* M2: acquire. Pairs with M1. */
     for (int i = 1; __atomic_load_n(&arrived, __ATOMIC_ACQUIRE) < *met; i++) {
@@ -115,8 +115,8 @@ static void meet(size_t *met)
     }
 }
 
-/* Two at once, from the first call on, which reserves the span. Who finds the time over says so
- * before the next meeting, so that nobody waits there alone. */
+/* Two threads map at once, from the first call on, which reserves the span. A thread that finds the
+ * time over says so before the next meeting, so that no thread waits there alone. */
 static void map_at_once(uint64_t *random)
 {
     static int last = MEETINGS;
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
     NEED(!ga_pages_owns(&foreign) && !ga_pages_owns(NULL));
     NEED(!span || (ga_pages_owns((void *)base) && ga_pages_owns((void *)(base + span - 1))));
     NEED(inside + outside > 0 && (inside == 0) == (span == 0));
-    /* A short span must have run out: then the test was of what comes after it. */
+    /* A short span must have run out; otherwise the test did not reach the plain mappings. */
     NEED(span > SHORT || outside > 0);
     printf("pages: %lu mappings within a span of %zu MiB, %lu outside\n", inside, span >> 20,
            outside);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Readers of a few cells, and writers that put another object into a cell and retire the one
- * that was there, to a domain that scans as often as it can. An object that is freed says so at
- * once, plainly, and is used again by whoever freed it: a reader must never find that in what it
- * protects. Threads come and go, some inside a protected section, and domains are closed with
- * objects still retired; in the end each object has been freed as often as it was retired.
+ * Readers of a few cells, and writers that put another object into a cell and retire the one that
+ * was there, to a domain that scans as often as it can. The thread that frees an object marks it
+ * FREE at once, plainly, and reuses it: a reader must never find that mark in a protected object.
+ * Threads begin and end, some inside a protected section, and domains are closed with objects still
+ * retired. At the end each object has been freed once for each time it was retired.
  *
- * GA_RECLAIM_MUTANT weakens one thing at a time; each of these programs must fail, or be
- * reported by the thread sanitizer (meson.build here, and that of tests/planted).
+ * GA_RECLAIM_MUTANT weakens one place at a time; each of these programs must fail, or be reported
+ * by the thread sanitizer (meson.build here, and that of tests/planted).
  */
 #include <gpualloc/reclaim.h>
 
@@ -30,10 +30,10 @@ enum {
 };
 
 typedef struct object {
-    uint32_t state; /* plain, like all of it: LIVE or FREE */
-    uint32_t stamp; /* of its present life */
+    uint32_t state; /* plain, like the other fields: LIVE or FREE */
+    uint32_t stamp; /* of its present use */
     uint32_t stamp_again;
-    bool empties; /* a cell of the others, when it is freed */
+    bool empties; /* a cell of OTHERS, when it is freed */
     struct object *next;
 } __attribute__((aligned(64))) object;
 
@@ -44,7 +44,7 @@ static struct {
     uint32_t round;
     struct {
         _Alignas(64) uint32_t word;
-    } noise[NOISE]; /* relaxed: means nothing */
+    } noise[NOISE]; /* relaxed: the value has no meaning */
 } world __attribute__((aligned(128)));
 
 static object pools[WRITERS][POOL];
@@ -110,7 +110,7 @@ static object *take_late(void)
     return all;
 }
 
-/* NULL where all are retired: a thread that holds up the others has protected them. */
+/* NULL if all objects are retired: a thread that delays the others has protected them. */
 static object *make(uint32_t stamp, bool empties)
 {
     spare = spare ? spare : take_late();
@@ -129,13 +129,14 @@ static object *make(uint32_t stamp, bool empties)
 
 static void fill(uint32_t cell, object *o)
 {
-    /* Acquire and release. Pairs with ga_hazard_protect(): the object is whole. */
+    /* Acquire and release. Pairs with ga_hazard_protect(): the object's contents are visible. */
     retire((object *)__atomic_exchange_n(&world.cells[cell], (uintptr_t)o, __ATOMIC_ACQ_REL));
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
-/* Everybody writes to the same lines: stores wait for them, and a slot's store behind these. */
+/* All threads write to the same lines: stores wait for them, and the store to a slot waits behind
+ * these. */
 static void fill_store_buffer(uint32_t number)
 {
     for (uint32_t i = 0; i < NOISE; i++) {
@@ -156,14 +157,14 @@ static void write_one(uint64_t *random)
 static void look_at(const object *o, int times)
 {
     for (int i = 0; o && i < times; i++) {
-        /* As a program would: nothing but the slot keeps it. */
+        /* As a program would: only the slot protects it. */
         const volatile object *now = o;
         NEED(now->state == LIVE);
         NEED(now->stamp == now->stamp_again);
     }
 }
 
-/* In slot 1 as a rule, which an object gets to from slot 0 or directly. */
+/* Protect an object, usually in slot 1, either from slot 0 or directly. */
 static void read_one(ga_hazards *mine, uint64_t *random)
 {
     uint32_t number = (uint32_t)random_next(random);
@@ -192,7 +193,7 @@ static void run(size_t number)
     ga_hazards *mine;
     uint64_t random = world.round * 64 + number;
     spare = number < WRITERS ? spares[number] : NULL;
-    int turns = world.round % 2 ? TURNS * 5 : TURNS; /* without membarriers they are faster */
+    int turns = world.round % 2 ? TURNS * 5 : TURNS; /* without membarriers the turns are shorter */
     for (int turn = 0; turn < turns; turn++) {
         NEED(ga_domain_join(world.domain, &mine) == GA_OK);
         if (number < WRITERS) {
@@ -206,7 +207,7 @@ static void run(size_t number)
     }
     if (random_next(&random) % 2) {
         NEED(ga_domain_join(world.domain, &mine) == GA_OK);
-        ga_hazard_protect(mine, 1, &world.cells[0], 0); /* and ends */
+        ga_hazard_protect(mine, 1, &world.cells[0], 0); /* and ends inside the section */
     }
     if (number < WRITERS) {
         spares[number] = spare;
@@ -215,7 +216,7 @@ static void run(size_t number)
 
 /* ---- rounds -------------------------------------------------------------------------------- */
 
-/* The writers' are in their hands; what readers freed goes to the first of them. */
+/* Collect the writers' objects; objects that readers freed go to the first writer. */
 static void gather(void)
 {
     object *o = take_late();

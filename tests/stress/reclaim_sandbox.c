@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A process that enters a sandbox which refuses membarrier(2) once its domains are open, by a real
- * seccomp filter: hazard heaps and maps go on freeing, also where another thread waits and a third
- * one reads all the time, and nothing is freed that is protected. Skipped where no filter is
+ * seccomp filter: hazard heaps and maps continue to free, also while another thread waits and a
+ * third one reads all the time, and no protected object is freed. Skipped where filters are not
  * permitted, or membarrier was refused before.
  */
 #include <gpualloc/lfht.h>
@@ -31,9 +31,9 @@ enum {
 
 static ga_heap *heap;
 static ga_domain *domain;
-static uintptr_t location; /* a block, to be read by one and replaced by the other thread */
+static uintptr_t location; /* a block; one thread reads it, the other replaces it */
 static sem_t waiting, over;
-static bool ended; /* relaxed: seen some time */
+static bool ended; /* relaxed: the readers see it eventually */
 
 static void *take(unsigned char byte)
 {
@@ -62,7 +62,7 @@ static void *read_on(void *unused)
     (void)unused;
     NEED(ga_domain_join(domain, &mine) == GA_OK);
     sem_post(&waiting);
-    while (!__atomic_load_n(&ended, __ATOMIC_RELAXED)) { /* relaxed: seen some time */
+    while (!__atomic_load_n(&ended, __ATOMIC_RELAXED)) { /* relaxed: seen eventually */
         const volatile unsigned char *block =
             (const volatile unsigned char *)ga_hazard_protect(mine, 1, &location, 0);
         unsigned char first = block[SIZE / 2];
@@ -132,7 +132,7 @@ static void begin_threads(pthread_t *threads)
 
 static void end_threads(pthread_t *threads)
 {
-    __atomic_store_n(&ended, true, __ATOMIC_RELAXED); /* relaxed: seen some time */
+    __atomic_store_n(&ended, true, __ATOMIC_RELAXED); /* relaxed: seen eventually */
     sem_post(&over);
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);

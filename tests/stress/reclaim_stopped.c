@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Threads that are stopped at random points, by a signal whose handler waits: inside a protected
- * section, a retirement, a scan, on the way in or out; but not inside malloc. The others must go on
- * meanwhile, each of them, and no more objects may be waiting than the bound says: every writer has
- * just so many, and would be without one if that did not hold.
+ * section, a retirement, a scan, on the way in or out; but not inside malloc. Each of the other
+ * threads must make progress, and no more objects may wait than the bound permits: every writer has
+ * exactly that number, and would run out if the bound did not hold.
  */
 #include <gpualloc/reclaim.h>
 
@@ -27,8 +27,8 @@ enum {
     BATCH = 16,
     MEMBERSHIPS = 2 * THREADS,
     BOUND = MEMBERSHIPS * (BATCH + MEMBERSHIPS * SLOTS),
-    POOL = BOUND + CELLS + THREADS, /* at most one for each thread is just being freed */
-    STEPS = 2000,                   /* of each of the others, while one is stopped */
+    POOL = BOUND + CELLS + THREADS, /* each thread may be freeing one */
+    STEPS = 2000,                   /* steps of each of the other threads, while one is stopped */
     LIVE = 0x5a5a,
     FREE = 0xa5a5
 };
@@ -41,7 +41,7 @@ typedef struct object {
 
 typedef struct worker {
     _Alignas(128) uint64_t steps; /* relaxed: a count that its thread alone writes */
-    object *returned;             /* a stack of what others freed */
+    object *returned;             /* a stack of objects that other threads freed */
     pthread_t thread;
 } worker;
 
@@ -49,8 +49,8 @@ static worker workers[THREADS];
 static object pools[WRITERS][POOL];
 static ga_hazard_word cells[CELLS];
 static ga_domain *domain;
-static bool ended;             /* relaxed: seen some time */
-static uint32_t hold, holding; /* a signal is to be waited in; one is */
+static bool ended;             /* relaxed: seen eventually */
+static uint32_t hold, holding; /* the thread is to wait in its signal handler; it waits */
 static _Thread_local object *spare;
 
 /* ---- objects ------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static void free_object(void *context, void *retired)
     NEED(o->state == LIVE);
     o->state = FREE;
     o->next = __atomic_load_n(home, __ATOMIC_RELAXED); /* relaxed: the exchange checks it */
-    /* Release. Pairs with the exchange in make(): what was written to the object. */
+    /* Release. Pairs with the exchange in make(): the object's contents. */
     while (
         !__atomic_compare_exchange_n(home, &o->next, o, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
     }
@@ -87,7 +87,7 @@ static void fill(uint32_t cell, object *o)
 {
     ga_hazards *mine;
     NEED(ga_domain_join(domain, &mine) == GA_OK);
-    /* Acquire and release. Pairs with ga_hazard_protect(): the object is whole. */
+    /* Acquire and release. Pairs with ga_hazard_protect(): the object's contents are visible. */
     object *old = (object *)__atomic_exchange_n(&cells[cell], (uintptr_t)o, __ATOMIC_ACQ_REL);
     if (old) {
         NEED(ga_hazard_retire(mine, old, 0, free_object, NULL) == GA_OK);
@@ -131,7 +131,7 @@ static void *work(void *context)
     worker *me = context;
     size_t number = (size_t)(me - workers);
     uint64_t random = number;
-    while (!__atomic_load_n(&ended, __ATOMIC_RELAXED)) { /* relaxed: seen some time */
+    while (!__atomic_load_n(&ended, __ATOMIC_RELAXED)) { /* relaxed: seen eventually */
         uint32_t cell = (uint32_t)random_below(&random, CELLS);
         if (number < WRITERS) {
             fill(cell, make(number));
@@ -201,7 +201,7 @@ static void begin(uint32_t flags)
 static void end(void)
 {
     ga_domain_stats stats;
-    __atomic_store_n(&ended, true, __ATOMIC_RELAXED); /* relaxed: seen some time */
+    __atomic_store_n(&ended, true, __ATOMIC_RELAXED); /* relaxed: seen eventually */
     for (int i = 0; i < THREADS; i++) {
         pthread_join(workers[i].thread, NULL);
     }
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
     stress_begin(argc, argv);
     for (uint32_t round = 0; stress_goes_on(); round++) {
         begin(round % 2 ? GA_DOMAIN_SEQ_CST : 0);
-        await_steps(NULL); /* how threads begin is not ours */
+        await_steps(NULL); /* the start of the threads is not under test */
         for (int i = 0; i < 40 && stress_goes_on(); i++, stops++) {
             stop_one(&workers[random_below(&random, THREADS)]);
         }

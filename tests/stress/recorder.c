@@ -2,11 +2,11 @@
  *
  * The trace recorder under threads that come and go, change between two traces and leave chunks to
  * each other. It would catch a record that is lost, is in the file twice or is torn between two
- * writers of one chunk, a chunk in the hands of two threads, and records out of their order.
+ * writers of one chunk, a chunk that two threads use, and records out of order.
  *
  * A record's pointer is its writer's number and its place among the writer's records: each such
- * pair must be in its file once. Each round is a child, so that what the recorder keeps for ever
- * goes with it.
+ * pair must be in its file once. Each round is a child, so that memory that the recorder never
+ * frees ends with it.
  */
 #include "stress.h"
 
@@ -23,10 +23,10 @@
 enum {
     TRACES = 2,
     THREADS = 8,
-    LIVES = 3, /* how often a thread ends and another comes */
+    LIVES = 3, /* times that a thread ends and another one begins */
     WRITERS = THREADS * LIVES,
     LONG = 6000, /* records of every other writer: more than a chunk's 4096 */
-    SHORT = 3,   /* and of the rest: many chunks that are left at once */
+    SHORT = 3,   /* of the other writers: many chunks are released at once */
     CHILD_SECONDS = 60
 };
 
@@ -58,7 +58,7 @@ static ga_trace_record record_of(size_t writer, size_t place)
     };
 }
 
-/* Each joins the traces by their names, as heaps that are opened in different threads do. */
+/* Each writer joins the traces by their names, as heaps do that are opened in different threads. */
 static void note_all(size_t number)
 {
     ga_recorder *recorders[TRACES];
@@ -111,8 +111,8 @@ static void check_trace(size_t trace)
     ga_trace_reader_close(reader);
 }
 
-/* Nothing is missing; and the time of a writer's records in one trace rises with their place, which
- * is what a reader sorts by. */
+/* No record is missing, and the times of a writer's records in one trace rise with their index, by
+ * which readers sort. */
 static void check_writer(size_t writer)
 {
     uint64_t last[TRACES] = {0};

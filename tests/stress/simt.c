@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vocabulary's memory orders between threads: what is published by any release is seen after
- * any acquire, a slot's owner sees the last one's writes, turns come one after the other. The
- * bodies are those of tests/device/simt_litmus.h, which the GPU runs; here the thread sanitizer
- * looks, too.
+ * The memory orders of simt/ between threads: writes before any release are visible after any
+ * acquire, the owner of a slot sees the previous owner's writes, and lock holders follow one
+ * another. The bodies are those of tests/device/simt_litmus.h, which the GPU runs; here the thread
+ * sanitizer checks them, too.
  */
 #include "device/simt_host.h"
 #include "stress.h"
@@ -103,7 +103,7 @@ static void raise_some(size_t number)
     }
 }
 
-/* Changes of 64 bits and of 128 are atomic for each other. */
+/* Changes of 64 bits and of 128 bits to the same memory are atomic with respect to each other. */
 static void widths(void)
 {
     memset(both, 0, sizeof both);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads as tiles that claim blocks of all sizes, write to them, look at them, hand them to each other and
- * free them, while the heap grows, with a pager beside them. What the pager does to back a region is a
- * plain write, and so is what an owner does with his block: what is not ordered the thread sanitizer sees.
- * No 16 bytes have two owners, none is used that is not backed, and regions are not lost.
+ * Threads, as tiles, claim blocks of all sizes, write to them, check them, pass them on and free
+ * them, while the heap grows; a pager runs beside them. The pager commits a region by a plain
+ * write, and owners write to their blocks plainly, so the thread sanitizer reports a missing order.
+ * No 16 bytes have two owners, no uncommitted memory is used, and no region is lost.
  *
- * GA_SIZED_MUTANT weakens one thing (tests/stress/meson.build); the program must notice.
+ * GA_SIZED_MUTANT weakens one place (tests/stress/meson.build); the program must notice.
  */
 #include "stress.h"
 
@@ -21,7 +21,7 @@ enum {
     BITS = 17,
     REGIONS = 48,
     THREADS = 6,
-    CLASSES = 3, /* of a round */
+    CLASSES = 3, /* classes of a round */
     KEPT = 8192,
     TRIES = 1500,
     REFUSALS = 12,
@@ -29,7 +29,7 @@ enum {
     SIPPERS = 2, /* of the threads */
     SIPS = 3000,
     CROWD = 300,
-    PIECES = 4 /* of a block are written to */
+    PIECES = 4 /* parts of a block that are written to */
 };
 
 static sized_world *world;
@@ -37,14 +37,15 @@ static uint32_t classes[CLASSES]; /* set before the threads */
 static uint32_t number_of_round;
 static char *boxes[BOXES];
 
-/* ---- one block --------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 static uint32_t region_of(const char *block)
 {
     return (uint32_t)((uint64_t)(block - world->heap->units) >> BITS);
 }
 
-/* A word of the piece; the last is the block's last, and begins at no other place. */
+/* A word of part `i`. The last part's word is the last of the block; all others are the first of
+ * their part. */
 static uint32_t *piece_of(char *block, uint32_t unit, uint32_t i)
 {
     uint32_t pieces = unit / 16 < PIECES ? unit / 16 : PIECES;
@@ -58,7 +59,7 @@ static void write_all(char *block, uint32_t unit, uint32_t value)
     }
 }
 
-/* What its owner wrote; and 0 while it is nobody's. */
+/* Check that all parts hold `value`: the owner's mark, or 0 while the block is free. */
 static void need_all(char *block, uint32_t unit, uint32_t value, const char *what)
 {
     for (uint32_t i = 0; i < PIECES && i < unit / 16; i++) {
@@ -83,7 +84,7 @@ static void own(char *block, uint32_t class)
     write_all(block, unit, tag_of(block));
 }
 
-/* The unit of a block of anybody's. */
+/* The unit of a block, of any owner. */
 static uint32_t unit_of(const char *block)
 {
     ga_sized_found found = ga_sized_find(ga_sized_view_of(world->heap), block);
@@ -98,7 +99,7 @@ static void disown(char *block)
     write_all(block, unit, 0);
 }
 
-/* ---- one thread ---------------------------------------------------------------------------------- */
+/* ---- one thread ------------------------------------------------------------------------------ */
 
 typedef struct actor {
     uint64_t random;
@@ -114,7 +115,7 @@ static void keep(actor *a, char *block, uint32_t class)
     a->kept[a->count++] = block;
 }
 
-/* For some lanes, of one class or of several, or for all as a whole warp. */
+/* Claim for some lanes, of one class or of several, or for all lanes as a whole warp. */
 static void claim(actor *a)
 {
     uint32_t wanted[32], lanes = (uint32_t)random_next(&a->random) | 1u;
@@ -139,7 +140,7 @@ static void claim(actor *a)
     }
 }
 
-/* Give back up to 32 of those that are held, any of them. */
+/* Free up to 32 of the held blocks, chosen at random. */
 static void release(actor *a)
 {
     char *blocks[32];
@@ -153,12 +154,12 @@ static void release(actor *a)
     stress_need(!n || sized_release(world->heap, ga_bits_below(n), blocks), "a block is one");
 }
 
-/* Put one into a box, and have the one that was there. */
+/* Put a block into a box, and take the block that was there. */
 static void hand_on(actor *a)
 {
     char **box = &boxes[random_below(&a->random, BOXES)];
     char *mine = a->count ? a->kept[--a->count] : NULL;
-    /* acq_rel. Pairs with itself: what was written into the block. */
+    /* acq_rel. Pairs with itself: the block's contents. */
     char *other = __atomic_exchange_n(box, mine, __ATOMIC_ACQ_REL);
     if (other) {
         need_all(other, unit_of(other), tag_of(other), "a block is as it was handed on");
@@ -166,7 +167,7 @@ static void hand_on(actor *a)
     }
 }
 
-/* All threads at two words. */
+/* All threads claim at two words. */
 static void crowd(actor *a)
 {
     uint32_t wanted[32];
@@ -190,7 +191,8 @@ static void crowd(actor *a)
     }
 }
 
-/* Words of the newest region, as far as they are free, and back: by nothing but what a class shows. */
+/* Claim free words of the newest region, and free them. Only the class's published state orders
+ * this. */
 static void sip(actor *a)
 {
     ga_sized_view view = ga_sized_view_of(world->heap);
@@ -240,7 +242,7 @@ static void work(size_t number)
     }
 }
 
-/* ---- rounds -------------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 static void begin(uint32_t round)
 {
@@ -254,7 +256,7 @@ static void begin(uint32_t round)
     }
 }
 
-/* All threads rest: everything is free, and all regions are somebody's. */
+/* All threads rest: everything is free, and every region has a class or is in the pool. */
 static void check(void)
 {
     actor *a = &actors[0];

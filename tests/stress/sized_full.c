@@ -2,15 +2,16 @@
  *
  * Threads as tiles on a heap of all sizes that is full. Two kinds of rounds:
  *
- * Exact: as many units as the threads want altogether and no more, of one class; each region has a unit that
- * stays. Threads that free a unit and ask for one must get one each time, since there is always one that
- * nobody has. Beside them others ask for other classes and for runs, in vain, so that sweeps run and are
- * remembered all the time.
+ * Exact: as many units as the threads want altogether of one class, and no more; each region has a
+ * unit that stays. A thread that frees a unit and requests one must get one each time, because
+ * there is always a free one. Other threads request other classes and runs, and fail, so that
+ * sweeps run and their results are kept all the time.
  *
- * Moving: threads fill the heap with one class, write to the units, check and free them, each its own class,
- * so that regions go from class to class. At the end all of the heap can be had in each class.
+ * Moving: threads fill the heap with one class, write to the units, check and free them, each its
+ * own class, so that regions move from class to class. At the end all of the heap can be allocated
+ * in each class.
  *
- * GA_SIZED_MUTANT weakens one thing (tests/stress/meson.build); the program must notice.
+ * GA_SIZED_MUTANT weakens one place (tests/stress/meson.build); the program must notice.
  */
 #include "stress.h"
 
@@ -25,7 +26,7 @@
 enum {
     BITS = 17,
     THREADS = 6,
-    ASKERS = 2, /* of the threads: in vain */
+    ASKERS = 2, /* of the threads: their requests fail */
     REGIONS = 4,
     STEPS = 4000,
     MOVES = 60,
@@ -49,7 +50,8 @@ static uint32_t unit_of(uint32_t class)
     return ga_sized_unit(class);
 }
 
-/* The first and the last word of a unit say whose it is; 0: nobody's. */
+/* Check that the first and the last word of a unit name `from` as its owner, and set them to `to`.
+ * 0: no owner. */
 static void mark(char *block, uint32_t class, uint32_t from, uint32_t to, const char *what)
 {
     uint32_t *first = (uint32_t *)block;
@@ -64,7 +66,7 @@ static uint32_t tag_of(const actor *a)
     return (uint32_t)(a - actors) + 1;
 }
 
-/* Units for `n` lanes: how many came. */
+/* Claim units for `n` lanes. Returns the number of units. */
 static uint32_t claim(actor *a, uint32_t class, uint32_t n)
 {
     uint32_t classes[32], got;
@@ -95,9 +97,9 @@ static void release(actor *a, uint32_t class, uint32_t n)
     stress_need(sized_release(world->heap, ga_bits_below(n), blocks), "a block is one");
 }
 
-/* ---- exact -------------------------------------------------------------------------------------- */
+/* ---- exact ----------------------------------------------------------------------------------- */
 
-/* Nobody gets a region: each has a unit that stays. */
+/* No request of another class succeeds: each region has a unit that stays. */
 static void ask_in_vain(actor *a)
 {
     uint32_t class =
@@ -129,7 +131,7 @@ static void work_exactly(size_t number)
     }
 }
 
-/* The first unit of each region stays, and each thread has as many as the others; what is left over stays,
+/* The first unit of each region stays. All threads get equal shares, and the remainder stays,
  * too. */
 static void deal(void)
 {
@@ -154,7 +156,7 @@ static void deal(void)
     all->count = 0;
 }
 
-/* ---- moving ------------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 static void work_moving(size_t number)
 {
@@ -187,7 +189,7 @@ static void need_everything(void)
     }
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 static void begin(void)
 {

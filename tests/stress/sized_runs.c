@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs of regions and units of classes under threads, each of which is a tile: in a heap that is fixed and
- * in one that grows, so small that all of it changes hands all the time. Who has something writes his mark
- * to it, plainly, so that the thread sanitizer sees what no order covers; and nobody else's mark may be
- * there when it is given back. What was free at the end can be had again in one piece.
+ * Threads, each as a tile, allocate runs of regions and units of classes, in a fixed heap and in a
+ * growing one. The heaps are so small that all memory is reused all the time. The owner of a block
+ * writes its mark plainly, so the thread sanitizer reports a missing order, and must find only its
+ * own mark when it frees the block. At the end all free memory can be allocated in one piece.
  */
 #include "slab/sized_runs.h"
 #include "stress.h"
@@ -21,13 +21,13 @@ enum {
     BITS = 17,
     WORKERS = 6,
     REGIONS = 150,
-    MOST = 12, /* that a worker holds */
+    MOST = 12, /* blocks that a worker holds */
     ROUNDS = 6000
 };
 
 typedef struct held {
     char *block;
-    uint32_t first, n; /* a run of so many regions; n is 0 for a unit */
+    uint32_t first, n; /* a run of `n` regions; n is 0 for a unit */
 } held;
 
 typedef struct worker {
@@ -38,7 +38,7 @@ typedef struct worker {
     held mine[MOST];
 } worker;
 
-/* To the beginning of each region, and to the end. */
+/* Mark the beginning and the end of each region; with `check`, check the marks first. */
 static void mark(worker *w, const held *h, bool check)
 {
     uint64_t mark = (uint64_t)(w->number + 1) << 40 | (uintptr_t)h->block;
@@ -67,7 +67,7 @@ static void take_run(worker *w, uint64_t *random)
     }
 }
 
-/* Of the largest class, two in a region. */
+/* A unit of the largest class: two fit in a region. */
 static void take_unit(worker *w)
 {
     ga_sized_heap *heap = w->world->heap;
@@ -96,7 +96,7 @@ static void give(worker *w, uint32_t which)
     *h = w->mine[--w->count];
 }
 
-/* Half a run stays. */
+/* Free half of a run. */
 static void shorten(worker *w, uint32_t which)
 {
     held *h = &w->mine[which];
@@ -132,7 +132,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The pool has what is below `next` and no class's, and says how much that is. */
+/* The pool holds the regions below `next` that no class has, and counts them. */
 static void check_end(const sized_world *world)
 {
     const ga_sized_heap *heap = world->heap;
@@ -172,7 +172,8 @@ static void run(const char *name, sized_world *world, uint32_t round)
     sized_world_delete(world);
 }
 
-/* Nobody frees: all that fits is had, however many want it. Runs of three in what is fragmented. */
+/* No thread frees: all memory that fits is allocated, for any number of requests. Allocates runs of
+ * three regions in a fragmented heap. */
 static void *fill(void *argument)
 {
     worker *w = argument;
@@ -210,8 +211,8 @@ static void exact(uint32_t round)
         pthread_join(workers[i].thread, NULL);
         claims += workers[i].claims;
     }
-    /* A run may stand across what would have been two: each stretch is left with less than three
-     * regions in a row, and no claim is lost to another one's attempt. */
+    /* A run may cover parts of two free stretches. Each stretch is left with less than three
+     * regions in a row, and no claim fails because of another claim's attempt. */
     for (uint32_t i = 0, row = 0; i < REGIONS; i++) {
         row = world->heap->pool[i / 32] >> i % 32 & 1 ? row + 1 : 0;
         if (row == 3) {

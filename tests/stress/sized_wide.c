@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A full heap of all sizes whose class has many more words than a claim looks at before it believes an
- * earlier sweep. One thread frees a unit anywhere and asks for one: it must get one each time, because no
- * other thread asks for that class. Beside it others ask for other classes and for runs, in vain, so that a
- * sweep follows each free and its result is kept.
+ * A full heap of all sizes whose class has many more words than a claim reads before it relies on
+ * the result of an earlier sweep. One thread frees a unit anywhere and requests one: it must get
+ * one each time, because no other thread requests that class. Other threads request other classes
+ * and runs, and fail, so that a sweep follows each free and its result is kept.
  *
- * GA_SIZED_MUTANT weakens one thing (tests/stress/meson.build); the program must notice.
+ * GA_SIZED_MUTANT weakens one place (tests/stress/meson.build); the program must notice.
  */
 #include "stress.h"
 
@@ -43,7 +43,7 @@ static uint32_t claim_one(uint32_t class, uint32_t number, char **block)
     return got;
 }
 
-/* A word at a time. */
+/* Claim one word at a time. */
 static void claim_all(void)
 {
     uint32_t count = 0;
@@ -63,7 +63,7 @@ static void free_and_claim(void)
         stress_need(claim_one(CLASS, number, unit) == 1, "a unit that was freed is found");
         frees++;
     }
-    /* relaxed: an end, which threads that are joined order */
+    /* relaxed: a flag that ends the round; joining the threads orders it */
     __atomic_store_n(&working, 0, __ATOMIC_RELAXED);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads as tiles of one small slab heap, which is full half of the time. Every unit is written
- * over, plainly, by whoever owns it, and read before it goes back: what overlaps is seen, and what
- * is not ordered the thread sanitizer sees. Between the rounds counts are what bitmaps say, and
- * nobody has been told FULL while there was room.
+ * Threads, as tiles, use one small slab heap that is full half of the time. The owner of a unit
+ * writes all of it plainly, and reads it before freeing it: this detects overlaps, and the thread
+ * sanitizer reports a missing order. Between rounds the counts match the bitmaps, and no claim has
+ * returned FULL while there was room.
  *
  * GA_SLAB_MUTANT weakens the algorithm; each of these programs must fail, or be reported by the
  * thread sanitizer (meson.build here, and that of tests/planted).
@@ -65,7 +65,7 @@ static uint64_t tag_of(uint32_t unit, uint64_t owner)
     return (owner + 1) << 32 | unit;
 }
 
-/* The whole unit is written: a neighbour's last byte is seen, too. */
+/* Write the whole unit, so that an overlap in a neighbour's last byte is detected, too. */
 static void tag(const uint32_t *units, uint32_t n, uint64_t owner)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -105,9 +105,9 @@ static uint32_t up_to(slab_actor *actor, uint32_t most)
     return 1 + (uint32_t)random_below(&actor->random, most);
 }
 
-/* ---- everybody for himself ----------------------------------------------------------------- */
+/* ---- each thread by itself ----------------------------------------------------------------- */
 
-/* Take some of those held out, in no order. */
+/* Pick some of the held units, in random order. */
 static uint32_t pick(slab_actor *actor, uint32_t *held, uint32_t *count, uint32_t *units)
 {
     uint32_t n = up_to(actor, LANES);
@@ -128,7 +128,7 @@ static void drop(slab_actor *actor, uint32_t *held, uint32_t *count, uint64_t ow
     slab_actor_release(actor, units, n);
 }
 
-/* Together all want a little more than there is. */
+/* Together all threads request a little more than the heap has. */
 static void mix(size_t number)
 {
     uint32_t held[HELD + LANES];
@@ -154,7 +154,7 @@ static void mix(size_t number)
     slab_actor_rest(&actor);
 }
 
-/* Alone, now: all there is can be had. */
+/* This thread is alone now: it can claim every free unit. */
 static void need_all(void)
 {
     uint32_t units[LANES];
@@ -181,9 +181,9 @@ static void mixed(ga_slab_shape shape)
     slab_world_delete(world);
 }
 
-/* ---- units that change hands --------------------------------------------------------------- */
+/* ---- units that another thread frees ------------------------------------------------------- */
 
-/* From each producer to its consumer; the lock orders what the two do, and nothing else. */
+/* From each producer to its consumer. The lock orders these two threads, and no others. */
 static struct line {
     pthread_mutex_t lock;
     uint32_t units[BACKLOG];
@@ -264,9 +264,10 @@ static void handed(ga_slab_shape shape)
 /* ---- the last units ------------------------------------------------------------------------ */
 
 static uint64_t arrived;   /* M1, M2 */
-static uint64_t told_full; /* relaxed: how many were, read behind the meeting */
+static uint64_t told_full; /* relaxed: the number of FULL results, read behind the meeting */
 
-/* All threads go on together, as near as can be: a lock would let them go one after the other. */
+/* Let all threads continue at nearly the same time. A lock would release them one after the
+ * other. */
 static void meet(uint64_t *meetings)
 {
     uint64_t all = ++*meetings * threads;
@@ -280,7 +281,7 @@ static void meet(uint64_t *meetings)
     }
 }
 
-/* A few, close together: that is where claims lose races. */
+/* Free a few units that lie close together: claims lose races there. */
 static void free_some(slab_actor *actor)
 {
     uint32_t words = (uint32_t)slab_world_units(world) / LANES;
@@ -300,7 +301,8 @@ static void take_all(slab_actor *actor)
     }
 }
 
-/* While nobody frees, FULL stays true: what is free can be had, whatever races are lost. */
+/* While no thread frees, FULL stays true: every free unit can be claimed, even by calls that lose
+ * races. */
 static void empty(size_t number)
 {
     uint32_t units[LANES];
@@ -342,8 +344,8 @@ static void emptied(ga_slab_shape shape)
 static pthread_mutex_t growth = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t grown_units; /* relaxed: a sum */
 
-/* Whoever is told FULL adds a super block, unless somebody has done so since `seen`. False where
- * there can be no more. */
+/* A thread that gets FULL adds a superblock, unless another thread has added one since `seen`.
+ * Returns false if the limit is reached. */
 static bool grow(uint32_t *seen)
 {
     pthread_mutex_lock(&growth);
@@ -356,7 +358,7 @@ static bool grow(uint32_t *seen)
     return can;
 }
 
-/* Units are found by their pointers while super blocks come between theirs. */
+/* Find units by their pointers while superblocks are inserted between theirs. */
 static void look_up(const uint32_t *units, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -368,12 +370,12 @@ static void look_up(const uint32_t *units, uint32_t n)
     }
 }
 
-/* Some units of the first super block, for as long as others come. */
+/* Look up some units of the first superblock while others are added. */
 static void look_on(slab_actor *actor)
 {
     uint32_t units[LANES];
     uint32_t got = claim(actor, LANES, units);
-    /* acquire, as in ga_slab_unit(). */
+    /* acquire, as in ga_slab_unit(). Pairs with the release store of super_count in slab_heap.h. */
     while (__atomic_load_n(&world->heap.super_count, __ATOMIC_ACQUIRE) < world->shape.supers) {
         look_up(units, got);
     }
@@ -421,7 +423,8 @@ int main(int argc, char **argv)
                                            {128, 1, 1, GA_SLAB_SPREAD_HOST, false},
                                            {16, 0, 3, GA_SLAB_SPREAD_HOST, false},
                                            {16, 0, 40, GA_SLAB_SPREAD_HOST, true}};
-    uint32_t least = GA_SLAB_MUTANT ? 200 : 1; /* a busy machine must not let a mutant live */
+    uint32_t least = GA_SLAB_MUTANT ? 200 : 1; /* a mutant must not survive because the machine is
+                                                * busy */
     stress_begin(argc, argv);
     for (uint32_t round = 0; round < least || stress_goes_on(); round++) {
         ga_slab_shape shape = shapes[round % 3];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Claims and frees beside threads that trim, on a device made of host memory. A super block that goes
- * is the parent's again, which fills it and may hand it out at once, to this heap or another one; now
- * and then it refuses to take one. A unit keeps what was written to it while it is live. Weakened
- * (tests/stress/meson.build): 11 a super block goes though somebody has a unit of it.
+ * Claims and frees beside threads that trim, on a device made of host memory. The parent fills a
+ * superblock that is freed to it, and may hand it out at once, to this heap or another one. Now and
+ * then it refuses to take one. A live unit keeps its contents. Planted bug
+ * (tests/stress/meson.build): 11 a superblock with a live unit is freed.
  */
 #include "stress.h"
 #include "support/random.h"
@@ -21,16 +21,16 @@
 enum {
     HOLDERS = 4,
     TRIMMERS = 2,
-    HELD = 3000, /* by each of them at most */
+    HELD = 3000, /* units of each thread at most */
     STEPS = 4000,
     UNIT = 1024,
-    LARGE = 100 << 10, /* the parent's */
-    BYTES = 256,       /* that are written and read */
+    LARGE = 100 << 10, /* size of a block that the parent itself serves */
+    BYTES = 256,       /* bytes of a block that are written and read */
     HEAPS = 2,
-    REFUSALS = 16 /* one free in so many */
+    REFUSALS = 16 /* one in REFUSALS frees is refused */
 };
 
-/* ---- a parent that uses what it gets back ------------------------------------------------------ */
+/* ---- a parent that reuses freed blocks ---------------------------------------------------- */
 
 static uint64_t parents_blocks, frees;
 
@@ -97,7 +97,7 @@ static const ga_backend plain = {
     .usable_size = plain_size,
 };
 
-/* ---- threads ----------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static const char *const specs[HEAPS] = {
     "slab:unit=1K,blocks=1,keep=512K/plain",
@@ -126,12 +126,12 @@ static void drop(ga_heap *heap, held *h, uint64_t mark)
         NEED(h->block[i] == mark + i);
     }
     while (ga_free(heap, h->block) != GA_OK) {
-        NEED(ga_usable_size(heap, h->block) != UNIT); /* only the parent refuses */
+        NEED(ga_usable_size(heap, h->block) != UNIT); /* only the parent refuses a free */
     }
     h->block = NULL;
 }
 
-/* Fills up and empties again, so that super blocks become empty; a few units stay longer. */
+/* Fill the heap and empty it again, so that superblocks become empty; a few units stay longer. */
 static void hold(size_t number)
 {
     static held all[HOLDERS][HELD];
@@ -155,7 +155,7 @@ static void hold(size_t number)
             drop(heap, &mine[i], mark + (i << 16));
         }
     }
-    /* relaxed: an end, which threads that are joined order. */
+    /* relaxed: a flag that ends the round; joining the threads orders it */
     __atomic_fetch_sub(&working, 1, __ATOMIC_RELAXED);
 }
 
@@ -189,7 +189,7 @@ static void work(size_t number)
     }
 }
 
-/* All of it goes; the parent may refuse at first. */
+/* Every superblock is freed; the parent may refuse at first. */
 static void end(ga_heap *heap)
 {
     size_t live = 0;
@@ -206,7 +206,7 @@ static void end(ga_heap *heap)
 int main(int argc, char **argv)
 {
     stress_begin(argc, argv);
-    /* What the parent has back stays mapped, so that a fault is found by what it overwrites. */
+    /* Memory that the parent has back stays mapped, so that a fault shows in the contents. */
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, INT32_MAX);

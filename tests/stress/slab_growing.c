@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads as tiles that claim units of a slab heap which grows while they do, with a pager beside them.
- * What the pager does to back a super block is a plain write, and so is what an owner does with his
- * unit: what is not ordered the thread sanitizer sees. Until a tile prepares it, a super block's rows
- * say that all is taken. No unit has two owners, none is used that is not backed, and nobody is refused
- * while there is room.
+ * Threads, as tiles, claim units of a growing slab heap; a pager runs beside them. The pager
+ * commits a superblock by a plain write, and owners write to their units plainly, so the thread
+ * sanitizer reports a missing order. Until a tile prepares a superblock, its rows show all units as
+ * taken. No unit has two owners, no uncommitted unit is used, and no claim fails while there is
+ * room.
  *
- * GA_SLAB_MUTANT 9 and 10 leave out one thing of a super block's preparing; the program must notice.
+ * GA_SLAB_MUTANT 9 and 10 leave out one step when a superblock is prepared; the program must
+ * notice.
  */
-#define GA_SLAB_PREPARED_WORDS 64u /* one super block's: pieces of two */
+#define GA_SLAB_PREPARED_WORDS 64u /* words of one superblock, prepared in two parts */
 #include "slab/slab_growing.h"
 #include "arena/pager.h"
 #include "slab/shape.h"
@@ -38,16 +39,16 @@ static struct {
     ga_growth growth;
     uint32_t rows[STEPS * STEP_WORDS] __attribute__((aligned(128)));
     uint32_t counts[STEPS * 2 + 1024] __attribute__((aligned(128)));
-    uint32_t backed[STEPS]; /* plain: written by the pager, read by whoever has a unit there */
-    uint32_t owners[UNITS]; /* plain: written by who has the unit */
+    uint32_t backed[STEPS]; /* plain: written by the pager, read by the owner of a unit there */
+    uint32_t owners[UNITS]; /* plain: written by the unit's owner */
     uint32_t limit;         /* steps; set before the threads */
-    uint32_t refuse;        /* the wish that is refused for want of memory */
+    uint32_t refuse;        /* the request that is refused for lack of memory */
     uint32_t wishes;        /* the pager's */
     uint32_t round;
     ga_pager_client *client;
 } world;
 
-/* Up to three steps ahead; one wish may be refused. */
+/* Commits up to three steps ahead; one request may be refused. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     uint32_t reach = wanted + wanted % 4u;
@@ -94,7 +95,7 @@ static void own(uint32_t unit, size_t number)
     world.owners[unit] = (uint32_t)number + 1u;
 }
 
-/* Claim for some lanes; answers how many got none. */
+/* Claim for some lanes. Returns the number of lanes that got none. */
 static uint32_t claim(size_t number, uint64_t *random, uint32_t *kept, uint32_t *count)
 {
     uint32_t lanes = (uint32_t)random_next(random) | 1u;
@@ -112,7 +113,7 @@ static uint32_t claim(size_t number, uint64_t *random, uint32_t *kept, uint32_t 
     return refused;
 }
 
-/* Give back up to 32 units of those that are held. */
+/* Free up to 32 of the held units. */
 static void release(size_t number, uint32_t *kept, uint32_t *count)
 {
     ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
@@ -148,7 +149,7 @@ static void work(size_t number)
     }
 }
 
-/* All threads rest: everything is free, in as many super blocks as the limit allows. */
+/* All threads rest: every unit is free, and the limit's number of superblocks is there. */
 static void check(void)
 {
     uint32_t ready = ga_growth_ready(&world.growth);

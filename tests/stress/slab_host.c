@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A slab of the host's that gets super blocks, one after the other, from its parent, while others
- * look up pointers in it: some that are units, and one that is none, for which all super blocks are
- * looked at. And one thread that is told when room has come, and then reads what has come, with
- * nothing but that to order it.
+ * A slab heap of the host gets superblocks from its parent, one after the other, while threads look
+ * up pointers in it. Some pointers are units, and one is not, for which all superblocks are
+ * searched. Another thread waits for the flag that there is room, and then reads the new
+ * superblock. Only that flag orders its reads.
  *
  * GA_SLAB_MUTANT weakens G7, of `super_count` (14) or `sorted` (15), or G10 (16): the thread
  * sanitizer must report it (tests/planted).
@@ -15,9 +15,10 @@
 #include <stdio.h>
 
 enum {
-    UNIT = 16, /* so that super blocks are small, and come fast */
+    UNIT = 16, /* a small unit, so that superblocks are small and follow quickly */
     SUPERS = 48,
-    LEAST = GA_SLAB_MUTANT ? 2000 : 1 /* rounds: a busy machine must not let a mutant live */
+    LEAST = GA_SLAB_MUTANT ? 2000 : 1 /* rounds: a mutant must not survive because the machine is
+                                       * busy */
 };
 
 static const ga_slab_shape shape = {UNIT, 0, SUPERS, GA_SLAB_SPREAD_HOST, false};
@@ -26,7 +27,7 @@ static const char stranger[UNIT];
 static ga_heap *parent;
 static ga_slab_host slab;
 static bool watching; /* this round */
-static int done;      /* relaxed: an end, and orders nothing */
+static int done;      /* relaxed: a flag that ends the round and orders nothing */
 
 static void grow(void)
 {
@@ -44,7 +45,7 @@ static void look_up(ga_slab_view view, uint32_t super)
     stress_need(ga_slab_unit(view, ga_slab_pointer(view, unit)) == unit, "a pointer's unit");
 }
 
-/* The first and the last that there are, and what is not there. */
+/* Look up the first and the last unit, and an invalid pointer. */
 static void find(void)
 {
     uint32_t words;
@@ -61,7 +62,7 @@ static void find(void)
     } while (!__atomic_load_n(&done, __ATOMIC_RELAXED));
 }
 
-/* Nothing comes any more: what has come is read plainly. */
+/* No superblock is added any more: read those that were added, plainly. */
 static void watch(void)
 {
     uint64_t units = 0;

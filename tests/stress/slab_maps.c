@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tells a slab heap from an address whose it is: the map of regions and the set of the blocks
- * that the parent gave. One thread enters addresses, each where nothing was entered before, another
- * asks for them until they are there, and for neighbours that never are; then both enter and take
- * out regions of their own, whose records go from the one to the other. Nobody touches what stands
- * at the addresses.
+ * The structures that find a slab heap's owner of an address: the map of regions, and the set of
+ * blocks obtained from the parent. One thread inserts addresses, each where no other was inserted
+ * before. Another thread looks them up until they are there, and looks up neighbours that are never
+ * inserted. Then both insert and remove regions of their own, and reuse each other's records. No
+ * thread touches memory at these addresses.
  *
  * GA_SLAB_MUTANT weakens R2 (17), R4 (18), R6 (19) or L2 (20): the thread sanitizer must report it
- * (tests/planted). It takes the pages of a new table for written by who has them from the system.
+ * (tests/planted). It regards the pages of a new table as written by the thread that maps them.
  */
 #include "stress.h"
 
@@ -18,11 +18,12 @@
 #include <stdio.h>
 
 enum {
-    PIECES = 2048, /* of 4 GiB: a leaf of the map each */
+    PIECES = 2048, /* regions, 4 GiB apart: each has its own leaf of the map */
     FIRST_PIECE = 256,
-    MIDDLES = 64, /* of the set, 64 GiB each, in a round */
+    MIDDLES = 64, /* addresses of the set, 64 GiB apart, in a round */
     HANDED = 2000,
-    LEAST = GA_SLAB_MUTANT ? 200 : 10, /* rounds: a busy machine must not let a mutant live */
+    LEAST = GA_SLAB_MUTANT ? 200 : 10, /* rounds: a mutant must not survive because the machine is
+                                        * busy */
     UNIT = 64,
     UNITS = GA_SLAB_STEP / UNIT /* of a region: one step */
 };
@@ -36,7 +37,7 @@ static ga_slab_region *enter(uint64_t piece, uint64_t step)
 {
     ga_slab_region *region = ga_slab_region_new();
     stress_need(region != NULL, "a region's record");
-    /* relaxed: as in host.c, somebody may still look at the record */
+    /* relaxed: as in host.c, another thread may still read the record */
     __atomic_store_n(&region->heap, piece, __ATOMIC_RELAXED);
     region->units = step_of(piece, step);
     region->inverse = UINT64_MAX / UNIT + 1;
@@ -50,10 +51,10 @@ static ga_slab_region *enter(uint64_t piece, uint64_t step)
 
 /* ---- regions ------------------------------------------------------------------------------- */
 
-static ga_slab_region *entered[PIECES][2]; /* who entered them takes them out */
+static ga_slab_region *entered[PIECES][2]; /* a thread removes those that it inserted */
 static uint64_t piece_now;                 /* set between the rounds */
 
-/* The second one's leaf is there already: that region alone is new. */
+/* The leaf of the second region exists already: only the region is new. */
 static void make_regions(void)
 {
     for (uint64_t step = 0; step < 2; step++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * No two live units overlap. A shadow has a byte for each 16 bytes of the heap; who is given a unit
- * must find all of its bytes 0, and 1 when he gives it back. The shadow's accesses are relaxed:
- * what they find is right only if the heap orders one owner after the other.
+ * No two live units overlap. A shadow has a byte for each 16 bytes of the heap; a thread that
+ * claims a unit must find all of its bytes 0, and 1 when it frees the unit. The shadow's accesses
+ * are relaxed: their results are right only if the heap orders one owner after the other.
  *
  *     stress-slab_property [SECONDS | --operations N]
  *
- * A unit claimed is an operation, and so is a unit given back. Tells how many there were. With N
- * there are two threads.
+ * Each claim and each free of a unit is an operation. Prints their number. With N there are two
+ * threads.
  */
 #include "stress.h"
 
@@ -31,7 +31,7 @@ typedef struct tally {
     uint64_t claimed, released, full;
 } tally;
 
-/* Small heaps, so that all of a row, a block or a super block is taken again and again. */
+/* Small heaps, so that each row, block or superblock is filled again and again. */
 static const ga_slab_shape shapes[] = {{16, 0, 64, GA_SLAB_SPREAD_HOST, true},
                                        {48, 2, 3, GA_SLAB_SPREAD_HOST, false},
                                        {16, 0, 2, GA_SLAB_SPREAD_HOST, false},
@@ -73,7 +73,7 @@ typedef struct owner {
     tally *tally;
 } owner;
 
-/* Batches of 32 mostly: those are the fastest, and the most is done. */
+/* Claim in batches of 32 mostly, because these are the fastest. */
 static void claim(owner *own)
 {
     uint64_t dice = random_next(&own->actor.random);
@@ -86,7 +86,7 @@ static void claim(owner *own)
     own->tally->full += got < wanted;
 }
 
-/* The last ones, which are often of one word, or any. */
+/* Free the last units, which are often of one word, or random ones. */
 static void release(owner *own)
 {
     uint32_t n = own->count < LANES ? own->count : LANES;
@@ -102,7 +102,8 @@ static void release(owner *own)
     own->tally->released += n;
 }
 
-/* Together they want a little more than there is; in every other round they seldom get so far. */
+/* Together the threads request a little more than there is; in every other round they seldom reach
+ * that. */
 static void work(size_t number)
 {
     uint32_t claims = 9 + seed / MOST_THREADS % 2; /* of 16 steps */

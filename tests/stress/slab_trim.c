@@ -2,10 +2,10 @@
  *
  * Claims and frees beside a thread that returns empty memory blocks to the system all the time, in
  * a heap at its limit. A live unit keeps its contents and has one owner. A claim succeeds as long
- * as a unit is free or away. Two scenes: the first makes all threads wait for the lock for growth
- * at once, the second has no order. Weakened (tests/stress/meson.build): 11 a block is taken though
- * one of its units is live, 12 a block that has come back still counts as away, 13 a growth does
- * not announce the room that it made.
+ * as a unit is free or purged. Two scenes: the first makes all threads wait for the lock for growth
+ * at once, the second has no order. Planted bugs (tests/stress/meson.build): 11 a block with a live
+ * unit is purged, 12 a restored block still counts as purged, 13 a growth does not publish the room
+ * that it made.
  */
 #include "stress.h"
 #include "support/random.h"
@@ -19,14 +19,15 @@
 
 enum {
     UNIT = 64,
-    ASKED = 40, /* so that a block of the parent's has another usable size */
+    ASKED = 40, /* this size gives a block of the parent another usable size */
     WORDS = UNIT / 8,
     HOLDERS = 4,
-    HELD = 1300,      /* by each of them at most: with what caches hold, fewer than there are */
+    HELD = 1300,      /* of each thread at most: with the units in caches, fewer than there are */
     LIMIT = 8 * 1024, /* units, eight memory blocks */
     STEPS = 4000,
-    ROUNDS = 20,     /* of the first scene */
-    STILL_LOOKS = 5, /* so often no thread has claimed anything: all wait for the lock */
+    ROUNDS = 20, /* of the first scene */
+    STILL_LOOKS =
+        5, /* samples without a new claim until all threads are taken to wait for the lock */
     LOOK_NS = 1000000
 };
 
@@ -51,7 +52,7 @@ static uint64_t *claim_unit(size_t align, uint64_t mark)
 {
     uint64_t *unit = NULL;
     NEED(ga_alloc(heap, ASKED, align, (void **)&unit) == GA_OK);
-    NEED(ga_usable_size(heap, unit) == UNIT); /* else it is the parent's */
+    NEED(ga_usable_size(heap, unit) == UNIT); /* otherwise the parent serves it */
     write_unit(unit, mark);
     return unit;
 }
@@ -67,14 +68,14 @@ static void free_unit(uint64_t *unit, uint64_t mark)
 static pthread_barrier_t barrier;
 static size_t claims[HOLDERS];
 
-/* Aligned, because such an allocation asks its class once. Others ask twice, and the second claim
- * hides that the first one failed. */
+/* Aligned, because such an allocation asks its class once. Other allocations ask twice, and the
+ * second claim would hide a failure of the first. */
 static void claim_many(size_t number)
 {
     static uint64_t *units[HOLDERS][HELD];
     uint64_t mark = (number + 1) << 48;
     for (size_t i = 0; i < HELD; i++) {
-        if (i == 1) { /* the first claim made the thread's cache, which takes the lock as well */
+        if (i == 1) { /* the first claim made the thread's cache, which takes the lock, too */
             pthread_barrier_wait(&barrier);
             pthread_barrier_wait(&barrier);
         }
@@ -123,8 +124,9 @@ static void wait_for_room(size_t number)
     }
 }
 
-/* Two of eight blocks are in use and six are away. Each growth brings two blocks back, so there are
- * more threads than growths: the last thread must see that others have made room since it looked. */
+/* Two of eight blocks are in use and six are purged. Each growth restores two blocks, so there are
+ * more threads than growths: the last thread must see that other threads have made room since its
+ * last search. */
 static void wait_side_by_side(void)
 {
     pthread_barrier_init(&barrier, NULL, HOLDERS + 1);
@@ -139,7 +141,7 @@ static void wait_side_by_side(void)
 
 /* ---- claims and frees beside a trim ---------------------------------------------------------- */
 
-/* Fills up and empties again, so that blocks become empty; a few units stay meanwhile. */
+/* Fill the heap and empty it again, so that blocks become empty; a few units stay. */
 static void hold(size_t number)
 {
     static uint64_t *units[HOLDERS][HELD];
@@ -163,7 +165,7 @@ static void hold(size_t number)
             free_unit(mine[i], mark + i * WORDS);
         }
     }
-    /* relaxed: an end, which threads that are joined order. */
+    /* relaxed: a flag that ends the round; joining the threads orders it */
     __atomic_fetch_sub(&working, 1, __ATOMIC_RELAXED);
 }
 

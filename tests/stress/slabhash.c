@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rounds of threads on tables of each kind, of fixed buckets and such that grow and are compacted,
- * one operation at a time and in batches; then what must hold for each key: what was put in and not
- * taken out is there, once, and nothing else is; keys that stay are found by every search; a value
- * that was put in once is taken out once. What a thread wrote before it put a pair in is there for
- * who finds it: the thread sanitizer looks. Last, checked tables that are used wrongly.
+ * Rounds of threads on tables of each kind, with fixed buckets or growing and compacted, one
+ * operation at a time and in batches. Then each key is checked: a key that was inserted and not
+ * deleted is there once, and no other key is there. Every search finds the keys that stay, and each
+ * inserted value is deleted once. A thread's writes before an insert are visible to a thread that
+ * finds the pair: the thread sanitizer checks this. Last, checked tables are misused.
  */
 #include "stress.h"
 
@@ -21,9 +21,9 @@
 enum {
     THREADS = 4,
     KEYS = 400,
-    STAYING = 50, /* of these, the first are never taken out */
+    STAYING = 50, /* of these, the first are never deleted */
     CALLS = 4000, /* of each thread in a round */
-    BATCH = 100,  /* of these in a batch, now and then */
+    BATCH = 100,  /* operations in a batch, now and then */
     RUSH = 3001,  /* keys of a table that grows from one bucket; a prime */
     VALUES = THREADS * CALLS + KEYS
 };
@@ -34,10 +34,10 @@ static struct {
     ga_slabhash_mode mode;
     bool multi, grows;
     uint64_t round;
-    int32_t there[THREADS][KEYS];    /* how often each thread has put a key in, less taken out */
+    int32_t there[THREADS][KEYS];    /* for each thread and key: inserts minus deletions */
     uint8_t in[VALUES], out[VALUES]; /* by value, each written by one thread; relaxed for `out` */
-    uint32_t messages[VALUES];       /* plain: by value, written before that is put in */
-    uint64_t won[THREADS];           /* of the keys of a rush, by the thread that had each */
+    uint32_t messages[VALUES];       /* plain: by value, written before the value is inserted */
+    uint64_t won[THREADS]; /* sum of the keys of a rush, by the thread that inserted each */
 } world;
 
 static bool has_values(void)
@@ -70,7 +70,7 @@ static void read_message(uint64_t value)
     }
 }
 
-/* A value comes out of the table for good: deleted, or replaced. */
+/* Record that a value leaves the table: it was deleted or replaced. */
 static void note_out(uint64_t value)
 {
     if (has_values()) {
@@ -162,7 +162,7 @@ static bool count_staying(void *context, uint64_t key, uint64_t value)
     return true;
 }
 
-/* A round beside all others: what stays is seen once. */
+/* A search of the whole table during other calls: each key that stays is reported once. */
 static void look_at_all(void)
 {
     uint32_t seen[STAYING] = {0};
@@ -306,7 +306,7 @@ static void grow_and_shrink(void)
     NEED(ga_slabhash_close(world.table) == GA_OK);
 }
 
-/* ---- a checked table: one thread wants it alone again and again, and then closes it ----------- */
+/* ---- a checked table: one thread wants it alone again and again, and then closes it ---------- */
 
 static bool refused(ga_status status)
 {
@@ -314,7 +314,7 @@ static bool refused(ga_status status)
     return status != GA_OK;
 }
 
-/* Others call until they are told that it is closed. */
+/* Other threads call until a call reports that the table is closed. */
 static void misuse(size_t thread)
 {
     for (uint64_t i = 0; thread == 0 && i < 500; i++) {

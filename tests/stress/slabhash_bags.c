@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Short histories of multimaps, on small tables that stand before a mark, a link or a place that
- * everybody wants, each of which must be one of bags (support/bags.h). Half of the tables grow, and
- * are compacted by one of the threads meanwhile, so that pairs move to another array of buckets
- * while they are put in, looked for and taken out.
+ * Short histories of multimaps, on small tables where threads compete for overflow bits, a link or
+ * a slot. Each history must be one of bags (support/bags.h). Half of the tables grow, and one of
+ * the threads compacts them, so that pairs migrate to another array of buckets during inserts,
+ * searches and deletions.
  *
- * ga_mutant weakens one thing at a time, and then the program must fail (meson.build).
+ * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
  */
 #include "../../hashtables/slabhash/table.h"
 #include "slabhash_small.h"
@@ -22,7 +22,7 @@ _Static_assert((int)ALL <= (int)BAG_CALLS, "a history has room for all calls");
 
 static bag_call calls[ALL];
 
-/* All pairs of the key, by a batch of one. */
+/* Search for all pairs of the key, or delete them, by a batch of one. */
 static ga_status all_by_batch(bag_call *c, bool removes)
 {
     uint32_t narrow = (uint32_t)c->key;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab hashes that move on while threads use them, as the tiles of kernels do, and give back the
- * arrays that nobody uses any more, with their slabs (grow_gone_tile.h). Each thread puts in, changes,
- * looks for and takes out keys of its own, and knows what must come of each; all add to a few that
- * they share; and each has the table move on now and then, or sleeps while it has a stand. What was
- * given back nobody may touch: the memory of an array is no more readable then, and freed under
- * sanitizers; a slab is another bucket's soon. More arrays go by than there is room for at once, so
- * they must come back while the threads run; when these have ended all but one have.
+ * Slab hashes that migrate to new arrays while threads use them, as the tiles of kernels do, and
+ * free old arrays with their slabs once no tile can use them (grow_gone_tile.h). Each thread
+ * inserts, changes, searches and deletes its own keys and checks each result; all threads add to a
+ * few shared keys. Each thread makes the table migrate now and then, or sleeps while it holds a
+ * snapshot. No thread may touch freed memory: a freed array becomes unreadable, or is freed under
+ * sanitizers, and a slab is soon reused by another bucket. More arrays are needed than there is
+ * room for at once, so they must return while the threads run. When the threads have ended, all
+ * arrays but one have returned.
  *
- * ga_mutant weakens one thing at a time, and then the program must fail (meson.build).
+ * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
  */
 #include "../../hashtables/slabhash/grow_turn_tile.h"
 #include "../../hashtables/slabhash/many_tile.h"
@@ -27,10 +28,10 @@
 
 enum {
     THREADS = 4,
-    CALLS = 3000, /* of each thread, in a table */
+    CALLS = 3000, /* of each thread, for a table */
     OWN = 150,    /* keys of each */
     SHARED = 5,   /* keys that all add to */
-    MOVES = 32,   /* one call in so many has the table move on */
+    MOVES = 32,   /* one in MOVES calls makes the table migrate */
     SLEEPS = 1024,
     BUCKETS_MOST = 256,
     CAME_BACK = 100, /* arrays, at least, while threads run */
@@ -42,20 +43,20 @@ enum {
 
 static struct {
     ga_heap *heap;
-    ga_slabhash *table; /* for its slabs */
+    ga_slabhash *table; /* owns the slabs */
     ga_slabhash_view view;
     ga_slabhash_growing growing;
-    char *addresses;   /* of arrays, one after the other */
+    char *addresses;   /* addresses for arrays, used one after the other */
     size_t used;       /* relaxed: bytes of them */
     uint32_t held;     /* relaxed: arrays */
     uint32_t most;     /* relaxed: of them, at once */
-    uint32_t returned; /* relaxed: arrays that came back while threads were running */
+    uint32_t returned; /* relaxed: arrays that returned while threads were running */
     uint64_t added;    /* relaxed: to the shared keys */
     uint64_t tables, stages, came_back;
     bool wide; /* the table is a MAP64 */
 } world __attribute__((aligned(128)));
 
-/* What a tile keeps. */
+/* The state that a tile keeps. */
 typedef struct turn {
     ga_slab_claimed claimed;
     ga_slabhash_snapshot stand;
@@ -64,7 +65,7 @@ typedef struct turn {
     uint32_t number;
 } turn;
 
-/* ---- memory of arrays ------------------------------------------------------------------------- */
+/* ---- memory of arrays ------------------------------------------------------------------------ */
 
 static const bool plain = !UNDER_ASAN && !UNDER_TSAN;
 
@@ -116,7 +117,7 @@ static void give(void *context, void *rows, size_t bytes)
     __atomic_fetch_add(&world.returned, 1, __ATOMIC_RELAXED); /* relaxed: a figure */
 }
 
-/* ---- as a kernel ------------------------------------------------------------------------------ */
+/* ---- as a kernel ----------------------------------------------------------------------------- */
 
 /* `kind` as a constant. */
 #define EACH_KIND(CALL) return world.wide ? CALL(MAP64_KIND) : CALL(MAP32_KIND)
@@ -137,7 +138,8 @@ static uint64_t count_of(turn *t, uint64_t key)
     EACH_KIND(COUNT_OF);
 }
 
-/* As a kernel does before the lanes of a warp are served together. */
+/* Keep the tile's session up to date, as a kernel does before it serves the lanes of a warp
+ * together. */
 static int tend(turn *t, uint32_t lane, uint64_t hash, bool changes)
 {
     ga_lanes low = {0}, high = {0};
@@ -164,7 +166,8 @@ static uint32_t serve(const turn *t, uint32_t lane, uint32_t op, uint64_t hash,
                                   1u << lane, many);
 }
 
-/* As a lane whose warp is served together; false where it is for later. */
+/* Serve as one lane of a warp whose lanes are served together. Returns false if the operation is
+ * deferred. */
 static bool as_a_lane(turn *t, ga_slabhash_operation to, uint64_t hash, ga_slabhash_answer *answer)
 {
     uint32_t lane = (uint32_t)to.key % 8;
@@ -214,7 +217,8 @@ static void end(turn *t)
     ga_slabhash_snapshot_end(&world.growing, SLABHASH_TILE, &t->stand);
 }
 
-/* Have the table move on, to as many buckets, more or fewer, whatever is in it. */
+/* Make the table migrate to more, fewer or the same number of buckets, regardless of its
+ * contents. */
 static void move_on(turn *t)
 {
     ga_slabhash_growing *g = &world.growing;
@@ -234,7 +238,7 @@ static void move_on(turn *t)
     }
 }
 
-/* ---- what threads do -------------------------------------------------------------------------- */
+/* ---- calls of the threads ----------------------------------------------------------------- */
 
 static void call_own(turn *t)
 {
@@ -271,7 +275,8 @@ static void work(size_t number)
         if (random_below(&t->random, MOVES) == 0) {
             move_on(t);
         }
-        if (random_below(&t->random, SLEEPS) == 0) { /* as one who is stopped, in an old epoch */
+        if (random_below(&t->random, SLEEPS) ==
+            0) { /* as a thread that is stopped in an old epoch */
             usleep(300);
         }
     }
@@ -283,7 +288,7 @@ static void work(size_t number)
     __atomic_fetch_add(&world.added, added, __ATOMIC_RELAXED); /* relaxed: read after all */
 }
 
-/* ---- tables ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void open_table(void)
 {
@@ -318,7 +323,7 @@ static void open_table(void)
     world.returned = 0;
 }
 
-/* End what is under way; nobody else is here. */
+/* Complete a migration under way; no other thread uses the table. */
 static void settle(void)
 {
     turn t;
@@ -352,7 +357,7 @@ static uint64_t slabs_there(const ga_slabhash_version *stage)
     return count;
 }
 
-/* The threads have ended: what they put in is there, and nothing of what they have moved from. */
+/* The threads have ended: their pairs are there, and no array or slab that they migrated from. */
 static void check(void)
 {
     turn t;
@@ -404,7 +409,8 @@ int main(int argc, char **argv)
     if (plain) {
         NEED(sigaction(SIGSEGV, &action, NULL) == 0);
     }
-    /* As long as it takes where threads are kept waiting, and so keep what they may know of. */
+    /* Continue as long as needed if threads are delayed, because they keep arrays that they may
+     * refer to. */
     while (stress_goes_on() || world.tables < 2 || world.came_back < CAME_BACK) {
         world.wide = world.tables % 2 && ga_mutant == 0;
         one_table();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Short histories of tables of unique keys, each of which must be linearizable
- * (support/histories.h), on small tables that stand before a mark, a link or a place that
- * everybody wants: other keys fill them up, and deleted places pile up until a flush. A third of
- * them grows, and is compacted by one of the threads meanwhile; in another third keys stand in
- * their order, and most calls are made as lanes of kernels make them (many_tile.h). At the end of
- * each history no key may be there twice.
+ * (support/histories.h), on small tables where threads compete for overflow bits, a link or a slot:
+ * other keys fill the tables, and tombstones accumulate until a flush. A third of the tables grows,
+ * and one of the threads compacts it. In another third keys are in order, and most calls are made
+ * as lanes of kernels make them (many_tile.h). At the end of each history no key may be there
+ * twice.
  *
- * ga_mutant weakens one thing at a time, and then the program must fail (meson.build).
+ * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
  */
 #include "../../hashtables/slabhash/many_tile.h"
 #include "../../hashtables/slabhash/table.h"
@@ -22,7 +22,7 @@ enum {
 _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
 
 static history_call calls[ALL];
-static bool in_order; /* keys stand so in this table */
+static bool in_order; /* keys are in order in this table */
 
 /* In sets every key has the value 1. */
 static uint64_t value_of(uint64_t value)
@@ -30,7 +30,8 @@ static uint64_t value_of(uint64_t value)
     return world.mode == GA_SLABHASH_SET32 ? 1 : value;
 }
 
-/* The slab that the lane's path lacks, if nobody else is faster, and there is memory at once. */
+/* Append the slab that the lane's path needs, unless another thread is faster or there is no
+ * memory. */
 static bool append(const ga_slabhash_requests *many, uint32_t lane)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
@@ -42,7 +43,7 @@ static bool append(const ga_slabhash_requests *many, uint32_t lane)
     return done != 0;
 }
 
-/* By all of a tile's lanes, one of which asks; then, as in kernels, by the tile. */
+/* Serve one request by all lanes of a tile; then, as in kernels, by the tile. */
 static ga_status as_a_lane(uint32_t op, history_call *c, ga_slabhash_found *was)
 {
     uint32_t lane = (uint32_t)c->value % 8;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches of more than 2^31 operations. Their arrays are as long as that, but the part before 2^31
- * is one file of 2 MiB, mapped again and again, in which all keys are reserved, and so refused at
- * once; what is behind has memory of its own, and is looked at.
+ * Batches of more than 2^31 operations. The arrays are that long, but the part before 2^31 is one
+ * file of 2 MiB, mapped repeatedly, whose keys are all reserved and so refused at once. The part
+ * behind has memory of its own, and its results are checked.
  */
 #include "stress.h"
 
@@ -16,12 +16,12 @@
 
 enum {
     PIECE = 2 << 20, /* bytes that are mapped again and again */
-    KEYS = 1000      /* behind the others */
+    KEYS = 1000      /* operations behind the first 2^31 */
 };
 
 static const uint64_t MANY = UINT64_C(1) << 31;
 
-/* An array of MANY + KEYS elements of `width` bytes, those before MANY one file's. */
+/* An array of MANY + KEYS elements of `width` bytes; those before MANY repeat one file. */
 static void *long_array(size_t width, int byte)
 {
     uint64_t before = MANY * width;

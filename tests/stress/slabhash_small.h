@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What programs share that make short histories on small tables, which stand before a mark, a link
- * or a place that everybody wants: other keys fill them up, and deleted places pile up until a
- * flush. Tables that grow are compacted by one of the threads meanwhile.
+ * Shared by programs that make short histories on small tables, where threads compete for overflow
+ * bits, a link or a slot: other keys fill the tables, and tombstones accumulate until a flush. One
+ * of the threads compacts the tables that grow.
  *
  * A table serves BATCH histories. In each, all threads meet, make CALLS calls each, and meet again.
  */
@@ -22,10 +22,10 @@
 enum {
     THREADS_MOST = 4,
     CALLS = 6,        /* of each thread */
-    BATCH = 256,      /* histories of a table, and between two looks at the clock */
+    BATCH = 256,      /* histories of a table, and between two reads of the clock */
     FLUSHES = 8,      /* histories between two flushes */
     OTHERS = 1000,    /* keys from here on fill tables up */
-    OTHERS_MOST = 130 /* fewer than so many */
+    OTHERS_MOST = 130 /* there are fewer than OTHERS_MOST other keys */
 };
 
 static struct {
@@ -33,37 +33,37 @@ static struct {
     ga_slabhash *table;
     ga_slabhash_mode mode;
     bool grows;
-    uint32_t ordered; /* whether keys may stand in their order: a flush does not keep it */
+    uint32_t ordered; /* 1 if keys may be in order; a flush does not keep the order */
     uint64_t random;
     uint64_t histories, keys, threads;
     uint64_t compacts; /* before which call of the last thread */
     uint64_t clock;    /* seq_cst: moments */
-    uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
+    uint32_t arrivals; /* seq_cst: threads that have arrived at a barrier */
 } world;
 
-/* ---- what each program does by itself -------------------------------------------------------- */
+/* ---- provided by each program ---------------------------------------------------------------- */
 
 /* Open world.table, by open_small(). */
 static void open_table(void);
 
-/* Say what each thread will do: CALLS calls, those of thread n from n * CALLS on. */
+/* Draw the calls of each thread: CALLS calls, those of thread n from n * CALLS on. */
 static void draw(void);
 
 /* Make that call. */
 static void do_call(size_t which);
 
-/* What the calls answered must be right; nobody else is here. */
+/* Check the results of the calls; no other thread is running. */
 static void check(void);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* How many tables there have been of each mode; the modes take turns. */
+/* The number of tables of each mode so far; the modes alternate. */
 static uint64_t round_of_modes(void)
 {
     return world.histories / BATCH / GA_SLABHASH_MODE_COUNT;
 }
 
-/* Of the next mode; world.grows is set. */
+/* Open a table of the next mode; world.grows is set. */
 static void open_small(uint32_t flags)
 {
     static ga_slabhash_hash *const hashes[] = {NULL, hash_same, hash_two, hash_same};
@@ -90,8 +90,8 @@ static void take_out(uint64_t from, uint64_t to)
     }
 }
 
-/* The next history begins with none of its keys; with others, which leave few places, and with
- * places that are full of deleted ones. */
+/* The next history begins with none of its keys. Other keys leave few slots free, and some slots
+ * are full of deleted ones. */
 static void prepare(uint64_t number)
 {
     take_out(0, world.keys);
@@ -136,8 +136,8 @@ static void work(size_t number)
     }
 }
 
-/* With 1 to `keys_most` keys; for as long as there is time, and so often that each mode has had
- * `rounds` tables. */
+/* Make histories with 1 to `keys_most` keys, until the time is over and each mode has had `rounds`
+ * tables. */
 static void make_histories(uint64_t keys_most, uint64_t rounds)
 {
     world.heap = stress_open("system");

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab hashes that grow by themselves (grow_turn_tile.h), by threads as the tiles of kernels
- * (slabhash_turns_tiles.c): in turn short histories (slabhash_turns_histories.c) and tables that grow,
- * shrink and are compacted (slabhash_turns_volumes.c).
+ * Slab hashes that grow by themselves (grow_turn_tile.h), used by threads as the tiles of kernels
+ * (slabhash_turns_tiles.c). It alternates between short histories (slabhash_turns_histories.c) and
+ * tables that grow, shrink and are compacted (slabhash_turns_volumes.c).
  *
- * ga_mutant weakens one thing at a time, and then the program must fail (meson.build).
+ * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
  */
 #include "slabhash_turns.h"
 
 #include <stdio.h>
 
-/* As many calls as there are runs of groups move a table, whichever key they have. */
+/* The number of calls that migrate a table is the number of runs of groups, for any keys. */
 static void runs_are_all(uint64_t random, uint32_t groups)
 {
     enum {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Short histories of unique keys, each of which must be linearizable (support/histories.h), while one
- * of the threads has the table move on, to more buckets or fewer.
+ * Short histories of unique keys, each of which must be linearizable (support/histories.h), while
+ * one of the threads makes the table migrate, to more buckets or fewer.
  */
 #include "slabhash_turns.h"
 
@@ -15,7 +15,7 @@
 enum {
     CALLS = 6,   /* of each thread */
     BATCH = 256, /* histories of a table */
-    CLEARED = 8, /* of them until the table is empty again */
+    CLEARED = 8, /* histories until the table is emptied again */
     ALL = THREADS_MOST * CALLS,
     OTHERS = 1000, /* keys from here on fill tables up */
     OTHERS_MOST = 130
@@ -27,7 +27,7 @@ static struct {
     uint64_t keys;
     uint64_t moves;    /* before which call of the last thread */
     uint64_t clock;    /* seq_cst: moments */
-    uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
+    uint32_t arrivals; /* seq_cst: threads that have arrived at a barrier */
 } run;
 
 /* In sets every key has the value 1. */
@@ -60,7 +60,7 @@ static void do_call(turns_tile *t, history_call *c)
     c->was = c->found ? value_of(answer.value) : 0;
 }
 
-/* What each thread will do. */
+/* Draw the calls of each thread. */
 static void draw(void)
 {
     static const history_kind kinds[] = {
@@ -77,7 +77,7 @@ static void draw(void)
     run.moves = random_below(&turns.random, CALLS + 2);
 }
 
-/* The next history begins with none of its keys, and with others. */
+/* The next history begins with none of its keys, but with other keys. */
 static void prepare(turns_tile *t, uint64_t number)
 {
     for (uint64_t key = 0; key < run.keys; key++) {
@@ -122,7 +122,7 @@ static void work(size_t number)
 {
     uint64_t meeting = 0;
     turns_tile t = {.stands = false};
-    if (number == 0) { /* the others begin when he has prepared the table */
+    if (number == 0) { /* the other threads begin once thread 0 has prepared the table */
         t = turns_begin(0);
     }
     for (uint64_t i = 0; i < BATCH; i++) {
@@ -131,7 +131,7 @@ static void work(size_t number)
             draw();
         }
         history_meet(&run.arrivals, ++meeting, turns.threads);
-        if (i % CLEARED == 0) { /* the stages are others: nobody has a stand from before */
+        if (i % CLEARED == 0) { /* the versions are new: no thread has an older snapshot */
             turns_end(&t);
             t = turns_begin(number);
         }

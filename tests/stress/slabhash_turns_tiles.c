@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads as the tiles of kernels on a table that grows by itself, and its memory: arrays come with
- * anything in them, and some do not come.
+ * Threads as the tiles of kernels on a table that grows by itself, and the table's memory: new
+ * arrays have random contents, and some allocations fail.
  */
 #include "slabhash_turns.h"
 
@@ -12,7 +12,8 @@
 
 turns_world turns;
 
-/* What may be in memory that was an array before: slabs full of the keys that histories have. */
+/* Fill memory with contents that an earlier array may have left: slabs full of the keys of the
+ * histories. */
 static void soil(uint32_t *words, size_t bytes)
 {
     for (size_t i = 0; i < bytes / sizeof *words; i++) {
@@ -50,7 +51,7 @@ static uint64_t hash_of(uint64_t key)
 
 /* ---- as a kernel ----------------------------------------------------------------------------- */
 
-/* `kind` as a constant: what is below is compiled for each. */
+/* Calls with `kind` as a constant, so that the code below is compiled for each kind. */
 #define EACH_KIND(CALL)                                                                            \
     switch (turns.kind) {                                                                          \
     case GA_SLABHASH_SET32 | GA_SLABHASH_GROWING:                                                  \
@@ -97,7 +98,8 @@ static uint32_t open_all(turns_tile *t)
     EACH_KIND(OPEN_ALL)
 }
 
-/* As a kernel does before the lanes of a warp are served together. */
+/* Keep the tile's session up to date, as a kernel does before it serves the lanes of a warp
+ * together. */
 static int tend(turns_tile *t, uint32_t lane, uint64_t hash)
 {
     ga_lanes low = {0}, high = {0};
@@ -126,7 +128,8 @@ static uint32_t serve(ga_slabhash_view view, uint32_t lane, uint64_t hash,
     EACH_KIND(SERVE)
 }
 
-/* As a lane whose warp is served together; false where it is for later. */
+/* Serve as one lane of a warp whose lanes are served together. Returns false if the operation is
+ * deferred. */
 static bool as_a_lane(turns_tile *t, ga_slabhash_operation to, ga_slabhash_answer *answer)
 {
     uint32_t lane = (uint32_t)to.value % 8;
@@ -156,7 +159,7 @@ turns_tile turns_begin(uint64_t number)
     return t;
 }
 
-/* What it has claimed ahead goes back; its stand becomes older. */
+/* Free the slabs that the tile has claimed ahead, and let its snapshot age. */
 void turns_rest(turns_tile *t)
 {
     ga_slabhash_claim_end(turns.view, SLABHASH_TILE, &t->claimed);
@@ -243,7 +246,7 @@ void turns_free_stage(ga_slabhash_version *stage)
     memset(stage, 0, sizeof *stage);
 }
 
-/* Alone: end what is under way, and begin again with one stage. */
+/* Exclusive: complete a migration under way, and begin again with one version. */
 void turns_settle(void)
 {
     ga_slabhash_growing *g = &turns.growing;
@@ -283,14 +286,15 @@ void turns_close(void)
     NEED(ga_slabhash_close(turns.table) == GA_OK);
 }
 
-/* Have the table move on, to as many buckets, more or fewer, whatever is in it. */
+/* Make the table migrate to more, fewer or the same number of buckets, regardless of its
+ * contents. */
 void turns_move_on(turns_tile *t, uint64_t random)
 {
     ga_slabhash_growing *g = &turns.growing;
     ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
     if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
-        ga_cas_acquire(&g->making, number, number + 1) == number) {
+        ga_cas_acquire(&g->making, number, number + 1) == number) { /* M. Pairs with M */
         uint32_t times = 1u << random % 3, buckets = t->stand.buckets;
         buckets = random / 3 % 2 && buckets % times == 0 ? buckets / times : buckets * times;
         ga_slabhash_make_version(g, SLABHASH_TILE, number, buckets, 1);

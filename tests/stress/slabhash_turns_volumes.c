@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables of all kinds that grow from one bucket, then shrink as most is taken out, and are compacted,
- * after each of which each key must be there as often as it was put in.
+ * Tables of all kinds that grow from one bucket, then shrink as most keys are deleted, and are
+ * compacted. After each of these steps the number of each key's pairs must be right.
  */
 #include "slabhash_turns.h"
 
@@ -10,8 +10,8 @@
 
 enum {
     VOLUME = 3000, /* keys of each thread that tables grow with */
-    SHARED = 500,  /* the first of them are put in by all */
-    STAY = 150,    /* one in so many of them stays */
+    SHARED = 500,  /* all threads insert the first of them */
+    STAY = 150,    /* one in STAY keys stays */
     NOWHERE = 1 << 21,
     CROWD = 1 << 20 /* keys from here on fill tables that do not grow */
 };
@@ -20,7 +20,7 @@ enum {
 static struct {
     uint64_t went_in;     /* relaxed: a figure */
     uint64_t stay, crowd; /* keys that stay; and that fill a table */
-    uint64_t until;       /* when a table should have done what it is to */
+    uint64_t until;       /* the time by which a table should have shrunk or been compacted */
 } run;
 
 static void put_in(size_t number)
@@ -48,7 +48,7 @@ static void put_in(size_t number)
     __atomic_fetch_add(&run.went_in, in, __ATOMIC_RELAXED); /* relaxed: read after all */
 }
 
-/* Whether thread `number` has taken its key out again. */
+/* Returns true if thread `number` has deleted its key again. */
 static bool is_gone(uint64_t i)
 {
     for (uint64_t at = 1; at < VOLUME; at += 2) {
@@ -59,7 +59,7 @@ static bool is_gone(uint64_t i)
     return false;
 }
 
-/* How often a key is there once all is in. */
+/* The number of a key's pairs once all are inserted. */
 static uint64_t times_of(uint64_t key)
 {
     uint64_t i = key % VOLUME;
@@ -97,10 +97,10 @@ static void fill(void)
     turns_end(&t);
 }
 
-/* ---- what is not wanted any more -------------------------------------------------------------- */
+/* ---- deletions ---------------------------------------------------------------------------- */
 
-/* Change nothing, until the table has done what it is to do, or should have: by others, too, so that
- * each gives way to them. */
+/* Change nothing until the table has finished its task, or should have. Other threads may do it, so
+ * each thread yields to them. */
 static bool linger(turns_tile *t, uint64_t *calls)
 {
     (void)turns_do(t, GA_SLABHASH_DELETE, NOWHERE, 0);
@@ -115,7 +115,7 @@ static uint64_t places(void)
     return ga_bits_count(ga_slabhash_slot_mask(turns.kind));
 }
 
-/* One key in so many stays, of all that were put in. */
+/* Delete all inserted keys but one in STAY. */
 static void take_out(size_t number)
 {
     turns_tile t = turns_begin(number);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counter slots that change hands: waves of short threads, more in a wave than there are slots,
- * while a reader adds them up. Sums never go down, and in the end not one count is lost.
+ * Counter slots that threads reuse: waves of short threads, more in a wave than there are slots,
+ * while a reader adds them up. Sums never decrease, and at the end no count is lost.
  */
 #include "stress.h"
 
@@ -36,7 +36,8 @@ static void *watch(void *unused)
     return NULL;
 }
 
-/* All have a slot, or none of their own, before any goes on: some share one while they count. */
+/* All threads have their own slot, or none, before any continues: some share a slot while they
+ * count. */
 static void count(size_t number)
 {
     ga_counters_failure(counters);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The clock, the threads and the one way to fail.
+ * The clock, the threads and the only way to fail.
  */
 #include "stress.h"
 
@@ -14,7 +14,8 @@
 
 enum {
     SECONDS = 2,
-    HANG_SECONDS = 100, /* on top; sanitizers and emulators are slow, but not that slow */
+    HANG_SECONDS =
+        100, /* added to the time; sanitizers and emulators are slow, but not that slow */
     MOST_THREADS = 512
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One vmm heap under threads, on a device whose memory is the host's: each gets blocks of all
- * sizes on streams of its own and with none, writes its number into them, hands some to the next
- * thread, and gives them back on streams that are held now and then, one or all. Memory is short, so that runs
- * are joined, cut, unmapped and waited for all the time; with cache=0 each free unmaps as well. No block is ever another's, too; what is
- * counted adds up, and nothing is left.
+ * One vmm heap under threads, on a device made of host memory. Each thread allocates blocks of all
+ * sizes, on streams of its own and without a stream, writes its number into them, passes some to
+ * the next thread, and frees them on streams, of which one or all are held now and then. Memory is
+ * short, so that runs are joined, cut, unmapped and waited for all the time; with cache=0 each free
+ * unmaps as well. No two live blocks overlap, the counts add up, and nothing is left.
  */
 #include "stress.h"
 
@@ -30,7 +30,7 @@ typedef struct slot {
 
 static ga_heap *heap;
 static CUstream streams[THREADS];
-static slot *handed[THREADS]; /* to that thread, by the one before it: H1/H2 */
+static slot *handed[THREADS]; /* for that thread, set by the previous one: H1/H2 */
 static slot boxes[THREADS];
 
 static size_t random_size(uint64_t *random)
@@ -76,10 +76,10 @@ static void give(slot *s, size_t owner, size_t number, uint64_t *random)
     s->block = NULL;
 }
 
-/* What the thread before has put here. */
+/* Free the blocks that the previous thread has passed on. */
 static void take_over(size_t number, uint64_t *random)
 {
-    /* H2: acquire. Pairs with H1: the block and what is in it. */
+    /* H2: acquire. Pairs with H1: the block and its contents. */
     slot *s = __atomic_load_n(&handed[number], __ATOMIC_ACQUIRE);
     if (s) {
         give(s, (number + THREADS - 1) % THREADS, number, random);
@@ -148,7 +148,7 @@ static void make_streams(void)
     ga_cuda_leave(&scope);
 }
 
-/* What was handed to a thread that had ended already. */
+/* Free blocks that were passed to a thread that had already ended. */
 static void free_the_rest(void)
 {
     for (size_t i = 0; i < THREADS; i++) {

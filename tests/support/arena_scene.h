@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of arenas share.
+ * Shared by the tests of arenas.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_ARENA_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_ARENA_SCENE_H
@@ -21,7 +21,7 @@ static const ga_arena_options on_device = {.options_size = sizeof(ga_arena_optio
 static const ga_arena_options on_host = {.options_size = sizeof(ga_arena_options),
                                          .place = GA_PLACE_HOST};
 
-/* One of those with more options. */
+/* The options of this place, with more options. */
 #define WITH(options, ...)                                                                         \
     ((ga_arena_options){                                                                           \
         .options_size = sizeof(ga_arena_options), .place = (options).place, __VA_ARGS__})

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Short histories of a map in which a key may be there several times: what must hold for each pair,
- * of which no two have one value, and for how many there are. A call is written down with the
- * moments at which it began and ended, and what it answered. Such a map does not promise that calls
- * can be put in one order: a search may miss a key whose pairs come and go. It promises that
+ * Short histories of a multimap: checks for each pair (all values differ), and for the number of
+ * pairs. A call is recorded with the moments of its begin and end, and its result. A multimap does
+ * not promise that calls can be put in one order: a search may miss a key whose pairs come and go.
+ * It promises that
  *
- *     each pair that was put in is taken out once, or is there at the end;
- *     what is found was put in, and not taken out before;
- *     a pair that is there from before a search until after it is found, and counted once;
- *     a pair that was there before all of the key were taken out is not there after it.
+ *     each inserted pair is deleted once, or is there at the end;
+ *     a pair that is found was inserted, and not deleted before;
+ *     a pair that is there from before a search until after it is found and counted once;
+ *     a pair that was there before all pairs of its key were deleted is not there afterwards.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_BAGS_H
 #define GPUALLOC_TESTS_SUPPORT_BAGS_H
@@ -18,8 +18,8 @@
 #include <stdio.h>
 
 enum {
-    BAG_CALLS = 32, /* of a history, with one for each key at its end */
-    BAG_VALUES = 40 /* that a call for all can answer */
+    BAG_CALLS = 32, /* calls of a history, with one for each key at its end */
+    BAG_VALUES = 40 /* values that a call for all can return */
 };
 
 typedef enum bag_kind {
@@ -34,16 +34,16 @@ typedef enum bag_kind {
 typedef struct bag_call {
     bag_kind kind;
     uint64_t key, value; /* of an insert: never 0 */
-    uint64_t count;      /* found, or taken out */
+    uint64_t count;      /* found, or deleted */
     uint64_t values[BAG_VALUES];
     uint64_t began, ended;
 } bag_call;
 
-/* The calls on one key; the last one is a BAG_SEARCH_ALL behind all others. */
+/* The calls on one key; the last one is a BAG_SEARCH_ALL after all others. */
 typedef struct bag_history {
     const bag_call *calls[BAG_CALLS];
     uint32_t count;
-    bool valued; /* what is found has its value */
+    bool valued; /* results have values */
 } bag_history;
 
 static bool bag_says(const bag_call *c, uint64_t value)
@@ -58,13 +58,13 @@ static bool bag_says(const bag_call *c, uint64_t value)
 
 /* ---- one pair -------------------------------------------------------------------------------- */
 
-/* When it was taken out: not before `first`, and before `last`; UINT64_MAX: never. */
+/* The moment of its deletion: not before `first`, and before `last`; UINT64_MAX: never. */
 typedef struct bag_end {
     uint64_t first, last;
 } bag_end;
 
-/* By one for all, since no other call says that it was; NULL where some did, and it was there after
- * one for all that must have seen it. */
+/* The pair was deleted by a call for all, because no other call reports it. NULL if some call did,
+ * or the pair was there after a call for all that must have seen it. */
 static const char *bag_taken_with_all(const bag_history *h, const bag_call *in, bag_end *end)
 {
     uint64_t sure = UINT64_MAX;
@@ -126,7 +126,7 @@ static const char *bag_check_pair(const bag_history *h, const bag_call *in)
     return wrong;
 }
 
-/* What a call found: somebody's, and each once. */
+/* The values that a call found: each was inserted, and occurs once. */
 static const char *bag_check_values(const bag_history *h, const bag_call *c)
 {
     for (uint64_t i = 0; i < c->count && i < BAG_VALUES; i++) {
@@ -146,7 +146,8 @@ static const char *bag_check_values(const bag_history *h, const bag_call *c)
 
 /* ---- how many -------------------------------------------------------------------------------- */
 
-/* How many pairs the call must have seen, since no more were taken out, and how many it can have. */
+/* The number of pairs that the call must have seen, because no more were deleted, and the number
+ * that it can have seen. */
 static const char *bag_check_count(const bag_history *h, const bag_call *c)
 {
     int64_t least = 0, most = 0;
@@ -171,7 +172,7 @@ static const char *bag_check_count(const bag_history *h, const bag_call *c)
                                       : NULL;
 }
 
-/* What is wrong with the calls on `key`, or NULL. */
+/* The error in the calls on `key`, or NULL. */
 static const char *bag_wrong(const bag_call *calls, uint32_t count, uint64_t key, bool valued)
 {
     bag_history h = {.valued = valued};
@@ -213,7 +214,7 @@ static void bag_print(const bag_call *calls, uint32_t count, uint64_t key)
     }
 }
 
-/* The checker itself, with histories that are right and wrong: NULL, or what it gets wrong. */
+/* Test the checker itself with right and wrong histories: NULL, or its error. */
 static const char *bag_try_checker(void)
 {
     bag_call calls[] = {

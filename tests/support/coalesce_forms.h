@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of coalescing in all forms of headers begin with: a world for each, and what is to hold
- * when all has been freed.
+ * Shared by tests of coalescing in all forms of headers: a world for each, and the checks after all
+ * payloads are freed.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_COALESCE_FORMS_H
 #define GPUALLOC_TESTS_SUPPORT_COALESCE_FORMS_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A heap that coalesces over host memory, for the tests of the algorithm: a parent that hands out
- * slots of one size, fails where it is told to, and knows what is live. Its slots are taken and
- * given back by one atomic each, so that it orders no more than a parent must. In a header, so that
- * each program compiles the algorithm for itself, weakened or whole.
+ * slots of one size, fails on request, and knows its live slots. Its slots are allocated and freed
+ * by one atomic each, so that it orders no more than a parent must. A header, so that each program
+ * compiles the algorithm for itself, with or without planted bugs.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_COALESCE_WORLD_H
 #define GPUALLOC_TESTS_SUPPORT_COALESCE_WORLD_H
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 
 enum {
-    WORLD_FILLED = 4096, /* bytes of a slot that goes back are overwritten */
+    WORLD_FILLED = 4096, /* bytes of a freed slot that are overwritten */
     WORLD_FILL = 0xdd
 };
 
@@ -33,9 +33,9 @@ typedef struct coalesce_world {
     size_t slot_bytes;
     uint32_t slot_count;
     world_slot *slots;
-    uint32_t next;   /* relaxed: where to begin to look */
+    uint32_t next;   /* relaxed: where the next search begins */
     uint64_t claims; /* relaxed: how many there were */
-    uint64_t wrong;  /* relaxed: releases of what was no live block */
+    uint64_t wrong;  /* relaxed: frees of invalid pointers */
     const void *last_wrong;
     uint64_t fails_at; /* the claim of that number fails, ... */
     uint64_t
@@ -45,7 +45,7 @@ typedef struct coalesce_world {
     ga_coalesce_view view;
 } coalesce_world;
 
-/* Bytes one by one: compilers make a memset of their own, which no sanitizer sees. */
+/* Byte by byte: a compiler's memset would not be instrumented by sanitizers. */
 static inline void world_fill(void *memory, int byte, uint64_t n)
 {
     volatile char *bytes = memory;
@@ -103,7 +103,7 @@ static inline ga_parent_found world_find(void *own, const void *pointer)
     coalesce_world *world = own;
     uint64_t place = world_place(world, pointer);
     ga_parent_found found = {NULL, NULL};
-    /* relaxed: who has a pointer into it keeps it taken. */
+    /* relaxed: an owner of a pointer into it keeps it taken. */
     if (place < world->slot_count &&
         __atomic_load_n(&world->slots[place].taken, __ATOMIC_RELAXED)) {
         found.start = world->memory + place * world->slot_bytes;
@@ -128,11 +128,12 @@ static inline uint64_t world_usable(void *own, const void *block)
     return world->slots[world_place(world, block)].bytes;
 }
 
-/* Blocks that have not gone back. */
+/* The number of live blocks. */
 static inline uint32_t world_live(const coalesce_world *world)
 {
     uint32_t live = 0;
     for (uint32_t i = 0; i < world->slot_count; i++) {
+        /* Acquire. Pairs with the release store in world_release(). */
         live += __atomic_load_n(&world->slots[i].taken, __ATOMIC_ACQUIRE);
     }
     return live;
@@ -188,7 +189,8 @@ static inline ga_tile world_tile(void)
     return ga_tile_of(32);
 }
 
-/* The lanes of the mask want sizes[lane] bytes; payloads[lane] is what each of the 32 got. */
+/* The lanes of the mask request sizes[lane] bytes; payloads[lane] is the result of each of the 32
+ * lanes. */
 static inline void world_malloc(coalesce_world *world, uint32_t wanting, const uint64_t *sizes,
                                 char **payloads)
 {
@@ -202,7 +204,7 @@ static inline void world_malloc(coalesce_world *world, uint32_t wanting, const u
     }
 }
 
-/* The same at multiples of aligns[lane]; in a heap with headers. */
+/* As above, at multiples of aligns[lane]; in a heap with headers. */
 static inline void world_malloc_aligned(coalesce_world *world, uint32_t wanting,
                                         const uint64_t *sizes, const uint32_t *aligns,
                                         char **payloads)
@@ -234,7 +236,7 @@ static inline void world_free(coalesce_world *world, uint32_t giving, char *cons
     ga_coalesce_free_lanes(world->view, world_tile(), giving, wide);
 }
 
-/* One payload, by lane `lane`. */
+/* Lane `lane` frees one payload. */
 static inline void world_free_one(coalesce_world *world, uint32_t lane, char *payload)
 {
     char *payloads[32] = {NULL};

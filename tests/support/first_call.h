@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A fork that has begun when another thread makes its first call of ours, so that it runs none of the
- * handlers that the call registers. The call has ended before there is a child; or it waits for what a
- * variable of the environment names, a pipe that nobody writes to yet.
+ * A fork that has begun when another thread makes its first call of the library, so that it runs
+ * none of the handlers that the call registers. The call ends before there is a child; or it waits
+ * for a pipe without a writer that a variable of the environment names.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_FIRST_CALL_H
 #define GPUALLOC_TESTS_SUPPORT_FIRST_CALL_H
@@ -44,8 +44,7 @@ static inline void first_call_begin(void)
     }
 }
 
-/* As fork(), with all of the call in the middle of it. The child is ended by a signal where it waits
- * for what nobody does there. */
+/* As fork(), with all of the call in the middle of it. A signal ends a child that waits forever. */
 static inline pid_t first_call_fork_around(void *(*body)(void *))
 {
     if (pthread_atfork(first_call_begin, NULL, NULL) != 0) {
@@ -59,14 +58,14 @@ static inline pid_t first_call_fork_around(void *(*body)(void *))
     return child;
 }
 
-/* Whether the child ended by itself with status 0. */
+/* Returns true if the child ended by itself with status 0. */
 static inline bool first_call_child_ended(pid_t child)
 {
     int status = 0;
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* The same with a call that waits, until first_call_end(). */
+/* As above with a call that waits until first_call_end(). */
 static inline pid_t first_call_fork(const char *variable, void *(*body)(void *))
 {
     first_call *now = &first_call_now;
@@ -85,7 +84,8 @@ static inline pid_t first_call_fork(const char *variable, void *(*body)(void *))
     return child;
 }
 
-/* In the parent: the call goes on, with nothing in the pipe. False: it is not waiting for it. */
+/* In the parent: the call continues, with an empty pipe. Returns false if it is not waiting for the
+ * pipe. */
 static inline bool first_call_end(void)
 {
     int end = open(first_call_now.pipe, O_WRONLY | O_NONBLOCK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hashes that bring keys together, where tests want them to meet.
+ * Hashes that let keys collide.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_HASHES_H
 #define GPUALLOC_TESTS_SUPPORT_HASHES_H
@@ -15,7 +15,7 @@ static inline uint64_t hash_same(void *context, uint64_t key)
     return 0;
 }
 
-/* Two homes, whose paths cross. */
+/* Two home buckets, whose probe sequences cross. */
 static inline uint64_t hash_two(void *context, uint64_t key)
 {
     (void)context;

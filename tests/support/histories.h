@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Short histories of a map, each of which must be linearizable: a few threads, a few keys, a few
- * calls of each. A call is written down with the moments at which it began and ended, and what it
- * answered. A history is right if its calls can be put in an order in which each answers what it
- * must, and none comes before one that had ended when it began. Calls on different keys do not
- * concern each other, so each key is looked at alone, by trying all orders (Wing and Gong's way).
+ * calls of each. A call is recorded with the moments of its begin and end, and its result. A
+ * history is right if its calls can be put in an order in which each result is right, and no call
+ * comes before one that had ended when it began. Calls on different keys are independent, so each
+ * key is checked by itself, by trying all orders (Wing and Gong's method).
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_HISTORIES_H
 #define GPUALLOC_TESTS_SUPPORT_HISTORIES_H
@@ -22,17 +22,17 @@ enum {
 typedef enum history_kind {
     HISTORY_LOOKUP = 0,
     HISTORY_INSERT,  /* only where the key is not there */
-    HISTORY_UPSERT,  /* in the place of what is there, too */
+    HISTORY_UPSERT,  /* replaces an existing value, too */
     HISTORY_REPLACE, /* only where it is */
     HISTORY_COMPARE, /* and its value is `expected` */
-    HISTORY_ADD,     /* to what is there, else an insert */
+    HISTORY_ADD,     /* to an existing value, otherwise an insert */
     HISTORY_REMOVE,
-    HISTORY_LOOKUP_ALL, /* as a lookup and a remove of a key that may be there several times */
+    HISTORY_LOOKUP_ALL, /* a lookup and a removal of a key that may have several pairs */
     HISTORY_REMOVE_ALL, /* without saying its value */
     HISTORY_KINDS
 } history_kind;
 
-/* What it found: whether the key was there, and its value. Values that are put in are never 0. */
+/* The result: the key's presence and its value. Inserted values are never 0. */
 typedef struct history_call {
     history_kind kind;
     uint64_t key, value, expected;
@@ -43,7 +43,7 @@ typedef struct history_call {
 
 /* ---- the checker ---------------------------------------------------------------------------- */
 
-/* What a key has: `value` is 0 where it is not there. */
+/* The state of a key: `value` is 0 if it is absent. */
 static bool history_answers(const history_call *c, uint64_t *value)
 {
     bool there = *value != 0;
@@ -77,8 +77,8 @@ static bool history_answers(const history_call *c, uint64_t *value)
     return true;
 }
 
-/* Whether the calls that are not in `done` can follow, with the key as it is. Sets that failed are
- * remembered with their value. */
+/* Returns true if the calls that are not in `done` can follow in the key's present state. Sets that
+ * failed are remembered with their value. */
 typedef struct history_search {
     const history_call *calls[HISTORY_MOST];
     uint32_t count;
@@ -97,7 +97,7 @@ static bool history_failed_before(const history_search *s, uint32_t done, uint64
     return false;
 }
 
-/* Nobody who is not done ended before this one began. */
+/* No other pending call ended before this one began. */
 static bool history_may_be_next(const history_search *s, uint32_t done, uint32_t which)
 {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -128,7 +128,8 @@ static bool history_can_follow(history_search *s, uint32_t done, uint64_t value)
     return false;
 }
 
-/* Whether the calls on `key` are, of `count`, at most HISTORY_MOST. Nothing was there before. */
+/* Returns true if the calls on `key`, of `count`, at most HISTORY_MOST, are linearizable. The key
+ * is absent at first. */
 static bool history_linearizable(const history_call *calls, uint32_t count, uint64_t key)
 {
     history_search s = {.count = 0, .failed = 0};
@@ -153,7 +154,7 @@ static void history_print(const history_call *calls, uint32_t count, uint64_t ke
     }
 }
 
-/* The checker itself, with histories that are right and wrong: NULL, or what it gets wrong. */
+/* Test the checker itself with right and wrong histories: NULL, or its error. */
 static const char *history_try_checker(void)
 {
     const history_call right[] = {

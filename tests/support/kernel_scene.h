@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of heaps for kernels share: heaps over `vmm` and `cuda` and a driver of host memory
- * that runs the library's own kernels, each call of which can fail in its turn.
+ * Shared by the tests of heaps for kernels: heaps over `vmm` and `cuda` and a driver of host memory
+ * that runs the library's own kernels, each call of which can fail once.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_KERNEL_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_KERNEL_SCENE_H
@@ -61,9 +61,10 @@ static inline int close_in_child(void *context)
 
 /* ---- every call of the driver -------------------------------------------------------------- */
 
-static uint64_t fail_more; /* calls behind the one that fails, which fail, too */
+static uint64_t fail_more; /* calls after the failing one that fail, too */
 
-/* Let the first call fail, then the second one, until there was none: after more than `least`. */
+/* Let the first call fail, then the second one, and so on until no call fails: after more than
+ * `least`. */
 static inline void each_call(bool (*fails)(uint64_t n, CUresult error), uint64_t least)
 {
     static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_PERMITTED};
@@ -83,7 +84,7 @@ static inline void fail_from(uint64_t n, CUresult error)
     vmm_driver_fail_many(NULL, n, fail_more, error);
 }
 
-/* Whether the call came that was to fail. No more fail. */
+/* Returns true if the call that was to fail was made. No more calls fail. */
 static inline bool stop_failing(void)
 {
     return vmm_recover();

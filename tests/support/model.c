@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The model: what each live block must hold.
+ * The model: the expected contents of each live block.
  */
 #include "model.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads whose calls are written down: the moments at which they begin and end, and barriers
- * between histories.
+ * Threads whose calls are recorded: the moments of their begin and end, and barriers between
+ * histories.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_MOMENTS_H
 #define GPUALLOC_TESTS_SUPPORT_MOMENTS_H
@@ -15,10 +15,10 @@ static inline uint64_t history_moment(uint64_t *clock)
     return __atomic_add_fetch(clock, 1, __ATOMIC_SEQ_CST); /* Pairs with itself: moments */
 }
 
-/* All `threads` that take part have come, the `turn`th time. */
+/* Wait until all `threads` have arrived for the `turn`th time. */
 static inline void history_meet(uint32_t *arrivals, uint64_t turn, uint64_t threads)
 {
-    /* Pairs with itself: what was done before the barrier is seen behind it. */
+    /* Pairs with itself: writes before the barrier are visible after it. */
     __atomic_add_fetch(arrivals, 1, __ATOMIC_SEQ_CST);
     for (uint32_t tries = 1; __atomic_load_n(arrivals, __ATOMIC_SEQ_CST) < turn * threads;
          tries++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A constructor, so that it is known before the first call of what is weakened.
+ * A constructor, so that the number is set before the first call of the weakened code.
  */
 #include "mutant.h"
 

@@ -17,9 +17,9 @@ enum {
     SLACK = 64 /* room behind each block to grow into */
 };
 
-/* In front of each block, which keeps it aligned. */
+/* Precedes each block, and keeps it aligned. */
 typedef struct head {
-    void *start; /* what the C library gave */
+    void *start; /* the C library's block */
     size_t size;
 } head;
 
@@ -89,7 +89,7 @@ static ga_status hand_out(size_t size, size_t align, void **out)
     if (!start) {
         return ga_fail(GA_ERR_MEMORY, "probe: no memory for %zu bytes", size);
     }
-    memset(start, 0xa5, room + size); /* so that only what is cleared is zero */
+    memset(start, 0xa5, room + size); /* so that only cleared memory is zero */
     *out = start + room;
     *head_of(*out) = (head){start, size};
     count_live(1, (int64_t)size);

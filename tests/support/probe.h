@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A backend that tells what was called: tests register it, or copies of its table with members
- * taken away. Its blocks come from the C library with their size in front, so that usable sizes
- * are exactly what was asked for; each can grow by 64 bytes where it stands.
+ * A backend that records its calls: tests register it, or copies of its table with members removed.
+ * Its blocks come from the C library with their size in front, so that usable sizes are exactly the
+ * requested ones; each block can grow in place by 64 bytes.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_PROBE_H
 #define GPUALLOC_TESTS_SUPPORT_PROBE_H
 
 #include <gpualloc/backend.h>
 
-/* How often each member was called, and the process's live blocks; atomic where threads count. */
+/* The number of calls of each member, and the process's live blocks; atomic if threads count. */
 typedef struct probe_calls {
     int open, close;
     int alloc, free, realloc, zeroed, aligned, batch, grow, trim, retire, alloc_on, free_on;
@@ -20,8 +20,8 @@ typedef struct probe_calls {
 
 extern probe_calls probe;
 
-/* In the order of their happening, a letter each: o open, c close, p fork_prepare, P fork_parent,
- * C fork_child. The letter is followed by the heap's `tag` option. */
+/* In order, a letter for each event: o open, c close, p fork_prepare, P fork_parent, C fork_child.
+ * The letter is followed by the heap's `tag` option. */
 extern char probe_story[256];
 
 /* Every member is there but each_live, retire and kernel_view. Options: tag (string), size, flag,

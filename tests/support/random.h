@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Numbers that a seed decides (splitmix64), the same on every machine.
+ * Numbers determined by a seed (splitmix64), equal on every machine.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_RANDOM_H
 #define GPUALLOC_TESTS_SUPPORT_RANDOM_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of hazard-pointer domains share: a domain, and objects to retire, which count how often
- * they were freed.
+ * Shared by the tests of hazard-pointer domains: a domain, and objects to retire, which count their
+ * frees.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_RECLAIM_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_RECLAIM_SCENE_H
@@ -16,7 +16,7 @@ enum {
     OBJECTS = 4096
 };
 
-/* What is retired: an object counts how often it was freed. */
+/* An object to retire: it counts its frees. */
 typedef struct object {
     uint64_t freed;
     struct object *child; /* retired when this one is freed */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the leak sanitizer is told: which leaks are other people's, and which are the test's point.
+ * Options of the leak sanitizer: leaks of other libraries, and leaks that a test makes on purpose.
  */
 #include "sanitized.h"
 
@@ -10,13 +10,13 @@ extern void __lsan_ignore_object(const void *block) __attribute__((weak));
 VISIBLE const char *__asan_default_options(void);
 VISIBLE const char *__lsan_default_suppressions(void);
 
-/* Every line in the sanitizer's report counts as a failure: none about what is suppressed. */
+/* Every line in the sanitizer's report counts as a failure, so suppressions print none. */
 VISIBLE const char *__asan_default_options(void)
 {
     return "print_suppressions=0";
 }
 
-/* tcmalloc's constructor keeps one object for ever. */
+/* tcmalloc's constructor keeps one object forever. */
 VISIBLE const char *__lsan_default_suppressions(void)
 {
     return "leak:MallocExtension::Register\n";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which sanitizer this build has: what its malloc does instead of failing, and limits on address
- * space, which its shadow memory breaks, cannot be tested under it.
+ * The sanitizer of this build. Failing requests cannot be tested under it, because its malloc ends
+ * the program, nor limits on address space, which its shadow memory exceeds.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SANITIZED_H
 #define GPUALLOC_TESTS_SUPPORT_SANITIZED_H

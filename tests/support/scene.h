@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a test stands in: a folder of its own, what it wrote to standard error, a child process.
- * Free of Criterion: the stress programs use it too. What cannot be set up ends the process.
+ * The surroundings of a test: a folder of its own, its standard error, a child process. Without
+ * Criterion, because the stress programs use it, too. A failed setup ends the process.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_SCENE_H
@@ -21,13 +21,12 @@ const char *scene_path(const char *name);
 void scene_write_file(const char *path, const void *bytes, size_t size);
 size_t scene_read_file(const char *path, char *room, size_t size);
 
-/* Catch what is written to standard error from now on; the second call gives it back, with a
- * NUL. */
+/* Capture standard error from now on; the second call returns the text, with a NUL. */
 void scene_capture_begin(void);
 const char *scene_capture_end(void);
 
-/* Run `body` in a forked child: what it returns is the child's exit status, here too. A child
- * that a signal ended gives 128 + the signal. */
+/* Run `body` in a forked child: its result is the child's exit status, and is returned here. A
+ * child that a signal ended gives 128 + the signal. */
 int scene_in_child(int (*body)(void *context), void *context);
 
 #endif

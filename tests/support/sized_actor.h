@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks of all sizes for the lanes of a tile, in every way there is: what the tests of the algorithm
- * share. In a header, so that each program compiles the algorithm for itself, weakened or whole.
+ * Blocks of all sizes for the lanes of a tile, by every method: shared by the tests of the
+ * algorithm. A header, so that each program compiles the algorithm for itself, with or without
+ * planted bugs.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SIZED_ACTOR_H
 #define GPUALLOC_TESTS_SUPPORT_SIZED_ACTOR_H
@@ -13,7 +14,7 @@ static inline ga_tile sized_tile(void)
     return ga_tile_of(32);
 }
 
-/* What lane `lane` got of the class, or NULL. */
+/* The block that lane `lane` got of the class, or NULL. */
 static inline char *sized_pointer(ga_sized_heap *heap, uint32_t class, ga_sized_units got,
                                   uint32_t lane)
 {
@@ -23,8 +24,8 @@ static inline char *sized_pointer(ga_sized_heap *heap, uint32_t class, ga_sized_
                                                    key, ga_lane_read(got.places, lane));
 }
 
-/* A block of its class for each lane of the mask, NULL for those that got none and all others. Answers how
- * many got one. */
+/* A block of its class for each lane of the mask, NULL for lanes that got none and all others.
+ * Returns the number of lanes that got one. */
 static inline uint32_t sized_claim(ga_sized_heap *heap, uint32_t lanes, const uint32_t *classes,
                                    uint32_t number, char **blocks)
 {
@@ -42,8 +43,8 @@ static inline uint32_t sized_claim(ga_sized_heap *heap, uint32_t lanes, const ui
     return count;
 }
 
-/* The same for all lanes and one class, as kernels do where all lanes of a warp call: the word of their
- * number first, whole. */
+/* As above for all lanes and one class, as in kernels if all lanes of a warp call: the whole home
+ * word first. */
 static inline uint32_t sized_claim_warp(ga_sized_heap *heap, uint32_t class, uint32_t number,
                                         char **blocks)
 {
@@ -68,7 +69,7 @@ static inline uint32_t sized_claim_warp(ga_sized_heap *heap, uint32_t class, uin
     return count;
 }
 
-/* Give back the block of each lane of the mask. False where one is no block's beginning. */
+/* Free the block of each lane of the mask. Returns false if one is not the beginning of a block. */
 static inline bool sized_release(ga_sized_heap *heap, uint32_t lanes, char *const *blocks)
 {
     ga_sized_view view = ga_sized_view_of(heap);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of heaps of all sizes for kernels share, beside what those of all heaps for kernels do:
- * programs' kernels are threads that claim with all lanes of a tile.
+ * Shared by the tests of size-class heaps for kernels, in addition to kernel_scene.h: programs'
+ * kernels are threads that claim with all lanes of a tile.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SIZED_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_SIZED_SCENE_H
@@ -20,10 +20,10 @@
 enum {
     MIB = 1 << 20,
     LIMIT = 20 * MIB,
-    REGION = 128 << 10, /* for that limit */
+    REGION = 128 << 10, /* the region size for that limit */
     WARPS = 3,
-    MOST = LIMIT / 16 + 32, /* blocks of one of them */
-    LARGE = 2048            /* where sizes are mixed */
+    MOST = LIMIT / 16 + 32, /* blocks of a warp at most */
+    LARGE = 2048            /* the largest block in mixed sizes */
 };
 
 static const char growing[] = "slab:unit=classes,capacity=4M,limit=20M/vmm";
@@ -62,7 +62,7 @@ static inline uint64_t mark_of(const warp *w, uint32_t i)
     return (uint64_t)w->number << 32 | i;
 }
 
-/* Writes who has it to both ends. */
+/* Write the owner to both ends. */
 static inline void keep(warp *w, char *block, uint32_t class)
 {
     uint64_t mark = mark_of(w, w->held);
@@ -115,8 +115,8 @@ static inline void give_back(warp *w)
     free(w->classes);
 }
 
-/* Several warps take all that they get; answers how many bytes. With `heap` live blocks are looked at. And
- * give it back. */
+/* Several warps claim all blocks that they can, and free them. Returns the bytes. With `heap`, live
+ * blocks are checked. */
 static inline uint64_t run(ga_kernel_heap view, ga_heap *heap, uint32_t size, uint32_t retries)
 {
     pthread_t threads[WARPS];

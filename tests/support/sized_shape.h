@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes whose regions are the smallest there are, for the tests of what one tile does at a
- * time.
+ * Size-class heaps with the smallest possible regions, for the tests of one tile at a time.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SIZED_SHAPE_H
 #define GPUALLOC_TESTS_SUPPORT_SIZED_SHAPE_H
@@ -11,7 +10,7 @@
 
 enum {
     LANES = 32,
-    BITS = 17, /* of a region: the smallest there are */
+    BITS = 17, /* of a region: the smallest possible */
     REGION = 1 << BITS
 };
 

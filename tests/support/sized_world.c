@@ -28,7 +28,7 @@ static uint64_t units_size(const sized_world *world)
     return (uint64_t)world->regions << world->heap->region_bits;
 }
 
-/* Pieces of one block, each with a place of its own. */
+/* Parts of one block, each with an offset of its own. */
 static void *piece(sized_world *world, size_t size)
 {
     char *at = (char *)world->book + world->book_size;
@@ -73,7 +73,7 @@ sized_world *sized_world_new(uint32_t region_bits, uint32_t regions)
 
 /* ---- growing ------------------------------------------------------------------------------- */
 
-/* Up to three regions ahead; one wish may be refused. */
+/* Up to three regions ahead; one request may be refused. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     sized_world *world = context;
@@ -141,7 +141,7 @@ uint32_t sized_world_regions(const sized_world *world, uint32_t class)
     return count;
 }
 
-/* Bit by bit, so that nothing is shared with what is tested. */
+/* Bit by bit, so that no code is shared with the tested functions. */
 static uint64_t live_in(const sized_world *world, uint32_t region)
 {
     uint32_t class = sized_world_owner(world, region);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A tile that works on a slab heap in every way there is: what the tests of the algorithm share. In
- * a header, so that each program compiles the algorithm for itself, weakened or whole.
+ * A tile that works on a slab heap by every method: shared by the tests of the algorithm. A header,
+ * so that each program compiles the algorithm for itself, with or without planted bugs.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SLAB_ACTOR_H
 #define GPUALLOC_TESTS_SUPPORT_SLAB_ACTOR_H
@@ -49,7 +49,7 @@ static inline uint32_t slab_actor_mask(slab_actor *actor, uint32_t n)
     return mask;
 }
 
-/* Up to `n` units (at most 32) for any lanes from any word on. Answers how many it got. */
+/* Up to `n` units (at most 32) for any lanes, from any word on. Returns the number of units. */
 static inline uint32_t slab_actor_claim_lanes(slab_actor *actor, uint32_t n, uint32_t *units)
 {
     ga_slab_view view = ga_slab_view_of(actor->heap);
@@ -65,7 +65,7 @@ static inline uint32_t slab_actor_claim_lanes(slab_actor *actor, uint32_t n, uin
     return count;
 }
 
-/* Up to `n` units (at most 32) in this way. Fewer: the heap answered FULL. */
+/* Up to `n` units (at most 32) by this method. Fewer: the heap returned FULL. */
 static inline uint32_t slab_actor_claim(slab_actor *actor, slab_way way, uint32_t n,
                                         uint32_t *units)
 {
@@ -83,7 +83,7 @@ static inline uint32_t slab_actor_claim(slab_actor *actor, slab_way way, uint32_
     return n;
 }
 
-/* Give back `n` units (at most 32): as lanes, in an order of chance, or one by one. */
+/* Free `n` units (at most 32): as lanes, in random order, or one by one. */
 static inline void slab_actor_release(slab_actor *actor, const uint32_t *units, uint32_t n)
 {
     ga_slab_view view = ga_slab_view_of(actor->heap);
@@ -101,7 +101,7 @@ static inline void slab_actor_release(slab_actor *actor, const uint32_t *units, 
     }
 }
 
-/* Give back what is left of the claimed word. */
+/* Free the rest of the claimed word. */
 static inline void slab_actor_rest(slab_actor *actor)
 {
     ga_slab_release_word(ga_slab_view_of(actor->heap), slab_tile(), &actor->claimed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of the slab backend share: heaps, over a parent with little, too; how much is live and
- * how many faults were found.
+ * Shared by the tests of the slab backend: heaps, also over a parent with little memory; how much
+ * is live and how many faults were found.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SLAB_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_SLAB_SCENE_H
@@ -82,7 +82,7 @@ static const ga_backend tight = {
     .trim = tight_trim,
 };
 
-/* ---- heaps ------------------------------------------------------------------------------------- */
+/* ---- heaps ----------------------------------------------------------------------------------- */
 
 static inline ga_heap *open_at(ga_place place, const char *spec)
 {

@@ -14,7 +14,7 @@ enum {
     PATTERN = 2 << 20
 };
 
-/* No mapping stands there: for units that nobody touches. */
+/* No mapping is there: for units that are never accessed. */
 static const uintptr_t NOWHERE = (uintptr_t)1 << 40;
 
 static void *reserve(uint64_t size)
@@ -27,7 +27,7 @@ static void *reserve(uint64_t size)
     return pages;
 }
 
-/* Set all bits, in pages that are all the same one until they are written to. */
+/* Set all bits, in pages that share one physical page until they are written to. */
 static void set_all(void *pages, uint64_t size)
 {
     int file = memfd_create("slab_world", 0);
@@ -58,7 +58,7 @@ static uint64_t units_size(const slab_world *world)
     return world->shape.supers * ga_slab_super_bytes(&world->shape) + gaps;
 }
 
-/* Where super block `super` stands among the others: first, last, second, last but one, ... */
+/* The position of superblock `super` among the others: first, last, second, last but one, ... */
 static uint32_t slot_of(const slab_world *world, uint32_t super)
 {
     return super % 2 ? world->shape.supers - 1 - super / 2 : super / 2;
@@ -106,7 +106,7 @@ void slab_world_delete(slab_world *world)
     free(world);
 }
 
-/* ---- super blocks -------------------------------------------------------------------------- */
+/* ---- superblocks -------------------------------------------------------------------------- */
 
 static void place_super(slab_world *world, uint32_t super)
 {
@@ -116,7 +116,7 @@ static void place_super(slab_world *world, uint32_t super)
     heap->supers[super].units = world->units + slot * (heap->super_bytes + SLAB_WORLD_GAP);
     heap->supers[super].rows =
         world->rows + slot * (ga_slab_super_rows_bytes(&world->shape) / sizeof(uint32_t));
-    /* Release as G5 is, since units are looked up meanwhile. */
+    /* Release, as G5: units are looked up at the same time. Pairs with G7 (slab_units.h). */
     for (; at && heap->supers[heap->sorted[at - 1]].units > heap->supers[super].units; at--) {
         __atomic_store_n(&heap->sorted[at], heap->sorted[at - 1], __ATOMIC_RELEASE);
     }
@@ -142,8 +142,8 @@ void slab_world_grow(slab_world *world)
         __atomic_store_n(heap->free + ga_slab_count_index(heap->spread, block), room,
                          __ATOMIC_RELEASE);
     }
-    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that
-     * he knows of changes a count that is there. */
+    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: a tile that claims from a word it
+     * knows changes a count that is set. */
     __atomic_store_n(&heap->words, (super + 1) * blocks * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
 }
 

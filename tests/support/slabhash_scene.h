@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of the slab hash share: tables that must open, with so many pairs in them, and names of
+ * Shared by the tests of the slab hash: tables that must open, filled with pairs, and names of
  * files for them.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SLABHASH_SCENE_H
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* With a fixed seed, unless the options have one, so that each run has the same layout. */
+/* With a fixed seed, unless the options have one, so that every run has one layout. */
 static inline ga_slabhash *open_table(ga_slabhash_options options)
 {
     ga_slabhash *table = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks of device memory and of pinned host memory, and what a pointer is.
+ * Blocks of device memory and of pinned host memory, and pointer attributes.
  */
 #include "vmm_state.h"
 
@@ -114,7 +114,7 @@ static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr point
     return CUDA_SUCCESS;
 }
 
-/* 0 for pointers that are not ours, as the real one does. */
+/* 0 for pointers of others, as in the real driver. */
 static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr pointer)
 {
     const vmm_block *block = vmm_block_at(pointer);

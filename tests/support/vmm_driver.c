@@ -47,7 +47,7 @@ static int index_of(const char *name)
     abort();
 }
 
-/* Whether this call is one that fails. */
+/* Returns true if the plan of failures includes this call. */
 static bool is_planned(vmm_function function)
 {
     if (!traffic.left || (traffic.planned >= 0 && traffic.planned != (int)function)) {
@@ -178,7 +178,7 @@ static _Thread_local struct {
     int depth;
 } contexts;
 
-/* An address for each that a device has had: those of before are none any more. */
+/* An address for each context that a device has had: earlier ones are invalid. */
 static CUcontext context_of(int device)
 {
     VMM_REQUIRE(vmm.devices[device].generation < sizeof(vmm_device));
@@ -481,7 +481,7 @@ void vmm_driver_stop(void)
     empty();
 }
 
-/* ---- what lives -------------------------------------------------------------------------- */
+/* ---- live objects ------------------------------------------------------------------------- */
 
 static void count_memory(vmm_driver_counts *counts)
 {

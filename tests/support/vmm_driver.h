@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
  * A CUDA driver made of host memory, for tests on machines without a GPU. Reserved addresses are a
- * mapping without access, physical chunks pieces of a file in memory, device pointers host
- * pointers: what one range holds is seen through every range that the same chunk is mapped in, and
- * an access to what is not mapped, or to which no access was given, is a segmentation fault.
+ * mapping without access, physical chunks are parts of a file in memory, and device pointers are
+ * host pointers. Contents are visible through every range in which a chunk is mapped. An access to
+ * addresses that are not mapped, or without permission, is a segmentation fault.
  *
- * It enforces the real driver's rules and answers CUDA_ERROR_INVALID_VALUE where one is broken:
+ * It enforces the real driver's rules and returns CUDA_ERROR_INVALID_VALUE if a call breaks one:
  *
  *   - sizes and addresses are multiples of the granularity
  *   - a chunk is mapped whole, from its start, into addresses of one reservation that are free
  *   - access is given to, and an unmap takes, whole mappings without gaps, of one reservation
  *   - a range is freed as it was reserved, once nothing is mapped in it
- *   - a chunk may be released while it is mapped: its memory is free once it is neither held nor
- *     mapped
- *   - streams, events, copies and blocks want a current context
+ *   - a chunk may be released while it is mapped: its memory is free once it is released and
+ *     unmapped
+ *   - streams, events, copies and blocks need a current context
  *
  * Copies and fills are done at once. Streams are done at once too, unless a test holds them; events
- * and cuStreamWaitEvent() follow. Whoever waits for a held stream ends its work, as time would.
- * Pools, modules and kernels are CUDA_ERROR_NOT_SUPPORTED, but for the library's own, where they are
- * asked for: its service kernels, and the trial of growth. A forked child is refused as by the real
- * driver, until it starts one of its own.
+ * and cuStreamWaitEvent() follow. A wait for a held stream ends its work, as time would. Pools,
+ * modules and kernels are CUDA_ERROR_NOT_SUPPORTED, except for the library's own kernels, if
+ * requested: its service kernels, and the trial of growth. Calls of a forked child are refused as
+ * by the real driver, until it starts a driver of its own.
  *
- * Thread safe but for vmm_driver_start() and vmm_driver_stop(). Broken use ends the program.
+ * Thread safe but for vmm_driver_start() and vmm_driver_stop(). Misuse ends the program.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_VMM_DRIVER_H
 #define GPUALLOC_TESTS_SUPPORT_VMM_DRIVER_H
@@ -41,7 +41,7 @@ typedef enum vmm_driver_kernels {
     VMM_KERNELS_ALONE /* nothing is mapped until they have ended */
 } vmm_driver_kernels;
 
-/* What the machine is like. Zeros are good defaults. */
+/* The properties of the machine. Zeros are good defaults. */
 typedef struct vmm_driver_options {
     int devices;            /* 0: 1 */
     size_t memory;          /* bytes of each device; 0: 1 GiB */
@@ -55,17 +55,17 @@ typedef struct vmm_driver_options {
     vmm_driver_kernels kernels;
 } vmm_driver_options;
 
-/* Put it in the real driver's place, new and empty. NULL: the defaults. */
+/* Install it in place of the real driver, new and empty. NULL: the defaults. */
 void vmm_driver_start(const vmm_driver_options *options);
 
-/* Take it away, with whatever is left of it. */
+/* Remove it, with all that is left in it. */
 void vmm_driver_stop(void);
 
-/* What lives in it now. Streams without those that the library keeps for each device. */
+/* Live objects. Streams without those that the library keeps for each device. */
 typedef struct vmm_driver_counts {
     uint64_t ranges, range_bytes; /* reserved */
     uint64_t chunks, chunk_bytes; /* physical, held or mapped */
-    uint64_t handles;             /* to them, not yet released */
+    uint64_t handles;             /* chunks that are not released yet */
     uint64_t mappings, mapped_bytes;
     uint64_t blocks, block_bytes;  /* of cuMemAlloc */
     uint64_t pinned, pinned_bytes; /* of cuMemHostRegister */
@@ -75,8 +75,8 @@ typedef struct vmm_driver_counts {
 
 vmm_driver_counts vmm_driver_count(void);
 
-/* Calls so far of the function of that name ("cuMemMap"); NULL: of all. Those that name errors and
- * cuCtxPopCurrent, which leave nothing behind, count as none and never fail. */
+/* Calls so far of the function of that name ("cuMemMap"); NULL: of all. Functions that name errors,
+ * and cuCtxPopCurrent, which have no lasting effect, are not counted and never fail. */
 uint64_t vmm_driver_calls(const char *name);
 
 /* Let the n-th call from now on (1: the next) of that function (NULL: of any) fail with `error`,
@@ -85,10 +85,10 @@ uint64_t vmm_driver_calls(const char *name);
 void vmm_driver_fail(const char *name, uint64_t n, CUresult error);
 void vmm_driver_fail_many(const char *name, uint64_t n, uint64_t more, CUresult error);
 
-/* Whether the plan's n-th call has come. */
+/* Returns true if the plan's n-th call was made. */
 bool vmm_driver_has_failed(void);
 
-/* Let another process take that many bytes of the device's memory: the whole of its share. */
+/* Let another process hold `bytes` of the device's memory in all. */
 void vmm_driver_take(int device, size_t bytes);
 
 /* Destroy the device's primary context, as cudaDeviceReset() does: pushing it is
@@ -98,8 +98,8 @@ void vmm_driver_destroy_context(int device);
 /* Let the driver shut down: every call is CUDA_ERROR_DEINITIALIZED from then on. */
 void vmm_driver_shut_down(void);
 
-/* What is put on the stream (NULL: the default stream of device 0) from now on does not end; what
- * was held ends, and new work ends at once again. */
+/* Work that is put on the stream (NULL: the default stream of device 0) from now on does not end;
+ * end held work, and let new work end at once again. */
 void vmm_driver_hold(CUstream stream);
 void vmm_driver_let_go(CUstream stream);
 
@@ -109,8 +109,8 @@ CUresult vmm_driver_set_attribute(CUdeviceptr pointer, CUpointer_attribute attri
                                   unsigned value);
 
 /* cuMemGetHandleForAddressRange(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD): whole pages of one block, or
- * of memory that is mapped without a gap, of one device and made alike for network cards. The
- * descriptor is of a file of that size, and nothing more. */
+ * of memory that is mapped without a gap, of one device and created with equal properties for
+ * network cards. The descriptor is only of a file of that size. */
 CUresult vmm_driver_dma_buf(int *file, CUdeviceptr start, size_t size);
 
 /* cuMemRetainAllocationHandle(): of memory that is mapped, and of no block. */
@@ -120,7 +120,7 @@ CUresult vmm_driver_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr poi
 CUresult vmm_driver_get_access(unsigned long long *flags, const CUmemLocation *location,
                                CUdeviceptr pointer);
 
-/* Whether the devices that `access` has bits for may use all of [start, start + size). */
+/* Returns true if the devices of the bits in `access` may use all of [start, start + size). */
 bool vmm_driver_accessible(const void *start, size_t size, unsigned access);
 
 #endif

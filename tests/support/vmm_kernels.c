@@ -27,7 +27,7 @@ struct CUfunc_st {
 
 /* ---- growth_service.cuh, slab_service.cuh ---------------------------------------------------- */
 
-/* Where it waits in vain it does so for a hundredth of the time: tests are not to take seconds. */
+/* A wait that must time out takes a hundredth of the real time: tests are not to take seconds. */
 static void try_growth(void **parameters)
 {
     ga_growth_probe *probe = PARAMETER(ga_growth_probe *, 0);
@@ -84,7 +84,7 @@ static void give(void **parameters)
     ga_slab_release_lanes(slab, ga_tile_of(32), 1, ga_lanes_all(unit));
 }
 
-/* ---- sized_service.cuh ------------------------------------------------------------------------ */
+/* ---- sized_service.cuh ----------------------------------------------------------------------- */
 
 static ga_sized_heap *sized_heap_of(void **parameters)
 {
@@ -194,7 +194,7 @@ static void sized_reset(void **parameters)
             ga_sized_runs_free(heap, ga_tile_of(32), 1, ga_lanes_all(region));
         }
     }
-    heap->releases++; /* what sweeps have found does not hold any more */
+    heap->releases++; /* results of sweeps are invalid */
 }
 
 static void collect_class(ga_sized_heap *heap, ga_sized_class *c)
@@ -224,7 +224,7 @@ static void sized_collect(void **parameters)
     ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
     for (uint32_t region = 0; region < heap->next; region++) {
         if (heap->pool[region / 32] >> region % 32 & 1) {
-            heap->places[region] = 0; /* its first bitmap can be used again */
+            heap->places[region] = 0; /* its first bitmap can be reused */
         }
     }
     for (uint32_t class = 0; class < heap->classes; class ++) {
@@ -260,9 +260,9 @@ static CUresult arrive(void)
     return vmm_current_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-static atomic_bool runs_alone; /* a kernel beside which nothing is mapped */
+static atomic_bool runs_alone; /* a kernel is running during which no memory can be mapped */
 
-/* Without the lock: what it waits for may need the driver. */
+/* Without the lock: the kernel may wait for a call of the driver. */
 static CUresult launch(CUfunction kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                        CUstream stream, void **parameters, void **extra)

@@ -13,7 +13,7 @@
 
 enum {
     NO_ACCESS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-    POISON = 0xa5 /* what the first bytes of a new chunk hold */
+    POISON = 0xa5 /* the first bytes of a new chunk */
 };
 
 static void *make(size_t size)
@@ -30,7 +30,7 @@ static bool is_granular(uint64_t value)
 
 /* ---- addresses --------------------------------------------------------------------------- */
 
-/* Sanitizers leave a process less: then there are as many as there are. */
+/* Sanitizers leave a process fewer addresses: then it uses all that are left. */
 void vmm_memory_begin(void)
 {
     size_t size = vmm.options.addresses;
@@ -48,8 +48,8 @@ void vmm_memory_begin(void)
     vmm.span_size = size; /* and less than a granule around it, which stays mapped */
 }
 
-/* The place in the list for a range at `base`: the link to what comes behind it. NULL where
- * [base, base + size) is not free or not ours to give. */
+/* The place in the list for a range at `base`: the link to the next range. NULL if [base, base +
+ * size) is not free or not of this driver. */
 static vmm_range **free_at(uintptr_t base, size_t size)
 {
     vmm_range **link = &vmm.ranges;
@@ -141,7 +141,7 @@ static void add_chunk(vmm_chunk *chunk)
     vmm.chunks = chunk;
 }
 
-/* Its memory goes back once nobody holds or maps it. */
+/* Free its memory once it is neither held nor mapped. */
 static void drop_unused(vmm_chunk *chunk)
 {
     vmm_chunk **link = &vmm.chunks;
@@ -170,7 +170,7 @@ static ino_t identity_of(int file, size_t *size)
     return facts.st_ino;
 }
 
-/* Room in the device's file; what can be exported has a file of its own. */
+/* An offset in the device's file; an exportable chunk has a file of its own. */
 static void place_chunk(vmm_chunk *chunk)
 {
     char page[4096];
@@ -488,7 +488,7 @@ CUresult vmm_driver_get_access(unsigned long long *flags, const CUmemLocation *l
     return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Mapped without a gap, made alike, of one device. */
+/* Mapped without a gap, with equal properties, on one device. */
 static bool is_uniform(uintptr_t start, size_t size)
 {
     const vmm_mapping *first = vmm_mapping_at(start);

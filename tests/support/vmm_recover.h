@@ -13,11 +13,11 @@ enum {
     VMM_SOME_CALLS = 2
 };
 
-/* How many calls fail after the n-th: none, and all. */
+/* The number of calls that fail after the n-th: none, and all. */
 static const uint64_t vmm_more_calls[VMM_SOME_CALLS] = {0, UINT64_MAX};
 
-/* No call fails from now on. The next visit to the device releases what the driver has refused to
- * take back. Answers whether a call has failed. */
+/* No call fails from now on. The next visit to the device releases memory that the driver has
+ * refused to release. Returns true if a call has failed. */
 static inline bool vmm_recover(void)
 {
     ga_cuda_scope scope;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of the vmm backend share: a heap over a device made of host memory.
+ * Shared by the tests of the vmm backend: a heap over a device made of host memory.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_VMM_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_VMM_SCENE_H
@@ -22,7 +22,7 @@ static inline ga_heap *vmm_open(const vmm_driver_options *options, const char *s
     return heap;
 }
 
-/* A block that must be had. */
+/* Allocate a block, or fail. */
 static inline void *vmm_take(ga_heap *heap, size_t size)
 {
     void *block = NULL;
@@ -31,7 +31,7 @@ static inline void *vmm_take(ga_heap *heap, size_t size)
     return block;
 }
 
-/* So many of one size. */
+/* Allocate several blocks of one size. */
 static inline void vmm_take_many(ga_heap *heap, void **blocks, size_t count, size_t size)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of vmm_driver share. Everything is under one lock, which VMM_CALL takes.
+ * Shared by the files of vmm_driver. All of it is under one lock, which VMM_CALL takes.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_VMM_STATE_H
 #define GPUALLOC_TESTS_SUPPORT_VMM_STATE_H
@@ -27,7 +27,7 @@ typedef struct vmm_gate {
 } vmm_gate;
 
 enum {
-    VMM_GATES = 64 /* remembered by one stream */
+    VMM_GATES = 64 /* marks that one stream remembers */
 };
 
 struct CUstream_st {
@@ -41,7 +41,7 @@ struct CUstream_st {
     vmm_stream *next;
 };
 
-/* What one stream, or each of a context's, had put when it was recorded. */
+/* The work that a stream, or each stream of a context, had queued when the mark was recorded. */
 typedef struct vmm_mark {
     vmm_stream *on; /* NULL: it is gone */
     uint64_t number;
@@ -55,8 +55,8 @@ struct CUevent_st {
 
 typedef struct vmm_device {
     size_t used;  /* bytes of its memory */
-    size_t taken; /* of these by another process */
-    int file;     /* its memory: chunks are pieces of it, each at an offset of its own */
+    size_t taken; /* of these held by another process */
+    int file;     /* its memory: chunks are parts of it, each at an offset of its own */
     off_t end;
     bool destroyed;
     unsigned generation; /* of its context: how often it was destroyed */
@@ -77,7 +77,7 @@ typedef struct vmm_chunk {
     int file; /* the device's, or its own where it can be exported */
     off_t offset;
     ino_t identity; /* of its own file */
-    bool foreign;   /* another process's, whose memory it counts against */
+    bool foreign;   /* of another process, whose memory it counts against */
     struct vmm_chunk *next;
 } vmm_chunk;
 
@@ -96,7 +96,7 @@ typedef struct vmm_range {
     struct vmm_range *next;
 } vmm_range;
 
-/* Of cuMemAlloc (with a device), and host memory that is registered. */
+/* Of cuMemAlloc (with a device), and registered host memory. */
 typedef struct vmm_block {
     char *start;
     size_t size;
@@ -124,12 +124,12 @@ extern vmm_state vmm;
 
 /* ---- calls ------------------------------------------------------------------------------- */
 
-/* Count a call and take the lock; what the plan of failures or the shut-down has for it. */
+/* Count a call and take the lock; returns the error of the plan of failures or the shut-down. */
 CUresult vmm_arrive(vmm_function function);
 void vmm_lock(void);
 void vmm_unlock(const int *unused);
 
-/* At the beginning of each function of the driver: the lock is held to its end. */
+/* At the beginning of each function of the driver: it holds the lock to its end. */
 #define VMM_CALL(name)                                                                             \
     CUresult refusal_ = vmm_arrive(VMM_##name);                                                    \
     __attribute__((cleanup(vmm_unlock), unused)) const int locked_ = 0;                            \
@@ -140,13 +140,13 @@ void vmm_unlock(const int *unused);
 /* The device of the thread's current context; -1: none. */
 int vmm_current_device(void);
 
-/* Whether the device has that much memory left; if so it has less. */
+/* Take memory of the device; returns false if it has less. */
 bool vmm_use(int device, size_t size);
 
-/* What a call waits for that maps. */
+/* Wait, as each mapping call does, for kernels during which nothing can be mapped. */
 void vmm_kernels_wait(void);
 
-/* Put the functions of each file into the table, and take down what is left. */
+/* Put the functions of each file into the table, and remove all remaining objects. */
 void vmm_memory_begin(void);
 void vmm_memory_fill(ga_cuda_driver *table);
 void vmm_work_fill(ga_cuda_driver *table);
@@ -157,10 +157,10 @@ void vmm_work_clear(void);
 void vmm_blocks_clear(void);
 void vmm_kernels_clear(void);
 
-/* End all work of a device, or of all (-1): a wait. */
+/* End all work of a device, or of all (-1), as a wait does. */
 void vmm_finish(int device);
 
-/* Whose mapped memory, and which block, a pointer lies in; NULL: nobody's. */
+/* The mapping, and the block, that a pointer lies in; NULL: none. */
 const vmm_mapping *vmm_mapping_at(uintptr_t address);
 vmm_block *vmm_block_at(uintptr_t address);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of the vmm backend and streams share: a heap, two streams of its device, and blocks
- * that are asked for on one.
+ * Shared by the tests of the vmm backend and streams: a heap, two streams of its device, and blocks
+ * allocated on a stream.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_VMM_STREAM_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_VMM_STREAM_SCENE_H
@@ -39,7 +39,7 @@ static inline void *take_on(ga_heap *heap, size_t size, CUstream stream)
     return block;
 }
 
-/* So many of one size. */
+/* Allocate several blocks of one size. */
 static inline void take_many_on(ga_heap *heap, void **blocks, size_t count, size_t size,
                                 CUstream stream)
 {

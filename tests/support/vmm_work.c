@@ -24,7 +24,7 @@ static vmm_stream *stream_of(CUstream stream)
     return NULL;
 }
 
-/* Whether the stream's work up to `number` has ended, and what that waited for. */
+/* Returns true if the stream's work up to `number` has ended, and all work that it waited for. */
 static bool has_ended(const vmm_stream *stream, uint64_t number)
 {
     if (stream->done < number) {
@@ -45,7 +45,7 @@ static void put_work(vmm_stream *stream)
     stream->done = stream->held ? stream->done : stream->put;
 }
 
-/* As time would: the stream's work ends, and what it waits for. */
+/* As time would: end the stream's work, and the work that it waits for. */
 static void finish(vmm_stream *stream)
 {
     stream->done = stream->put;
@@ -123,7 +123,7 @@ static CUresult get_priority(CUstream stream, int *priority)
     return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* What waits for a stream that goes, waits no more: its work counts as ended. */
+/* Marks that wait for a destroyed stream wait no more: its work counts as ended. */
 static void forget_stream(const vmm_stream *gone)
 {
     for (struct CUevent_st *e = vmm.events; e; e = e->next) {
@@ -265,7 +265,7 @@ static CUresult event_record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* Of the device whose own context is current, which has to be the one that is meant. */
+/* Of the device whose own context is current, which must be `context`. */
 static CUresult context_record(CUcontext context, CUevent event)
 {
     VMM_CALL(cuCtxRecordEvent)
@@ -373,7 +373,7 @@ static CUresult begin_work(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* The real one's copies of overlapping pieces are undefined: here they end the program. */
+/* Copies of overlapping ranges are undefined in the real driver: here they end the program. */
 static CUresult copy(void *to, const void *from, size_t size, CUstream stream)
 {
     CUresult result = begin_work(stream);

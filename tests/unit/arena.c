@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arenas, on the host and on a device whose memory is the host's: growth, limits, moving.
+ * Arenas, on the host and on a device made of host memory: growth, limits, moving.
  */
 #include "support/arena_scene.h"
 #include "support/readable.h"
@@ -304,7 +304,7 @@ Test(arena, the_host_refuses_what_it_cannot_promise, .disabled = UNDER_ASAN)
     ga_arena_close(arena);
 }
 
-/* The kernel grants each growth, because it looks at each growth alone. */
+/* The kernel grants each growth, because it checks each growth alone. */
 Test(arena, sizes_that_the_machine_cannot_have)
 {
     uint64_t total = ga_machine_memory_total();
@@ -367,7 +367,7 @@ Test(arena, fewer_addresses_where_there_are_fewer)
     cr_assert_null(none);
     ga_arena_close(another);
     ga_arena_options options = on_device;
-    options.reserve = 2 * GIB; /* asked for, so all or nothing */
+    options.reserve = 2 * GIB; /* the growth succeeds whole or not at all */
     assert_fails_with(ga_arena_open(&none, &options), GA_ERR_MEMORY, "arena: no 2147483648 bytes");
     ga_arena_close(arena);
     assert_nothing_left();
@@ -422,7 +422,7 @@ Test(arena, moves_where_others_stand_behind)
     cr_assert_eq(vmm_driver_count().ranges, 2, "the old range is given back");
     cr_assert_eq(vmm_driver_count().chunk_bytes, 4 * MIB, "nothing is copied");
     check_marks(arena, 4 * MIB);
-    assert_ok(ga_arena_move(arena, 16 * MIB)); /* there is room behind: the base stays */
+    assert_ok(ga_arena_move(arena, 16 * MIB)); /* the addresses behind are free: the base stays */
     cr_assert_eq(stats_of(arena).moves, 1);
     assert_ok(ga_arena_grow(arena, 16 * MIB));
     check_marks(arena, 4 * MIB);
@@ -448,7 +448,8 @@ Test(arena, moves_on_the_host)
     ga_arena_close(arena);
 }
 
-/* Kernels that move no more than 1 MiB at a time, as those do that keep more apart. */
+/* Simulates kernels that move no more than 1 MiB at a time, because they keep more mappings
+ * apart. */
 static const ga_os_memory *os;
 static int pieces;
 
@@ -462,7 +463,7 @@ static void *move_little(void *start, size_t size, size_t new_size, int flags, v
     return os->mremap(start, size, new_size, flags, to);
 }
 
-/* In a hole that has no room behind: it must move. */
+/* The arena is in a hole without room behind it, so it must move. */
 static void move_for_sure(ga_arena *arena)
 {
     void *behind = base_of(arena) + ga_arena_reserved(arena);
@@ -488,7 +489,7 @@ Test(arena, moves_on_the_host_in_pieces)
     ga_os_memory_set(NULL);
 }
 
-/* From a fork on, the kernel keeps apart what was touched before it and what is touched later. */
+/* After a fork, the kernel keeps pages that were touched before it apart from later ones. */
 static void fork_and_wait(void)
 {
     pid_t child = fork();

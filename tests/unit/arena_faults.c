@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arenas that are refused, and every call of the driver and of the kernel failed in its turn.
+ * Arenas that are refused, and one test run for each failing call of the driver or the kernel.
  */
 #include "support/arena_scene.h"
 #include "support/vmm_recover.h"
@@ -94,7 +94,7 @@ Test(arena_faults, devices_that_cannot)
     assert_nothing_left();
 }
 
-/* What the device says it can and the driver refuses when it comes to it. */
+/* The device reports support, but the driver refuses the call. */
 Test(arena_faults, a_driver_that_refuses_late)
 {
     vmm_driver_start(&(vmm_driver_options){.fabric = true});
@@ -109,10 +109,10 @@ Test(arena_faults, a_driver_that_refuses_late)
     assert_nothing_left();
 }
 
-/* ---- every call of the driver, failed in its turn ---------------------------------------- */
+/* ---- each call of the driver fails once --------------------------------------------------- */
 
 typedef struct scene {
-    ga_arena *arena, *other; /* other: stands behind it, or has a chunk to share */
+    ga_arena *arena, *other; /* other: is mapped behind it, or has a chunk to share */
     ga_arena_share share;
     bool closed;
 } scene;
@@ -124,7 +124,7 @@ typedef struct operation {
     uint64_t size;    /* backed before, in chunks of 2 MiB */
     uint64_t reserve; /* addresses before */
     uint32_t flags;
-    bool behind; /* another stands there */
+    bool behind; /* another arena is mapped behind it */
 } operation;
 
 static ga_status run_grow(scene *s)
@@ -231,7 +231,7 @@ static void assert_same_stats(const char *name, uint64_t n, const ga_arena_stats
                  name, n);
 }
 
-/* Whether there was an n-th call. */
+/* Let the n-th call fail. Returns false if there was no n-th call. */
 static bool fail_one(const operation *o, uint64_t n, CUresult error)
 {
     vmm_driver_start(NULL);
@@ -303,7 +303,7 @@ Test(arena_faults, every_call_of_opening_in_turn)
     }
 }
 
-/* An unmap that is refused for good. Nothing is lost by that: what was unmapped is mapped again. */
+/* An unmap that is refused permanently. Nothing is lost: unmapped memory is mapped again. */
 static bool refuse_unmap(const operation *o, uint64_t n)
 {
     vmm_driver_start(NULL);
@@ -337,8 +337,8 @@ Test(arena_faults, the_way_back)
     }
 }
 
-/* Several calls in a row: where the way back fails too, chunks may be lost, but what is left is
- * sound: as large as it says, mapped from the base on, with its contents. */
+/* Several calls in a row fail. If undoing fails, too, chunks may be lost, but the rest is sound: as
+ * large as it says, mapped from the base on, with its contents. */
 static bool fail_several(const operation *o, uint64_t n, uint64_t more)
 {
     vmm_driver_start(NULL);
@@ -372,10 +372,10 @@ Test(arena_faults, several_calls_in_a_row)
     }
 }
 
-/* ---- every call of the kernel, failed in its turn ---------------------------------------- */
+/* ---- each call of the kernel fails once --------------------------------------------------- */
 
 static const ga_os_memory *os;
-static uint64_t os_left;           /* calls until one fails; 0: none does */
+static uint64_t os_left;           /* calls until one fails; 0: no call fails */
 static bool os_failed, os_refuses; /* refuses: all calls */
 static uint64_t os_bytes;          /* of addresses that are mapped */
 
@@ -430,7 +430,8 @@ static void begin_counting(void)
     os_failed = false;
 }
 
-/* The kernel puts what is new below what is there: behind it is free where something was. */
+/* The kernel maps new memory below existing memory: behind it there is a hole where a mapping
+ * was. */
 static scene prepare_on_the_host(const operation *o)
 {
     void *behind = mmap(NULL, 32 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -501,7 +502,7 @@ Test(arena_faults, opening_on_the_host)
     ga_os_memory_set(NULL);
 }
 
-/* Addresses that the kernel does not unmap are unmapped when the next ones are. */
+/* If the kernel refuses to unmap addresses, they are unmapped together with the next ones. */
 Test(arena_faults, what_the_kernel_keeps_is_unmapped_later)
 {
     begin_counting();

@@ -94,8 +94,8 @@ Test(arena_share, shares_must_be_allowed_and_fit)
     assert_nothing_left();
 }
 
-/* In the child: the parent's arena can be closed, and touches nothing; a driver of the child's own
- * takes the chunk in. */
+/* In the child: the parent's arena can be closed without a call of the driver, and a driver of the
+ * child's own imports the chunk. */
 static int in_the_child(ga_arena *arena, const ga_arena_share *share)
 {
     uint64_t calls = vmm_driver_calls(NULL);
@@ -161,7 +161,7 @@ Test(arena_share, a_driver_that_has_shut_down)
     vmm_driver_stop();
 }
 
-/* As Criterion's children are forked, this runs in a program that has one thread. */
+/* Criterion forks its children, so this test runs in a program with one thread. */
 Test(arena_share, a_forked_child_has_a_host_arena_of_its_own)
 {
     int status = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench-arena-device over a driver made of host memory: its workloads on heaps whose answers are
- * known, its bars on figures made up, and the whole of it once.
+ * bench-arena-device over a driver made of host memory: its workloads on heaps with known results,
+ * its limits on made-up figures, and one complete run.
  */
 #include "support/vmm_driver.h"
 
@@ -21,7 +21,8 @@
 
 /* ---- a backend that knows its limits ----------------------------------------------------- */
 
-/* Blocks are addresses that nobody uses. Never more than `room` bytes, nor `largest` at once. */
+/* Blocks are addresses that are never accessed. At most `room` bytes in all, and `largest` bytes in
+ * a block. */
 typedef struct bounded {
     uint64_t used;
 } bounded;
@@ -183,7 +184,7 @@ Test(bench_device, knows_what_was_freed)
     cr_assert_eq(value_of(&report, &arena_brim, "filled"), 56.0 / 1024, "of the driver's GiB");
 }
 
-/* 8 and 24 MiB in turn up to 90 %: 57 blocks, the last one small. */
+/* 8 and 24 MiB alternately up to 90 %: 57 blocks, the last one small. */
 Test(bench_device, fills_nine_tenths)
 {
     ga_bench_report report = run_on("bounded", &arena_holes, 8 * MIB);
@@ -203,7 +204,7 @@ Test(bench_device, holds_the_rest_of_the_card_back)
     cr_assert_eq(vmm_driver_count().block_bytes, 0);
 }
 
-/* The bars on fragmentation need no GPU: with whole chunks to be had, nothing is lost to holes. */
+/* The limits on fragmentation need no GPU: if chunks are allocated whole, holes lose nothing. */
 Test(bench_device, holds_its_bars_on_fragmentation)
 {
     static const size_t sizes[] = {8 * MIB, 24 * MIB, MIB / 2};
@@ -242,7 +243,7 @@ Test(bench_device, compares_what_is_held_with_the_peak)
 }
 
 /* Small and few, since the driver's memory is the host's and is written to. */
-Test(bench_device, sees_what_the_driver_gave)
+Test(bench_device, sees_the_driver_s_memory)
 {
     arena_set.budget = 2 * MIB;
     arena_set.fill = true;
@@ -342,7 +343,7 @@ Test(bench_device, pools_are_compared_with_one_by_one)
 
 /* ---- the whole of it --------------------------------------------------------------------- */
 
-/* Every child has a driver of its own, as it would have a real one. */
+/* Each child opens a driver of its own, as with a real one. */
 static void start_in_child(void)
 {
     vmm_driver_start(NULL);

@@ -66,8 +66,8 @@ Test(bench_trace, are_what_their_seed_says)
     }
 }
 
-/* Counted here once more, apart from trace_check(): every free is of a live block, all are freed in
- * the end, and the peak is what it says. */
+/* An independent count, without trace_check(): every free is of a live block, all blocks are freed
+ * at the end, and the peak matches. */
 static void recount(const trace *t)
 {
     uint64_t *sizes = calloc(t->blocks, sizeof *sizes);
@@ -190,7 +190,8 @@ Test(bench_trace, that_are_wrong_are_found_out)
     trace_clear(&t);
 }
 
-/* A wait from before the block was there does not count, nor one the other way round. */
+/* A wait before the block was allocated does not count, and neither does a wait in the other
+ * direction. */
 Test(bench_trace, free_elsewhere_only_after_a_wait)
 {
     trace t = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host's side of `coalesce`, over a driver made of host memory: what its options mean together, what
- * the view says, what it leaves behind, and that each call of the driver may fail.
+ * The host's side of `coalesce`, over a driver made of host memory: the meaning of its options
+ * together, the view's contents, that nothing leaks, and that each call of the driver may fail.
  */
 #include "coalesce/coalesce_heap.h"
 #include "coalesce/coalesce_words.h"
@@ -45,7 +45,7 @@ static ga_heap *heap_of(const char *spec)
     return heap;
 }
 
-/* ---- options ------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static const struct {
     const char *spec;
@@ -99,7 +99,7 @@ Test(coalesce_backend, the_view_says_what_the_options_mean)
     }
 }
 
-/* What the parent's view says comes along. */
+/* The view of the parent is part of it. */
 Test(coalesce_backend, the_view_has_the_parents)
 {
     ga_heap *below = heap_of(SLABS);
@@ -181,7 +181,7 @@ Test(coalesce_backend, a_parent_that_checks_sees_each_free)
     }
 }
 
-/* ---- blocks for the host, figures, failures -------------------------------------------------------- */
+/* ---- blocks for the host, figures, failures -------------------------------------------------- */
 
 Test(coalesce_backend, blocks_of_the_host_over_cuda)
 {
@@ -194,7 +194,7 @@ Test(coalesce_backend, blocks_of_the_host_over_cuda)
     ga_heap_close(heap);
 }
 
-/* What is live below is: a superblock counts as one. */
+/* Live bytes are those of the parent: a superblock counts as one block. */
 Test(coalesce_backend, statistics_are_the_parents)
 {
     static const uint32_t classes[32] = {3, 3, 3, 9};
@@ -236,8 +236,8 @@ static uint64_t open_and_view(const char *spec, ga_status *status)
     return vmm_driver_calls(NULL) - calls;
 }
 
-/* Nothing is left behind when one call fails, or all from one on. Of the blocks that slab has from
- * cuda, those are lost that the driver refuses for good, with a sentence. */
+/* Nothing leaks when one call fails, or all calls from one on. Of the blocks that slab has from
+ * cuda, those are lost that the driver permanently refuses to free, with a sentence. */
 Test(coalesce_backend, each_call_of_the_driver_fails)
 {
     static const char *const specs[] = {"coalesce:static=nb,map=100/cuda", "coalesce/" SLABS};

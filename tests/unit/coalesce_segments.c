@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Segments of superblocks as they should stand: what headers keep, how close and how aligned payloads are
- * in each form.
+ * The layout of segments in superblocks: the contents of headers, and the distance and alignment of
+ * payloads in each form.
  */
 #include "support/coalesce_forms.h"
 #include "support/expect.h"
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-Test(coalesce_segments, a_header_is_told_by_its_payload)
+Test(coalesce_segments, a_header_is_found_by_its_payload)
 {
     static const uint32_t heads[16] = {8, 0, 2, 0, 4, 0, 2, 0, 8, 0, 2, 0, 4, 0, 2, 0};
     for (uintptr_t i = 0; i < 16; i++) {
@@ -38,7 +38,8 @@ Test(coalesce_segments, a_header_keeps_distance_and_flags)
     }
 }
 
-/* What a header of 4 or 8 bytes tells of its room, whatever else it holds; of 2 it is always 2. */
+/* The room that a header of 4 or 8 bytes encodes does not depend on its other fields. A header of 2
+ * bytes always encodes 2. */
 Test(coalesce_segments, a_header_keeps_the_room)
 {
     static uint64_t memory[8];
@@ -66,9 +67,9 @@ Test(coalesce_segments, a_header_keeps_the_room)
     }
 }
 
-/* ---- where segments stand -------------------------------------------------------------------- */
+/* ---- positions of segments ---------------------------------------------------------------- */
 
-/* All lanes want as much: payloads stand so far apart, and the superblock has so many bytes. */
+/* All lanes request `size` bytes: check the distance of payloads and the size of the superblock. */
 static void assert_layout(uint32_t form, uint64_t size, uint32_t apart, uint32_t bytes)
 {
     coalesce_world *world = world_of(form);
@@ -95,8 +96,8 @@ static void assert_layout(uint32_t form, uint64_t size, uint32_t apart, uint32_t
 Test(coalesce_segments, segments_stand_close)
 {
     assert_layout(GA_COALESCE_AUTO, 100, 104, 32 * 104); /* 25 floats, headers of 4 bytes */
-    assert_layout(GA_COALESCE_AUTO, 200, 208, 32 * 208); /* of 8 */
-    assert_layout(GA_COALESCE_AUTO, 2, 4, 32 * 4);       /* of 2 */
+    assert_layout(GA_COALESCE_AUTO, 200, 208, 32 * 208); /* headers of 8 bytes */
+    assert_layout(GA_COALESCE_AUTO, 2, 4, 32 * 4);       /* headers of 2 bytes */
     assert_layout(GA_COALESCE_AUTO, 3, 8, 32 * 8);
     assert_layout(GA_COALESCE_AUTO, 0, 4, 32 * 4);
     assert_layout(GA_COALESCE_AUTO, 5, 16, 32 * 16);
@@ -111,7 +112,7 @@ Test(coalesce_segments, segments_stand_close)
     assert_layout(GA_COALESCE_HEADERLESS, 4096, 4096, 32 * 4096);
 }
 
-/* A tiny request among others has a longer header, and keeps its alignment. */
+/* A tiny request among larger ones has a longer header, and keeps its alignment. */
 Test(coalesce_segments, tiny_ones_among_others)
 {
     coalesce_world *world = world_of(GA_COALESCE_AUTO);

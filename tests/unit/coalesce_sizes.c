@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much payloads hold, in all forms: no less than was asked for, nothing that is another's; also
- * where they are to be aligned.
+ * The usable size of payloads, in all forms: at least the requested size, and no byte of another
+ * payload; also with alignments.
  */
 #include "support/coalesce_forms.h"
 #include "support/expect.h"
 
-static const uint32_t natural[] = {2, 8, 16, 16}; /* what all payloads are aligned to */
+static const uint32_t natural[] = {2, 8, 16, 16}; /* the alignment of all payloads */
 
-/* What was asked for, and what fills up to the next segment. */
+/* The requested size, and the padding up to the next segment. */
 static void assert_usable(const coalesce_world *world, const char *payload, uint64_t size)
 {
     uint64_t usable = world_usable_of(world, payload);
@@ -16,7 +16,8 @@ static void assert_usable(const coalesce_world *world, const char *payload, uint
               forms[world->view.form], (unsigned long long)size, (unsigned long long)usable);
 }
 
-/* All want as much, then different sizes; one after the other is freed, and the others stay. */
+/* All lanes request one size, then different sizes. Payloads are freed one after the other, and the
+ * rest keep their contents. */
 Test(coalesce_sizes, payloads_know_their_size)
 {
     static const uint64_t bases[] = {0, 1, 2, 3, 4, 24, 100, 900, 16384, 16385, 50000};
@@ -52,7 +53,7 @@ Test(coalesce_sizes, payloads_know_their_size)
     }
 }
 
-/* Where they are served alone, and where they are plain blocks. */
+/* Payloads that are served alone, and payloads that are plain blocks. */
 Test(coalesce_sizes, payloads_that_stand_alone_know_their_size)
 {
     EACH_FORM(form)
@@ -81,7 +82,7 @@ Test(coalesce_sizes, payloads_that_stand_alone_know_their_size)
     }
 }
 
-/* More than a header has room to tell. */
+/* More than a header can encode. */
 Test(coalesce_sizes, a_payload_of_gigabytes_knows_its_size)
 {
     EACH_FORM(form)
@@ -169,8 +170,8 @@ static void assert_multiples(const coalesce_world *world, uint32_t lanes, const 
     }
 }
 
-/* With headers: any multiples, with some that stand alone, and freed in any order by tiles of any
- * size. No payload loses a byte to another's. */
+/* With headers: random multiples, some payloads served alone, freed in any order by tiles of any
+ * size. Payloads do not overlap. */
 static void aligned_rounds(uint32_t form, uint32_t most)
 {
     coalesce_world *world = world_of(form);
@@ -214,7 +215,7 @@ Test(coalesce_sizes, aligned_payloads_behind_headers)
     }
 }
 
-/* One call of the parent's for all, as without; and a multiple that is large. */
+/* One call of the parent for all lanes, as without an alignment; and one large multiple. */
 Test(coalesce_sizes, aligned_payloads_share_a_superblock)
 {
     for (uint32_t form = GA_COALESCE_AUTO; form <= GA_COALESCE_SIXTEEN; form++) {

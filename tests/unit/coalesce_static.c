@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Static coalescing: what the members of a team get, with headers and without, and that a
- * superblock goes back with its last payload, whoever frees which, mixed with payloads of dynamic
- * coalescing. And the map from payloads to superblocks, against a plain one.
+ * Static coalescing: the payloads of a team's members, with and without headers. A superblock is
+ * freed with its last payload, regardless of the lanes that free, mixed with payloads of dynamic
+ * coalescing. The map from payloads to superblocks is compared with a plain one.
  */
 #include "support/coalesce_world.h"
 #include "support/expect.h"
@@ -46,7 +46,7 @@ static void assert_clean(const coalesce_world *world)
     }
 }
 
-/* A team of `n`, one member after the other; what each got. */
+/* A team of `n` members allocates, one member after the other; stores each member's payload. */
 static ga_static_plan team_malloc(coalesce_world *world, bool bare, uint32_t n, uint64_t size,
                                   char **payloads)
 {
@@ -137,8 +137,7 @@ Test(coalesce_static, each_member_has_a_place)
     }
 }
 
-/* As far apart as the paper has them: 25 floats with a header and the padding behind it,
- * and bare. */
+/* Distances as in the paper: 25 floats with a header and its padding, and bare. */
 Test(coalesce_static, payloads_are_so_far_apart)
 {
     static const struct {
@@ -199,7 +198,7 @@ static void fill_all(const coalesce_world *world, char *const *payloads, uint32_
     }
 }
 
-/* All kinds of payloads are live at once, and go in any order by the one free. */
+/* Payloads of all kinds are live at once, and one function frees them in any order. */
 Test(coalesce_static, one_free_for_all)
 {
     uint64_t random = 9;
@@ -228,7 +227,7 @@ Test(coalesce_static, one_free_for_all)
     }
 }
 
-/* Where there is no superblock each lane gets one of its own. */
+/* If there is no superblock, each lane gets a block of its own. */
 Test(coalesce_static, without_a_superblock)
 {
     uint64_t random = 4;
@@ -236,7 +235,7 @@ Test(coalesce_static, without_a_superblock)
     {
         coalesce_world *world = world_of(form, bare);
         char *payloads[LANES];
-        world->fails_to = 2; /* the static call, and the dynamic one after it */
+        world->fails_to = 2; /* the static call, and the dynamic one that follows */
         tile_malloc(world, true, 60, payloads);
         for (uint32_t i = 0; i < LANES; i++) {
             cr_assert(payloads[i], WORLD "lane %u", OF(world), i);
@@ -254,7 +253,7 @@ Test(coalesce_static, without_a_superblock)
     }
 }
 
-/* Those that have no room in the map are served as others are. */
+/* Payloads without room in the map are served like others. */
 Test(coalesce_static, the_map_is_full)
 {
     uint64_t random = 5;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tiles get when their lanes ask together, and what happens when they free in any order:
- * superblocks that go back with their last segment and never before, and a script of chance held
- * against a plain list.
+ * Tiles whose lanes allocate together, and free in any order: a superblock is freed with its last
+ * segment and never before. A random script is compared with a plain list.
  */
 #include "support/coalesce_forms.h"
 #include "support/expect.h"
 
-/* ---- who gets what --------------------------------------------------------------------------- */
+/* ---- results of an allocation ------------------------------------------------------------- */
 
-Test(coalesce_tile, huge_requests_get_nothing_and_harm_nobody)
+Test(coalesce_tile, huge_requests_fail_without_harm)
 {
     EACH_FORM(form)
     {
@@ -29,7 +28,7 @@ Test(coalesce_tile, huge_requests_get_nothing_and_harm_nobody)
     }
 }
 
-/* Who wants more than `most` has a superblock of its own, aligned to 16. */
+/* A request of more than `most` has a superblock of its own, aligned to 16. */
 Test(coalesce_tile, large_requests_stand_alone)
 {
     EACH_FORM(form)
@@ -52,8 +51,8 @@ Test(coalesce_tile, large_requests_stand_alone)
     }
 }
 
-/* How many of 23 lanes that go together and 5 that go alone get something, where the calls of the
- * parent's from `at` on fail, or that one only. */
+/* The number of lanes, of 23 that allocate together and 5 that allocate alone, that succeed if the
+ * parent's calls from `at` on fail, or only call `at`. */
 static uint32_t expected_served(uint64_t at, bool only)
 {
     if (only) {
@@ -99,7 +98,8 @@ static void fail_at(uint32_t form, uint64_t at, bool only)
     world_delete(world);
 }
 
-/* Whatever call of the parent's fails, each lane has all it wanted or NULL, and nothing is lost. */
+/* Whichever call of the parent fails, each lane gets all of its request or NULL, and nothing
+ * leaks. */
 Test(coalesce_tile, the_parent_fails_at_each_call)
 {
     EACH_FORM(form)
@@ -138,15 +138,15 @@ static bool next_order(uint32_t *order, uint32_t n)
     return true;
 }
 
-/* Free the payloads in that order, by tiles: bit k of `cuts` ends a tile's call after the k-th. The
- * superblock goes back with the last call. */
+/* Free the payloads in that order, by tiles: bit k of `cuts` ends a tile's call after payload k.
+ * The superblock is freed with the last call. */
 static void free_in_order(coalesce_world *world, char *const *all, const uint32_t *order,
                           uint32_t n, uint32_t cuts)
 {
     char *payloads[LANES] = {NULL};
     uint32_t giving = 0;
     for (uint32_t k = 0; k < n; k++) {
-        /* Lanes that free are others than those that asked, and in another order. */
+        /* The lanes that free are not those that allocated, and in another order. */
         uint32_t lane = (order[k] * 7 + 3 * cuts) % LANES;
         payloads[lane] = all[order[k]];
         giving |= 1u << lane;
@@ -196,7 +196,7 @@ Test(coalesce_tile, segments_are_freed_in_all_orders)
     }
 }
 
-/* Segments of several superblocks in one call, mixed among the lanes. */
+/* One call frees segments of several superblocks, mixed among the lanes. */
 Test(coalesce_tile, a_tile_frees_of_several_superblocks)
 {
     EACH_FORM(form)
@@ -230,7 +230,7 @@ Test(coalesce_tile, a_tile_frees_of_several_superblocks)
     }
 }
 
-/* One atomic of the counter for the whole tile. */
+/* The whole tile changes the counter by one atomic. */
 Test(coalesce_tile, lanes_of_one_superblock_count_together)
 {
     coalesce_world *world = world_of(GA_COALESCE_HEADERLESS);
@@ -248,7 +248,8 @@ Test(coalesce_tile, lanes_of_one_superblock_count_together)
 
 /* ---- plain blocks ---------------------------------------------------------------------------- */
 
-/* Lanes that want the same get a block each, which goes back by itself; others a superblock. */
+/* Lanes with equal sizes get a block each, which is freed by itself; other lanes share a
+ * superblock. */
 Test(coalesce_tile, lanes_that_want_the_same_get_plain_blocks)
 {
     coalesce_world *world = world_of(GA_COALESCE_HEADERLESS);
@@ -294,7 +295,7 @@ Test(coalesce_tile, the_parent_sees_each_free)
     world_free_one(world, 7, payloads[2] + 16);
     cr_assert(world->wrong == 1 && world->last_wrong == payloads[2] + 16);
     payloads[9] = payloads[1];
-    world_free(world, 0x23f, payloads); /* one of them twice at once, and NULL */
+    world_free(world, 0x23f, payloads); /* one payload twice at once, and NULL */
     cr_assert_eq(world_live(world), 0);
     cr_assert(world->wrong == 2 && world->last_wrong == payloads[1]);
     world_free_one(world, 7, payloads[3]);
@@ -307,7 +308,7 @@ Test(coalesce_tile, the_parent_sees_each_free)
     world_delete(world);
 }
 
-/* Where superblocks are counted any address of a payload frees it. */
+/* If superblocks have counters, any address inside a payload frees it. */
 Test(coalesce_tile, an_address_inside_frees)
 {
     coalesce_world *world = world_of(GA_COALESCE_HEADERLESS);
@@ -321,7 +322,7 @@ Test(coalesce_tile, an_address_inside_frees)
     world_delete(world);
 }
 
-/* ---- what is no payload ---------------------------------------------------------------------- */
+/* ---- invalid pointers --------------------------------------------------------------------- */
 
 Test(coalesce_tile, a_second_free_is_noticed)
 {
@@ -330,7 +331,7 @@ Test(coalesce_tile, a_second_free_is_noticed)
         uint64_t sizes[LANES] = {4, 8, 100, 24};
         char *payloads[LANES];
         world_malloc(world, 0xf, sizes, payloads);
-        for (uint32_t i = 1; i < 4; i++) { /* in the middle, and at the end */
+        for (uint32_t i = 1; i < 4; i++) { /* in the middle and at the end of a payload */
             world_free_one(world, i, payloads[i]);
             world_free_one(world, 0, payloads[i]);
             cr_assert_eq(world->heap.faults[GA_COALESCE_FREED_TWICE], i, "%s: lane %u", forms[form],
@@ -343,7 +344,7 @@ Test(coalesce_tile, a_second_free_is_noticed)
     }
 }
 
-/* Two lanes of one tile free the same. */
+/* Two lanes of one tile free one payload. */
 Test(coalesce_tile, a_second_free_in_the_same_call)
 {
     for (uint32_t form = GA_COALESCE_AUTO; form <= GA_COALESCE_SIXTEEN; form++) {
@@ -387,7 +388,7 @@ enum {
     MOST_LIVE = 600
 };
 
-/* `size`: what may be used of it, which is all written to. */
+/* `size`: the usable size, all of which is written. */
 typedef struct live_one {
     char *payload;
     uint64_t size;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The counters alone: sums are exact whatever threads do; the peak is within its promise.
+ * The counters alone: sums are exact for any use by threads; the peak is within its documented
+ * error.
  */
 #include "runtime/counters.h"
 
@@ -82,7 +83,7 @@ static void expect_peak(uint64_t truth, uint64_t threads)
     cr_assert_geq(stats.peak_bytes, stats.live_bytes);
 }
 
-/* Small blocks, so that the peak is told in strides; then down and only half up again. */
+/* Small blocks, so that a slot reports the peak in strides; then down, and only half up again. */
 Test(counters, the_peak_is_within_a_stride)
 {
     begin();
@@ -117,7 +118,7 @@ enum {
     ROUNDS = 20000
 };
 
-/* Each keeps every second of its blocks, and frees half of what it kept at the end. */
+/* Each thread keeps every second of its blocks, and frees half of these at the end. */
 static void *churn(void *unused)
 {
     (void)unused;
@@ -210,8 +211,8 @@ static void *alloc_and_free(void *unused)
     return NULL;
 }
 
-/* A thread with a slot of its own tells the peak in strides, one without at once: by that a thread
- * that comes after many others is seen to have one. */
+/* A thread with a slot of its own reports the peak in strides, and one without reports it at once.
+ * This shows that a thread that begins after many others has a slot. */
 Test(counters, slots_are_given_back)
 {
     begin();
@@ -246,7 +247,7 @@ Test(counters, more_threads_at_once_than_slots)
     ga_counters_delete(counters);
 }
 
-/* Two heaps counted by the same thread do not mix. */
+/* Two heaps that one thread counts do not mix. */
 Test(counters, sets_are_apart)
 {
     begin();
@@ -257,8 +258,8 @@ Test(counters, sets_are_apart)
     ga_counters_delete(counters);
 }
 
-/* Block freed by another thread than the one that allocated it: one slot gives more back than it
- * ever handed out. */
+/* Another thread than the allocating one frees the blocks: its slot counts more frees than
+ * allocations. */
 static void *free_all(void *unused)
 {
     (void)unused;

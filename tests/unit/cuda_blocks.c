@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The live blocks of a CUDA program: whose an address is, whatever the order in which blocks come
- * and go.
+ * The live blocks of a CUDA program: an address leads to its block, in any order of allocations and
+ * frees.
  */
 #include "../../interpose/cuda/blocks.h"
 #include "support/random.h"
@@ -14,7 +14,7 @@ enum {
     STEPS = 100000
 };
 
-static size_t sizes[PLACES]; /* 0: nothing stands there */
+static size_t sizes[PLACES]; /* 0: no block begins there */
 
 static CUdeviceptr start_of(size_t place)
 {
@@ -67,7 +67,7 @@ Test(cuda_blocks, like_a_list)
     }
 }
 
-/* In the order of addresses, which is the worst for a tree without ranks. */
+/* In order of addresses, which is the worst case for a tree without ranks. */
 Test(cuda_blocks, in_order)
 {
     for (size_t i = 0; i < 100000; i++) {
@@ -101,7 +101,8 @@ Test(cuda_blocks, of_a_device)
     }
 }
 
-/* One of the driver's is taken once, and known as going until it is gone or stands there anew. */
+/* A block of the driver is taken for freeing once, and counts as going until it is gone or its
+ * address is recorded anew. */
 Test(cuda_blocks, going)
 {
     ga_cuda_block block = {.start = 0x1000, .size = 16, .generation = 1, .driver_owned = true};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory handed from process to process: both ends are here, and now and then one that does not
- * keep to what was agreed.
+ * Memory passed from process to process: both ends are in this process, and in some tests one end
+ * violates the protocol.
  */
 #include "../../interpose/cuda/handover.h"
 #include "support/expect.h"
@@ -51,7 +51,7 @@ static int some_file(void)
     return fd;
 }
 
-/* ---- who answers otherwise ----------------------------------------------------------------- */
+/* ---- a server that violates the protocol -------------------------------------------------- */
 
 /* Tests run side by side, in one space of names. */
 static void name_it(ga_cuda_socket_name *out, unsigned char number)
@@ -104,8 +104,8 @@ static void send_piece(int to, int descriptors_each)
     close(fd);
 }
 
-/* One that answers once, after it has dropped others: so many pieces, each so late and with so many
- * descriptors. */
+/* A server that answers once, after it has dropped other requests: with a given number of pieces,
+ * delay and number of descriptors. */
 typedef struct answerer {
     ga_cuda_socket_name name;
     int listening;
@@ -133,7 +133,7 @@ static void *answer(void *argument)
     return NULL;
 }
 
-/* Signals are for the thread that asks. */
+/* Signals are left to the thread that requests. */
 static void begin(answerer *a)
 {
     sigset_t all, before;
@@ -173,8 +173,8 @@ Test(cuda_handover, signals_do_not_end_a_wait)
     end(&a);
 }
 
-/* It is the answer that has its time, not each packet of it. */
-Test(cuda_handover, who_sends_slowly_is_not_waited_for)
+/* The time limit holds for the whole answer, not for each packet. */
+Test(cuda_handover, a_slow_sender_is_not_waited_for)
 {
     answerer a = {.pieces = 20, .late = 100, .descriptors = 1};
     ga_vmm_pieces pieces;
@@ -205,7 +205,7 @@ Test(cuda_handover, a_descriptor_too_many_does_not_stay)
     }
 }
 
-Test(cuda_handover, who_is_dropped_asks_again)
+Test(cuda_handover, a_dropped_client_requests_again)
 {
     answerer a = {.drops = 3, .pieces = 2, .descriptors = 1};
     ga_vmm_pieces pieces;
@@ -216,7 +216,7 @@ Test(cuda_handover, who_is_dropped_asks_again)
     end(&a);
 }
 
-/* ---- who asks otherwise -------------------------------------------------------------------- */
+/* ---- a client that violates the protocol -------------------------------------------------- */
 
 static bool find(uint64_t number, ga_vmm_pieces *out)
 {
@@ -244,7 +244,7 @@ static int connect_to(const ga_cuda_socket_name *name)
     return made;
 }
 
-Test(cuda_handover, who_says_nothing_is_dropped)
+Test(cuda_handover, a_silent_client_is_dropped)
 {
     ga_cuda_socket_name name;
     assert_ok(ga_cuda_handover_begin(find, &name));
@@ -298,7 +298,8 @@ Test(cuda_handover, the_programs_connections_are_its_own)
     check_answer(&name);
     usleep(50000); /* it waits for the next */
     cr_assert_eq(dup2(listening, fd), fd);
-    check_answer(&name); /* the thread waited at what was there before, and looks again */
+    check_answer(
+        &name); /* the server thread is done with earlier requests, and waits for the next */
     struct pollfd one = {.fd = fd, .events = POLLIN};
     for (int round = 0; round < 3; round++) {
         int client = connect_to(&theirs);

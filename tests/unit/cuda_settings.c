@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What GPUALLOC_DEVICE says to the preload for CUDA programs, and what is left of it for a heap.
+ * The settings that the preload for CUDA programs takes from GPUALLOC_DEVICE, and the rest, which
+ * is a heap's spec.
  */
 #include "../../interpose/cuda/settings.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Random bytes for seeds: from the kernel, and from the fallbacks where a real seccomp filter refuses
+ * Random bytes for seeds: from the kernel, and from the fallbacks if a real seccomp filter refuses
  * system calls. Each sandbox is a child process.
  */
 #include "../../liballoc/platform/entropy.h"
@@ -31,7 +31,7 @@ enum {
 typedef struct sandbox {
     int getrandom_error; /* 0: permitted; also below */
     int open_error;
-    bool is_random; /* what ga_entropy_fill() is to answer */
+    bool is_random; /* the expected result of ga_entropy_fill() */
 } sandbox;
 
 static bool are_all_different(const uint64_t *words)
@@ -46,7 +46,7 @@ static bool are_all_different(const uint64_t *words)
     return true;
 }
 
-/* What the kernel answers to a refused call, by a branch for each: 0 errors permit it. */
+/* The kernel's answer to a refused call, a branch for each: error 0 permits the call. */
 static bool enter(const sandbox *s)
 {
     unsigned random =
@@ -99,14 +99,14 @@ static void expect_words_in(sandbox s)
                  status);
 }
 
-Test(entropy, the_kernel_is_asked)
+Test(entropy, the_kernel_serves)
 {
     expect_words_in((sandbox){.is_random = true});
     expect_words_in((sandbox){.open_error = EACCES, .is_random = true});
 }
 
-/* ENOSYS: an old kernel or container runtime. EPERM: a sandbox. EAGAIN: there is no entropy yet, and
- * the call must not wait for it. */
+/* ENOSYS: an old kernel or container runtime. EPERM: a sandbox. EAGAIN: there is no entropy yet,
+ * and the call must not block. */
 Test(entropy, a_refused_getrandom_leaves_urandom)
 {
     const int errors[] = {ENOSYS, EPERM, EAGAIN, EFAULT};
@@ -121,7 +121,7 @@ Test(entropy, without_both_the_words_still_differ)
     expect_words_in((sandbox){.getrandom_error = EPERM, .open_error = EMFILE});
 }
 
-/* Children of one parent have its AT_RANDOM and its count of calls. */
+/* Children of one parent share its AT_RANDOM and its count of calls. */
 Test(entropy, forked_children_have_words_of_their_own)
 {
     enum {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The variables that open heaps: which spec each place takes, and what a bad one says.
+ * The variables that open heaps: which spec each kind of memory takes, and the messages for bad
+ * ones.
  */
 #include <gpualloc/backend.h>
 
@@ -43,7 +44,7 @@ Test(environment, host_unset_or_empty_is_system)
     expect_host("system");
 }
 
-/* A spec in the call wins, also an empty one, which is malformed. */
+/* A spec in the call takes precedence, also an empty one, which is malformed. */
 Test(environment, a_spec_in_the_call_wins)
 {
     setenv("GPUALLOC_HOST", "null", 1);
@@ -78,7 +79,7 @@ Test(environment, device)
     assert_ok(ga_heap_close(heap));
 }
 
-/* What the defaults open depends on the machine; that they are tried does not. */
+/* Which default opens depends on the machine; the order of attempts does not. */
 Test(environment, defaults_of_the_device_s_places)
 {
     unsetenv("GPUALLOC_DEVICE");
@@ -115,7 +116,8 @@ Test(environment, trace)
     scene_leave_folder();
 }
 
-/* The trace is no layer of the user's spec, so a spec that is as deep as specs may be has one. */
+/* The trace is not a layer of the user's spec, so a spec of the greatest permitted depth can have
+ * one. */
 Test(environment, a_trace_over_the_deepest_spec)
 {
     char spec[256] = "";
@@ -131,7 +133,8 @@ Test(environment, a_trace_over_the_deepest_spec)
     scene_leave_folder();
 }
 
-/* What the first heap found holds for the process: a program may clear its environment. */
+/* The settings that the first heap found hold for the process: a program may clear its
+ * environment. */
 Test(environment, settings_outlive_the_environment)
 {
     char text[4096];
@@ -167,7 +170,7 @@ Test(environment, a_trace_that_cannot_be_written_costs_a_line)
     assert_ok(ga_heap_close(heap));
 }
 
-/* The text that is complained about is the user's, not the one with the trace in front. */
+/* The message quotes the user's text, not the text with the trace in front. */
 Test(environment, a_trace_does_not_shift_the_columns)
 {
     scene_enter_folder();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Epochs of tiles, a step at a time: one thread plays all tiles. tests/stress/epochs.c has many at once.
+ * Epochs of tiles, a step at a time: one thread acts as all tiles. tests/stress/epochs.c runs many
+ * at once.
  */
 #include "reclaim/epoch_tile.h"
 
@@ -45,7 +46,7 @@ static void begin(void)
     memset(&epochs, 0, sizeof epochs);
 }
 
-Test(epochs, nobody_is_waited_for_where_nobody_is)
+Test(epochs, an_empty_epoch_drains_at_once)
 {
     begin();
     cr_assert(!drained(), "nobody has closed one");
@@ -57,7 +58,7 @@ Test(epochs, nobody_is_waited_for_where_nobody_is)
     }
 }
 
-Test(epochs, who_was_in_is_waited_for)
+Test(epochs, a_tile_in_the_epoch_is_waited_for)
 {
     begin();
     uint32_t pins[3 * GA_EPOCH_STRIPES];
@@ -74,7 +75,7 @@ Test(epochs, who_was_in_is_waited_for)
     cr_assert(drained());
 }
 
-Test(epochs, who_comes_later_is_not)
+Test(epochs, a_later_tile_is_not_waited_for)
 {
     begin();
     uint32_t early = enter(5);
@@ -125,7 +126,7 @@ Test(epochs, one_leaves_and_another_comes)
     leave(pin);
 }
 
-/* The counts of those who have left have no end but 2^32, and the one of steps neither. */
+/* The counts of entries, exits and steps wrap around at 2^32. */
 Test(epochs, counts_come_round)
 {
     begin();

@@ -21,7 +21,7 @@ Test(errors, a_sentence_and_its_status)
     cr_assert_str_eq(ga_error_text(), "it: 7");
 }
 
-/* A layer quotes what its parent said. */
+/* A layer quotes its parent's sentence. */
 Test(errors, the_last_sentence_may_be_quoted)
 {
     ga_fail(GA_ERR_IO, "inner");

@@ -63,7 +63,7 @@ static int begin_child(void *unused)
     return found || !is_free();
 }
 
-Test(forks, one_who_has_the_lock_is_waited_for)
+Test(forks, a_holder_of_the_lock_is_waited_for)
 {
     pthread_t helper, keeper = start_keeper();
     cr_assert_eq(pthread_create(&helper, NULL, end_later, NULL), 0);
@@ -84,7 +84,7 @@ static int begin_child_without(void *unused)
     return !is_free();
 }
 
-Test(forks, the_first_who_wants_it_meanwhile_is_let_on)
+Test(forks, the_first_waiter_continues)
 {
     ga_forked_lock_prepare(&lock);
     pthread_t keeper = start_keeper();
@@ -105,7 +105,7 @@ static void *fork_for_itself(void *unused)
     return unused;
 }
 
-/* One began before the lock was wanted, one after. */
+/* One fork began before the lock was requested, one after. */
 Test(forks, each_of_two_gives_up_its_own)
 {
     pthread_t other;
@@ -150,7 +150,7 @@ static void child_first(void)
     note('1');
 }
 
-/* As a signal handler may. */
+/* As a signal handler may do. */
 static void prepare_second(void)
 {
     note('b');
@@ -199,7 +199,7 @@ static void watch_all(void)
     memset(order, 0, sizeof order);
 }
 
-/* Forks, and returns whether the child noted `expected`. */
+/* Forks. Returns true if the child recorded `expected`. */
 static bool child_notes(const char *expected)
 {
     pid_t pid = fork();

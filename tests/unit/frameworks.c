@@ -61,7 +61,7 @@ static void use_on(void *block, CUstream stream)
     ga_cuda_leave(&scope);
 }
 
-/* A block of stream `one` that has work on `two`, which does not end. */
+/* A block of stream `one` with unfinished work on `two`. */
 static void *shared_block(CUstream one, CUstream two)
 {
     void *block = ga_torch_alloc(10 * MIB, 0, one);
@@ -76,7 +76,8 @@ static void *refuse_memory(size_t size)
     return NULL;
 }
 
-/* Without memory for the note of a stream the block must not be served while that stream uses it. */
+/* If there is no memory to record a stream, the block must not be reused while that stream uses
+ * it. */
 Test(frameworks, torch_recorded_streams_without_memory)
 {
     start("vmm", 1);
@@ -95,7 +96,8 @@ Test(frameworks, torch_recorded_streams_without_memory)
     cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block);
 }
 
-/* What another stream uses, too, is free when that has done its work. Nobody waits for it. */
+/* A block that another stream uses, too, is free when that stream has done its work. No thread
+ * waits for it. */
 Test(frameworks, torch_recorded_streams)
 {
     start("vmm", 1);
@@ -111,7 +113,7 @@ Test(frameworks, torch_recorded_streams)
     cr_assert_eq(vmm_driver_count().waits, waits);
     vmm_driver_let_go(two);
     cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block);
-    ga_torch_free(block, 10 * MIB, 0, one); /* the note is gone with the block */
+    ga_torch_free(block, 10 * MIB, 0, one); /* the record ends with the block */
     cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block);
 }
 
@@ -148,7 +150,8 @@ Test(frameworks, torch_recorded_streams_are_noted_once)
     cr_assert_leq(vmm_driver_calls("cuEventRecord"), records + 3, "one each, and the heap's");
 }
 
-/* Whatever the driver refuses, the block is freed, and not before the other stream is done with it. */
+/* Whichever call the driver refuses, the block is freed, and not before the other stream is done
+ * with it. */
 Test(frameworks, torch_recorded_streams_of_a_failing_driver)
 {
     static const struct {
@@ -214,7 +217,7 @@ Test(frameworks, torch_empties_caches)
     cr_assert_eq(vmm_driver_count().chunk_bytes, 0);
 }
 
-/* A heap without stream order, and the handle that stands for each thread's own stream. */
+/* A heap without stream order, and the handle that means each thread's own stream. */
 Test(frameworks, torch_without_streams)
 {
     start("cuda", 1);
@@ -264,7 +267,7 @@ Test(frameworks, cupy)
     assert_ok(ga_heap_close(own));
 }
 
-/* What cannot be had is NULL with a sentence, and nothing falls over. */
+/* A request that cannot be served returns NULL with a sentence, and no call crashes. */
 Test(frameworks, refused)
 {
     start("vmm", 1);
@@ -296,11 +299,11 @@ static void *alloc_first(void *unused)
     return ga_torch_alloc(MIB, 0, NULL);
 }
 
-/* The child's own first call finds no lock taken; what it is told is that it has no device. */
+/* The first call of the child finds no lock taken, and reports that there is no device. */
 Test(frameworks, a_child_of_a_fork_in_the_first_call, .timeout = 60)
 {
     start("vmm", 1);
-    scene_capture_begin(); /* that the pipe is no library */
+    scene_capture_begin(); /* the warning that the pipe is not a library */
     pid_t child = first_call_fork("GPUALLOC_PLUGINS", alloc_first);
     if (child == 0) {
         _exit(ga_torch_alloc(MIB, 0, NULL) ? 1 : 0);

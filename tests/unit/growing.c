@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of a device that grows under kernels, over a driver of host memory: kernels are threads
- * that ask for steps as tiles do, prepare what comes in both ranges, and look at it. What is not
- * mapped is a segmentation fault. Each call of the driver fails in its turn, while they run and
- * before and after.
+ * Device memory that grows during kernels, over a driver of host memory. Kernels are threads that
+ * request steps as tiles do, prepare new steps in both ranges, and read them; unmapped memory is a
+ * segmentation fault. Each call of the driver fails once, before, during and after the kernels.
  */
 #include "arena/growing.h"
 
@@ -25,11 +24,11 @@ enum {
     TILES = 3
 };
 
-/* What grows, and what stands in memory of the device. */
+/* The growing memory, and the words in device memory. */
 typedef struct scene {
     ga_growing growing;
     ga_growth growth;
-    uint32_t prepared[MOST]; /* how often */
+    uint32_t prepared[MOST]; /* number of times */
 } scene;
 
 static uint64_t *word_of(const ga_growing *growing, int part, uint32_t step)
@@ -42,7 +41,7 @@ static uint64_t mark_of(int part, uint32_t step)
     return (uint64_t)(part + 1) << 32 | step;
 }
 
-/* At the start of each step and at its end. */
+/* Write to the start and the end of each step. */
 static void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     scene *s = context;
@@ -113,7 +112,7 @@ static void end(scene *s)
 typedef struct kernel {
     scene *s;
     uint32_t want;    /* steps */
-    uint32_t retries; /* refusals for want of memory that it asks again after */
+    uint32_t retries; /* refusals for lack of memory after which it requests again */
     uint32_t found;   /* GA_GROWTH_GRANTED, or why not */
 } kernel;
 
@@ -133,7 +132,7 @@ static void *run_tile(void *argument)
     return NULL;
 }
 
-/* Tiles that ask for one step after the other, up to `want`. Answers what one of them found that
+/* Run tiles that request one step after the other, up to `want`. Returns the failure of a tile that
  * did not get all. */
 static uint32_t run(scene *s, uint32_t want, uint32_t retries)
 {
@@ -168,7 +167,7 @@ Test(growing, both_ranges_grow_under_kernels)
     end(&s);
 }
 
-/* By a kernel, by the host, by a kernel. */
+/* Grown by a kernel, by the host, by a kernel. */
 Test(growing, the_host_grows_it_between_kernels)
 {
     scene s;
@@ -177,7 +176,7 @@ Test(growing, the_host_grows_it_between_kernels)
     cr_assert_eq(run(&s, 5, 0), GA_GROWTH_GRANTED);
     uint32_t ready = s.growth.ready;
     s.growing.steps = ready;
-    assert_ok(ga_growing_reach(&s.growing, 0)); /* a kernel may come soon */
+    assert_ok(ga_growing_reach(&s.growing, 0)); /* a kernel may start soon */
     cr_assert_eq(s.growing.steps, ready);
     assert_ok(ga_growing_reach(&s.growing, 30));
     cr_assert_geq(s.growing.steps, 30);
@@ -188,8 +187,8 @@ Test(growing, the_host_grows_it_between_kernels)
     end(&s);
 }
 
-/* A wish that its kernel did not wait for may be answered while the host begins. */
-Test(growing, a_wish_that_nobody_waits_for)
+/* The answer to a request that its kernel did not wait for may arrive while the host begins. */
+Test(growing, a_request_without_a_waiter)
 {
     for (uint32_t i = 0; i < 20; i++) {
         scene s;
@@ -205,7 +204,7 @@ Test(growing, a_wish_that_nobody_waits_for)
     }
 }
 
-/* Where the trial fails: no mailbox, and the host grows it. */
+/* If the trial fails there is no mailbox, and the host grows the memory. */
 Test(growing, between_launches_only)
 {
     scene s;
@@ -222,7 +221,7 @@ Test(growing, between_launches_only)
     end(&s);
 }
 
-/* ---- limits, and what cannot be ------------------------------------------------------------ */
+/* ---- limits and refusals ------------------------------------------------------------------ */
 
 Test(growing, its_limit_is_kept)
 {
@@ -274,8 +273,8 @@ Test(growing, addresses_that_are_not_there)
 
 /* ---- memory that ends ---------------------------------------------------------------------- */
 
-/* In the middle of a growth, in the first range or in the second. What could be had is granted, and
- * more once there is more. */
+/* Memory ends in the middle of a growth, in the first range or in the second. The part that could
+ * be committed is granted, and the rest once there is more memory. */
 Test(growing, memory_ends_in_the_middle)
 {
     for (size_t mib = 20; mib <= 60; mib += 2) {
@@ -284,7 +283,7 @@ Test(growing, memory_ends_in_the_middle)
         assert_ok(start(&s, 0));
         vmm_driver_take(0, (128 - mib) * MIB);
         cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_MEMORY, "%zu MiB", mib);
-        /* A granule of 2 MiB for each step, and one for the bitmaps of 32. */
+        /* A granule of 2 MiB for each step, and one for the bitmaps of 32 steps. */
         uint32_t most = (uint32_t)(mib / 2);
         cr_assert(s.growth.ready <= most && s.growth.ready + 3 >= most, "%zu MiB: %u steps", mib,
                   s.growth.ready);
@@ -298,7 +297,8 @@ Test(growing, memory_ends_in_the_middle)
 
 static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_PERMITTED};
 
-/* While kernels run. One that fails is made again for less; none of them is told what is not so. */
+/* Calls fail while kernels run. A failed growth is retried with fewer steps; no kernel gets a wrong
+ * result. */
 static bool fail_under_kernels(uint64_t n, uint64_t more, CUresult error)
 {
     scene s;
@@ -328,7 +328,8 @@ Test(growing, every_call_under_kernels_in_turn)
     }
 }
 
-/* Several in a row that want memory: refused for a while, and asked again. */
+/* Several growths in a row fail for lack of memory: the kernels are refused for a while, and
+ * request again. */
 Test(growing, several_calls_under_kernels)
 {
     for (uint64_t more = 1; more < 40; more += 6) {
@@ -346,7 +347,8 @@ Test(growing, several_calls_under_kernels)
     }
 }
 
-/* Of opening: either it fails and nothing is left, or it is there, perhaps without a pager. */
+/* A call fails during opening: opening fails and leaves nothing, or succeeds, perhaps without a
+ * pager. */
 static bool fail_start(uint64_t n, uint64_t more, CUresult error)
 {
     scene s;
@@ -385,7 +387,8 @@ Test(growing, every_call_of_opening_in_turn)
     }
 }
 
-/* Of the host's growing: it fails with both ranges usable as far as they were, or it is done. */
+/* A call fails during a growth by the host: it fails, with both ranges usable up to their old size,
+ * or it succeeds. */
 static bool fail_reach(uint64_t n, uint64_t more, CUresult error)
 {
     scene s;
@@ -413,7 +416,8 @@ Test(growing, every_call_of_reaching_in_turn)
     }
 }
 
-/* Closing: what is refused is released by the next visit to the device. */
+/* A call fails during closing: memory that the driver refuses to release is released by the next
+ * visit to the device. */
 static bool fail_end(uint64_t n, uint64_t more, CUresult error)
 {
     scene s;
@@ -439,9 +443,9 @@ Test(growing, every_call_of_closing_in_turn)
     }
 }
 
-/* ---- what goes first, and children ---------------------------------------------------------- */
+/* ---- contexts that go first, and children ------------------------------------------------- */
 
-/* Kernels that ask for more are refused, and it can be closed. */
+/* Requests of kernels are refused, and the memory can be closed. */
 Test(growing, a_context_that_is_destroyed_first)
 {
     scene s;
@@ -478,7 +482,7 @@ static int end_in_child(void *context)
     return refused && now == calls ? 0 : 1;
 }
 
-/* The child has neither the pager nor the device; the parent's goes on beside it. */
+/* The child has neither the pager nor the device; the parent's pager continues. */
 Test(growing, a_fork_with_a_live_pager)
 {
     scene s;

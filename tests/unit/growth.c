@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Growth under a running kernel, the kernels' side: one tile, with the pager played by hand, a look at
- * a time. tests/stress/growth.c has many at once.
+ * Growth during kernels, on the side of the kernels: one tile, with the test as the pager, one poll
+ * at a time. tests/stress/growth.c runs many at once.
  */
 #include "arena/growth.h"
 #include "arena/pager.h"
@@ -15,8 +15,8 @@ enum {
 
 static ga_mailbox mailbox;
 static ga_growth growth;
-static uint32_t prepared[STEPS]; /* how often */
-static uint32_t in_order;        /* steps that came after those before them */
+static uint32_t prepared[STEPS]; /* number of times */
+static uint32_t in_order;        /* steps that were prepared in order */
 
 static void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
@@ -96,7 +96,7 @@ Test(growth, each_writer_has_a_line_of_its_own)
     cr_assert_eq(offsetof(ga_growth, waits), 256);
 }
 
-/* ---- what is ready ------------------------------------------------------------------------ */
+/* ---- ready steps -------------------------------------------------------------------------- */
 
 Test(growth, what_is_ready_needs_no_look)
 {
@@ -131,9 +131,9 @@ Test(growth, what_has_come_is_prepared_once_and_in_order)
     need_prepared(1, 4);
 }
 
-/* ---- wishes ------------------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------------------------- */
 
-Test(growth, a_wish_is_made_once)
+Test(growth, a_request_is_made_once)
 {
     begin(2);
     look(3);
@@ -145,7 +145,7 @@ Test(growth, a_wish_is_made_once)
     need_prepared(2, 2);
 }
 
-Test(growth, a_larger_wish_takes_its_place_a_smaller_does_not)
+Test(growth, a_larger_request_replaces_it_a_smaller_does_not)
 {
     begin(2);
     look(4);
@@ -159,7 +159,7 @@ Test(growth, a_larger_wish_takes_its_place_a_smaller_does_not)
     need_prepared(2, 4);
 }
 
-Test(growth, the_next_wish_comes_when_more_is_wanted)
+Test(growth, the_next_request_follows_when_more_is_needed)
 {
     begin(2);
     look(3);
@@ -180,7 +180,7 @@ Test(growth, looks_keep_their_distance)
     cr_assert_eq(mailbox.request, ga_mail_word(3, 1, 0), "the next is not due for an hour");
 }
 
-Test(growth, who_has_not_the_turn_does_not_look)
+Test(growth, a_tile_without_the_lock_does_not_poll)
 {
     begin(2);
     growth.lock = 1;
@@ -204,7 +204,7 @@ Test(growth, what_came_with_a_refusal_is_granted)
     cr_assert_eq(mailbox.request, ga_mail_word(5, 1, 0), "believed for an hour");
 }
 
-Test(growth, an_old_refusal_is_asked_anew)
+Test(growth, an_old_refusal_is_requested_anew)
 {
     begin(1);
     growth.refusal_ns = 0;
@@ -236,7 +236,7 @@ Test(growth, a_limit_is_final)
 
 /* ---- a pager that is not there ------------------------------------------------------------ */
 
-Test(growth, nobody_waits_for_ever)
+Test(growth, no_tile_waits_forever)
 {
     begin(1);
     growth.timeout_ns = 1000000; /* ns */
@@ -258,7 +258,7 @@ Test(growth, a_pager_that_comes_back_is_heard)
     cr_assert_eq(await(2), GA_GROWTH_GRANTED);
 }
 
-Test(growth, a_goodbye_is_final_and_answers_any_wish)
+Test(growth, a_goodbye_is_final_and_answers_any_request)
 {
     begin(1);
     look(2);

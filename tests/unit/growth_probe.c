@@ -24,8 +24,8 @@ Test(growth_probe, leaves_nothing_behind)
     cr_assert_eq(ga_growth_try(64), GA_ERR_DEVICE);
 }
 
-/* One that has them, each of its calls failing in turn: the answer may be either, but what was taken is
- * given back, and a refusal is not for ever. */
+/* Each call of a probe that succeeds fails once: the result may be either, but all memory is freed,
+ * and a refusal is not permanent. */
 Test(growth_probe, one_that_is_disturbed_can_be_made_again)
 {
     bool reached = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `hardened` backend: each kind of misuse ends the program and is named; blocks are clear, kept
- * in quarantine and placed at random; and it goes on where the kernel refuses.
+ * The `hardened` backend: each kind of misuse ends the program and is named; blocks are zeroed,
+ * kept in quarantine and placed at random; and the heap works on if the kernel refuses calls.
  */
 #include "hardened/bin.h"
 #include "platform/os_memory.h"
@@ -40,7 +40,7 @@ static unsigned char *take(size_t size, size_t align)
 
 TestSuite(hardened, .init = open_heap, .fini = close_heap);
 
-/* ---- size classes ----------------------------------------------------------------------------- */
+/* ---- size classes ---------------------------------------------------------------------------- */
 
 Test(hardened_classes, every_size_fits_its_class_and_no_smaller_one)
 {
@@ -69,7 +69,7 @@ Test(hardened_classes, division_by_multiplication_is_exact)
     }
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 Test(hardened, blocks_of_every_size_are_clear_and_apart)
 {
@@ -116,7 +116,7 @@ Test(hardened, freed_blocks_wait_before_they_are_used_again)
     }
 }
 
-/* Blocks that were requested in turn are seldom neighbours. */
+/* Blocks that were requested one after the other are seldom neighbours. */
 Test(hardened, placement_is_random)
 {
     int neighbours = 0;
@@ -167,7 +167,7 @@ Test(hardened, memory_goes_back)
     cr_assert_lt(stats.held_bytes, 6 << 20, "%zu", (size_t)stats.held_bytes);
 }
 
-/* ---- misuse ----------------------------------------------------------------------------------- */
+/* ---- misuse ---------------------------------------------------------------------------------- */
 
 /* The child must be aborted; returns its standard error. */
 static const char *said_at_the_end(int (*misuse)(void *), void *context)
@@ -291,7 +291,7 @@ Test(hardened, pointers_to_other_memory_are_refused)
     cr_assert_eq(ga_usable_size(heap, &mine), 0);
 }
 
-/* ---- forks, and a kernel that refuses --------------------------------------------------------- */
+/* ---- forks, and a kernel that refuses -------------------------------------------------------- */
 
 static int take_64(void *context)
 {
@@ -381,7 +381,7 @@ static int use_many_blocks(void *unused)
     return ga_heap_close(on) == GA_OK ? 0 : 4;
 }
 
-/* In 2 GiB of addresses a size class has room for 8 MiB; the rest goes to larger classes. */
+/* A size class has room for 8 MiB in 2 GiB of addresses; the rest goes to larger classes. */
 Test(hardened_faults, addresses_are_limited)
 {
     if (UNDER_ASAN || UNDER_TSAN) {
@@ -419,7 +419,7 @@ Test(hardened_faults, runs_without_guards)
     cr_assert_leq(limits.guards_left, 2);
 }
 
-/* Blocks of all kinds, moved and freed. Those that there is no memory for are left out. */
+/* Blocks of all kinds, resized and freed. Requests that fail for lack of memory are skipped. */
 static void churn(ga_heap *on)
 {
     static const size_t sizes[] = {1, 100, 5000, 120000, 200000, 2000000};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening and closing: what a spec opens, what it does not and why, and what stands behind it.
+ * Opening and closing: which backends a spec opens, the reasons for refusals, and text behind a
+ * spec.
  */
 #include <gpualloc/backend.h>
 
@@ -341,7 +342,7 @@ Test(heap, nothing_held_is_not_reported)
     cr_assert_str_eq(scene_capture_end(), "");
 }
 
-/* A thousand heaps one after the other leave nothing behind, which the address sanitizer checks. */
+/* A thousand heaps opened and closed leak nothing, which the address sanitizer checks. */
 Test(heap, many_heaps)
 {
     for (int i = 0; i < 1000; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What reaches a backend around fork(2) and at the end of threads.
+ * The hooks of a backend around fork(2) and at the end of threads.
  */
 #include <gpualloc/backend.h>
 
@@ -25,7 +25,7 @@ static void open_probe(const char *spec)
 
 /* ---- fork --------------------------------------------------------------------------------- */
 
-/* The child's story comes back as its exit status. */
+/* The child reports through its exit status. */
 static int check_child(void *unused)
 {
     (void)unused;
@@ -36,7 +36,8 @@ static int check_child(void *unused)
     return !told ? 1 : !counted ? 2 : !serves ? 3 : 0;
 }
 
-/* Every layer is told, and one that holds a lock over a call to its parent can take it first. */
+/* Every layer is notified, and one that holds a lock during a call to its parent can take it
+ * first. */
 Test(hooks, forks_reach_every_layer)
 {
     open_probe("probe:tag=a/probe:tag=b");
@@ -132,7 +133,7 @@ Test(hooks, a_thread_outlives_its_heap)
 static pthread_key_t late_key;
 static int late_runs;
 
-/* Runs again and again, each time after the library's own destructor has had its turn. */
+/* Registers itself again each time, until the library's own destructor has run. */
 static void late_destructor(void *unused)
 {
     use_heap(unused);

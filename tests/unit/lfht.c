@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The lock-free hash trie map in one thread: each variant beside an array that says what must be in
- * it; the caller's functions; what is counted and visited; the memory it takes.
+ * The lock-free hash trie map in one thread: each variant is compared with an array of the expected
+ * contents; the caller's functions; counts and visits; the memory that it takes.
  */
 #include "lfht_subject.h"
 
@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- beside an array ------------------------------------------------------------------------ */
+/* ---- compared with an array --------------------------------------------------------------- */
 
-/* In every variant, with what `shape` makes of the options. */
+/* Try every variant, with `shape` applied to the options. */
 static void try_all(void (*shape)(ga_lfht_options *options, uint64_t round), uint64_t rounds)
 {
     for (uint64_t i = 0; i < rounds * GA_LFHT_VARIANT_COUNT; i++) {
@@ -35,7 +35,7 @@ Test(lfht, does_what_the_array_does)
     try_all(all_shapes, 5);
 }
 
-/* Keys that have all their hash in common, or the bits that are looked at last. */
+/* Keys that share all their hash, or the bits that are used last. */
 Test(lfht, takes_any_hash)
 {
     try_all(bad_hashes, 3);
@@ -143,7 +143,7 @@ typedef struct visitor {
     uint64_t last, visited, most;
 } visitor;
 
-/* Takes out what it sees. */
+/* Remove each visited key. */
 static bool take_out(void *context, uint64_t key, uint64_t value)
 {
     visitor *v = context;
@@ -182,8 +182,8 @@ Test(lfht, visits_in_order_and_may_be_changed_meanwhile)
 Test(lfht, takes_few_bytes_for_a_key_and_gives_them_back)
 {
     enum {
-        KEYS = 1 << 19,      /* as many for a bucket of the root as of 2^22 */
-        BYTES = 48,          /* for a key, at most */
+        KEYS = 1 << 19,      /* bytes per bucket of the root, as for 2^22 keys */
+        BYTES = 48,          /* per key, at most */
         HELD_EMPTY = 2 << 20 /* when all have gone, by the heap */
     };
     static const ga_lfht_variant variants[] = {GA_LFHT_FHPA, GA_LFHT_INLINE};

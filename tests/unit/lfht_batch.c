@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The map's batches of calls, beside an array that says what must be in it.
+ * Batches of calls, compared with an array of the expected contents.
  */
 #include "lfht_subject.h"
 
@@ -14,7 +14,7 @@ enum {
     BATCH_MOST = 100
 };
 
-/* Some keys more than once; what the array says, and what the map does. */
+/* Look up some keys more than once, in the array and in the map. */
 static void look_many(subject *s, uint64_t *random)
 {
     uint64_t keys[BATCH_MOST], numbers[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
@@ -50,7 +50,7 @@ static ga_status put_many(subject *s, uint64_t *random, size_t *done)
     return status;
 }
 
-/* What the call answers and leaves behind, by the array. */
+/* The expected result and effect of a call, by the array. */
 static void expect_call(ga_lfht_found *now, const ga_lfht_call *c)
 {
     expect_was(c->was, *now, c->key);
@@ -64,7 +64,7 @@ static void expect_call(ga_lfht_found *now, const ga_lfht_call *c)
     }
 }
 
-/* Calls of all kinds, of keys some of which come again: in their order. */
+/* Calls of all kinds, some keys repeatedly: they take effect in their order. */
 static ga_status do_many(subject *s, uint64_t *random, size_t *done)
 {
     ga_lfht_call calls[BATCH_MOST];
@@ -119,7 +119,7 @@ Test(lfht_batch, does_in_batches_what_it_does_one_by_one)
     }
 }
 
-/* With the request of that number refused. Whether a batch has failed of it. */
+/* Refuse request number `nth`. Returns true if a batch has failed because of it. */
 static bool batches_fail(ga_lfht_variant variant, uint64_t nth)
 {
     char spec[64];

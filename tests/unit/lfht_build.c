@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Every key, some of them twice: the first of two goes in. */
+/* Every key, some of them twice: the first of two is inserted. */
 static ga_status build(subject *s)
 {
     uint64_t keys[SUBJECT_KEYS + 50], values[SUBJECT_KEYS + 50];
@@ -33,7 +33,7 @@ Test(lfht_build, is_built_as_insertions_would_have_left_it)
         ga_lfht_options options = small_options((ga_lfht_variant)(i % GA_LFHT_VARIANT_COUNT), heap);
         any_shape(&options, i / GA_LFHT_VARIANT_COUNT);
         assert_ok(ga_lfht_open(&s.map, &options));
-        subject_work(&s, i, 300); /* what that leaves goes */
+        subject_work(&s, i, 300); /* the built map is usable */
         subject_clear(&s);
         assert_ok(build(&s));
         expect_all(&s);
@@ -70,7 +70,7 @@ Test(lfht_build, stays_empty_when_there_is_no_memory_to_build_it)
             cr_assert_eq(blocks_of(heap), 0);
             assert_ok(ga_heap_close(heap));
         }
-        /* of INLINE nodes alone are asked for, each for some keys */
+        /* only INLINE nodes are allocated, each for several keys */
         cr_assert_gt(nth, v == GA_LFHT_INLINE ? SUBJECT_KEYS / 4 : SUBJECT_KEYS);
     }
 }

@@ -10,7 +10,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A call that fails has changed nothing, and can be made again. Whether none has failed. */
+/* A call that fails has changed nothing, and can be repeated. Returns true if no call has
+ * failed. */
 static bool script(subject *s)
 {
     uint64_t random = 5, refusals = 0;
@@ -32,8 +33,8 @@ static bool script(subject *s)
     return refusals == 0;
 }
 
-/* Every request for memory fails once. Freezing asks too, and then goes without: so the script
- * also ends without a refusal before the last one. */
+/* Every request for memory fails once. Freezing allocates, too, and continues without memory: so
+ * the script also ends without a refusal before the last request. */
 Test(lfht_faults, stays_whole_when_memory_runs_out)
 {
     for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
@@ -72,8 +73,8 @@ Test(lfht_faults, visits_nothing_more_when_memory_runs_out)
     assert_ok(ga_heap_close(heap));
 }
 
-/* In one chain, or array. Whether a request of the visit's was refused; false in `*more` once the
- * number is past all requests. */
+/* In one chain, or array. Returns true if a request of the visit was refused; sets `*more` to false
+ * once the number is past all requests. */
 static bool visit_fails(ga_lfht_variant variant, uint64_t nth, bool *more)
 {
     enum {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a map is opened with, and calls that are refused: options out of range, pointers that are not
- * there, maps that are closed.
+ * Options of maps, and calls that are refused: options out of range, pointers that are not there,
+ * maps that are closed.
  */
 #include "lfht_subject.h"
 
@@ -53,7 +53,7 @@ Test(lfht_options, refuses_a_heap_that_fails)
     assert_ok(ga_heap_close(heap));
 }
 
-/* Nodes come from there where the options name no heap. */
+/* Nodes come from the heap of the environment if the options name no heap. */
 Test(lfht_options, takes_the_heap_of_the_environment)
 {
     ga_lfht *map;
@@ -66,7 +66,7 @@ Test(lfht_options, takes_the_heap_of_the_environment)
     assert_ok(ga_lfht_close(map));
 }
 
-/* The first that is asked for is the root. */
+/* The first request for memory is the root. */
 static void wants_root_of(uint32_t bits, ga_lfht_options options)
 {
     char sentence[96];

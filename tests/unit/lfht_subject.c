@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What lfht_subject.h promises.
+ * The functions of lfht_subject.h.
  */
 #include "lfht_subject.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads that end inside a call, come in any number, or were stopped with claims in a line.
+ * Threads that end inside a call, in any number, or were stopped with claims in a line.
  */
 #include "lfht_subject.h"
 
@@ -25,7 +25,7 @@ static void *insert_colliding(void *map)
     return NULL;
 }
 
-/* In the middle of a call, with what it looks at protected. */
+/* A thread ends in the middle of a call, with its nodes protected. */
 Test(lfht_threads, survives_a_thread_that_ends_inside)
 {
     for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
@@ -40,7 +40,7 @@ Test(lfht_threads, survives_a_thread_that_ends_inside)
         assert_ok(ga_lfht_insert(map, 1, 1, NULL));
         cr_assert_eq(pthread_create(&thread, NULL, insert_colliding, map), 0);
         pthread_join(thread, NULL);
-        assert_ok(ga_lfht_lookup(map, 1, &found)); /* the key itself: nobody is asked */
+        assert_ok(ga_lfht_lookup(map, 1, &found)); /* the key itself: no callback is called */
         cr_assert(found.found);
         assert_ok(ga_lfht_remove(map, 1, &found));
         cr_assert(found.found);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Limits on addresses, which must be there before the program starts: it sets them and starts
- * itself anew, so it is a plain program. Its argument is one of these.
+ * Limits on addresses, which must be set before the program starts: it sets them and executes
+ * itself again, so it is a plain program. Its argument is one of these.
  *
  *   rlimit    ulimit -v: jemalloc serves up to the limit and knows its blocks
- *   none      GPUALLOC_RESERVE=0: the same without a span of addresses
+ *   none      GPUALLOC_RESERVE=0: as above, without a span of addresses
  *   short     GPUALLOC_RESERVE=64M: a span that soon runs out
  *   wrong     GPUALLOC_RESERVE=lots: one line, and a span like any other
- *   while     ulimit -v set while it runs, with a jemalloc heap open: all goes on
+ *   while     ulimit -v set during the run, with a jemalloc heap open: it still works
  */
 #include <gpualloc/backend.h>
 
@@ -41,7 +41,7 @@ static void limit_addresses(void)
     need(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
 }
 
-/* ---- jemalloc with whatever addresses it gets ----------------------------------------------- */
+/* ---- jemalloc with any addresses ---------------------------------------------------------- */
 
 static char *take(ga_heap *heap, size_t size)
 {
@@ -91,7 +91,7 @@ static bool lies_in(const char *pointer, uintptr_t base, size_t span)
     return (uintptr_t)pointer - base < span;
 }
 
-/* What the span has no room for comes from elsewhere, and is known page by page. */
+/* Memory beyond the span comes from elsewhere, and its ownership is known page by page. */
 static void go_past(uintptr_t base, size_t span)
 {
     const int prot = PROT_READ | PROT_WRITE;

@@ -23,7 +23,8 @@ static void *publish_first(void *unused)
 Test(linked, a_child_of_a_fork_in_the_first_call, .timeout = 60)
 {
     uint64_t before = ga_kernel_epoch();
-    scene_capture_begin(); /* that the pipe is no library, and what cannot be served */
+    scene_capture_begin(); /* the warnings that the pipe is not a library and that memory cannot be
+                            * served */
     pid_t child = first_call_fork("GPUALLOC_PLUGINS", publish_first);
     if (child == 0) {
         bool anew = ga_kernel_epoch() > before && !ga_kernel_serving(0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The log: which lines come, what they look like, and that nothing else is touched.
+ * The log: which lines are printed, their format, and that errno and the like are unchanged.
  */
 #include "platform/log.h"
 
@@ -114,7 +114,7 @@ static int log_into_a_broken_pipe(void *unused)
     return 0;
 }
 
-Test(log, a_pipe_that_nobody_reads_does_not_end_the_program)
+Test(log, a_pipe_without_a_reader_does_not_end_the_program)
 {
     cr_assert_eq(scene_in_child(log_into_a_broken_pipe, NULL), 0);
 }

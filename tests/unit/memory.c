@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls on a heap, apart from any backend: bad requests, what the runtime does where a backend
- * lacks a member, and that a call that fails changes nothing.
+ * The calls on a heap, without a particular backend: bad requests, the runtime's replacements for
+ * members that a backend does not have, and that a failed call changes nothing.
  */
 #include <gpualloc/backend.h>
 
@@ -32,7 +32,7 @@ static void open_probe(void)
     open_spec("probe");
 }
 
-/* A heap of `table`, a probe with members taken away. */
+/* Open a heap of `table`, a probe with some members removed. */
 static void open_table(void)
 {
     table.name = "bare";
@@ -282,7 +282,7 @@ static void expect_no_batch(ga_status status)
     cr_assert(all_bytes(out, 0, sizeof out));
 }
 
-/* Wherever in the batch the refusal comes, nothing is handed out and nothing is kept. */
+/* Wherever a batch is refused, it returns no block and keeps none. */
 Test(memory, a_batch_is_all_or_none)
 {
     register_probe();

@@ -183,7 +183,7 @@ Test(options, choices)
                  "it: choice: expected one of red, green, got \"\"");
 }
 
-/* Words beside numbers: from the top of the range down. */
+/* Keywords among numbers: from the top of the range down. */
 Test(options, sizes_with_words)
 {
     static ga_option row = {"room", GA_OPTION_SIZE, "auto", "h", colours, 16, 4096};
@@ -269,7 +269,7 @@ Test(options, only_flags_may_stand_bare)
                  "it: text: expected \"text=\" and a value of type string");
 }
 
-/* A value of any length is quoted in part: the sentence keeps its end, which says what to do. */
+/* A long value is quoted in part: the sentence keeps its end, which says how to mend it. */
 Test(options, long_values_are_cut_in_sentences)
 {
     char value[1000];
@@ -281,7 +281,7 @@ Test(options, long_values_are_cut_in_sentences)
 
 /* ---- tables ------------------------------------------------------------------------------- */
 
-/* Check a table of this one row. */
+/* Check a table that has only this row. */
 static ga_status check(ga_option row)
 {
     static ga_option one;

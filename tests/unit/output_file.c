@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that reports are appended to: nothing is redirected by a link, nothing blocks, and nobody
- * else may read a new file.
+ * Files that reports are appended to: no link redirects a report, no write blocks, and other users
+ * cannot read a new file.
  */
 #include "platform/output_file.h"
 #include "support/scene.h"
@@ -125,7 +125,7 @@ Test(output_file, the_limit_on_file_sizes_is_an_error_and_no_signal)
     close(fd);
 }
 
-/* One that the program has blocked and means to take itself stays. */
+/* A signal that the program has blocked, and handles itself, stays pending. */
 Test(output_file, a_signal_that_was_pending_before_stays)
 {
     int pipes[2];
@@ -151,7 +151,7 @@ static void *read_slowly(void *fd)
     return (void *)got;
 }
 
-/* More than a pipe holds, to one who reads, and to one who does not. */
+/* More than a pipe holds, with a reader and without. */
 Test(output_file, a_full_pipe, .timeout = 30)
 {
     int pipes[2];

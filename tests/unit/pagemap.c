@@ -119,7 +119,7 @@ enum {
     LEAVES = 64
 };
 
-/* Every thread marks other bits of the same words, in leaves that all of them install. */
+/* Every thread marks its own bits of shared words, in leaves that all threads install. */
 static void *mark_own(void *context)
 {
     uintptr_t self = (uintptr_t)context;
@@ -148,7 +148,7 @@ Test(pagemap, marks_of_many_threads_are_all_there)
     }
 }
 
-/* A mark that was reserved needs no memory; what is left of the reservation serves the next. */
+/* A reserved mark needs no memory; the rest of the reservation serves the next mark. */
 Test(pagemap, a_reserved_mark)
 {
     const char *page = (const char *)(UINT64_C(93) << 30);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The pager: whom it asks, what it answers, and that it goes when it is told to.
+ * The pager: which clients it serves, its answers, and that it ends on request.
  */
 #include "arena/pager.h"
 
@@ -22,16 +22,16 @@ enum {
     CLIENTS = 5
 };
 
-/* Something that grows. Written by the pager's thread; read once an answer says so, or after
+/* Growing memory. The pager's thread writes to it; the test reads it after an answer, or after
  * removal. */
 typedef struct subject {
     ga_growth growth;
     ga_pager_client *client;
     uint32_t limit;           /* steps */
     uint32_t ahead;           /* steps */
-    uint32_t failures;        /* wishes still to be refused */
-    uint32_t calls;           /* of back */
-    ga_growth_reason instead; /* of what is so, and then nothing is backed */
+    uint32_t failures;        /* requests still to be refused */
+    uint32_t calls;           /* of back() */
+    ga_growth_reason instead; /* if set, back() returns this reason and commits nothing */
     bool gates;               /* back waits for `open` */
     bool entered, open;       /* E and O */
 } subject;
@@ -80,7 +80,7 @@ static void hint(subject *s, uint32_t want)
 
 static void wait_for_entry(subject *s)
 {
-    while (!__atomic_load_n(&s->entered, __ATOMIC_ACQUIRE)) { /* E2: acquire, with E1 */
+    while (!__atomic_load_n(&s->entered, __ATOMIC_ACQUIRE)) { /* E2. Pairs with E1. */
         sched_yield();
     }
 }
@@ -91,7 +91,7 @@ static void open_gate(subject *s)
     __atomic_store_n(&s->open, true, __ATOMIC_RELEASE);
 }
 
-/* ---- wishes and answers ------------------------------------------------------------------- */
+/* ---- requests and answers ----------------------------------------------------------------- */
 
 Test(pager, it_grows_and_says_so)
 {
@@ -266,7 +266,7 @@ Test(pager, a_restart_forgets_what_was)
     begin(&s);
     cr_assert_eq(await(&s, 5), GA_GROWTH_LIMIT);
     s.limit = 9;
-    for (uint32_t steps = 4; steps; steps -= 2) { /* the same, and fewer */
+    for (uint32_t steps = 4; steps; steps -= 2) { /* the requested size, and fewer steps */
         ga_pager_restart(s.client, steps);
         s.growth = ga_growth_first(ga_pager_mailbox(s.client), steps);
         cr_assert_eq(await(&s, steps + 1), GA_GROWTH_GRANTED);
@@ -294,7 +294,7 @@ Test(pager, a_restart_waits_for_a_slow_one)
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-/* Those that the system still lists: one that has been joined may be among them for a moment. */
+/* The threads that the system lists; one that was joined may be listed for a moment. */
 static int threads(void)
 {
     int count = 0;
@@ -350,8 +350,8 @@ Test(pager, signals_are_for_others)
 
 /* ---- forks and the end -------------------------------------------------------------------- */
 
-/* In the child: the parent's clients are only records, and it may have its own. The mailbox is one
- * for both: only while the parent's pager is held up in a call does its answer stay. */
+/* In the child: the parent's clients are only records, and it may have its own. Both share the
+ * mailbox: its answer stays only while the parent's pager is delayed in a call. */
 static int child(void *context)
 {
     subject *theirs = context;
@@ -379,7 +379,8 @@ Test(pager, forks_with_a_live_pager)
 {
     subject s = {0};
     begin(&s);
-    if (UNDER_ASAN) { /* a thread begins with its heap's locks: a child would never see them free */
+    if (UNDER_ASAN) { /* a thread begins with its heap's locks taken: in a child they would stay
+                       * taken */
         cr_assert_eq(await(&s, 2), GA_GROWTH_GRANTED);
     }
     for (uint32_t round = 0; round < 20; round++) {
@@ -424,7 +425,7 @@ Test(pager, a_fork_that_began_before_the_first_client, .timeout = 60)
 
 static ga_mailbox *last_mailbox;
 
-/* What comes after us at the end of the process. */
+/* A client that is used after the end of the pager's process-exit handler. */
 static void after_goodbye(void)
 {
     ga_pager_client *client;
@@ -537,7 +538,7 @@ Test(pager, every_call_of_the_driver_may_fail)
     }
 }
 
-/* Pages that are still pinned stay mapped, so that the driver can pin others. */
+/* Pages that are still pinned stay mapped, so that the driver cannot pin others there. */
 Test(pager, what_cannot_be_unpinned_is_unpinned_later)
 {
     subject s = {.limit = 10};
@@ -553,7 +554,7 @@ Test(pager, what_cannot_be_unpinned_is_unpinned_later)
     vmm_driver_stop();
 }
 
-/* What is registered went with it, but the pager goes on looking at its own pages. */
+/* The registration ended with the context, but the pager still reads its own pages. */
 Test(pager, the_context_may_go_first)
 {
     subject s = {.limit = 10};

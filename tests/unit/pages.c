@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages from one span: which addresses they have, and who is told to own them.
+ * Pages from one span: their addresses, and the ownership that is reported.
  */
 #include "platform/pages.h"
 

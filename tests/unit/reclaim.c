@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hazard-pointer domains in one thread: what is protected stays, what is not goes; and where slots
- * stand.
+ * Hazard-pointer domains in one thread: protected objects stay, others are freed; and the layout of
+ * slots.
  */
 #include "support/reclaim_scene.h"
 #include <pthread.h>
@@ -96,7 +96,8 @@ Test(reclaim, many_slots_protect_each)
     ga_hazards *mine = join(domain);
     cr_assert_eq(mine->count, SLOTS);
     for (uint32_t i = 0; i < SLOTS; i++) {
-        ga_hazard_set(mine, i, &objects[(i * 2003) % OBJECTS]); /* all odd and even ones mixed */
+        ga_hazard_set(mine, i,
+                      &objects[(i * 2003) % OBJECTS]); /* odd and even objects interleaved */
     }
     retire(0, OBJECTS);
     assert_ok(ga_domain_drain(domain));
@@ -168,7 +169,7 @@ enum {
 
 static pthread_barrier_t retired_all, checked;
 
-/* As many blocks as a thread may hold, and more; then it does nothing more. */
+/* Retire the greatest number of blocks that a thread may hold, and more; then stay idle. */
 static void *retire_and_idle(void *size)
 {
     ga_hazards *mine = join(domain);
@@ -228,7 +229,7 @@ Test(reclaim, a_thread_may_hold_an_eighth)
     assert_ok(ga_domain_close(domain));
 }
 
-/* As many bytes as there can be are no limit, also beside what a scan has left. */
+/* The greatest number of bytes means no limit, also in addition to the rest of a scan. */
 Test(reclaim, bytes_may_be_no_limit)
 {
     assert_ok(ga_domain_open(&domain, OPTIONS(.batch = 1, .batch_bytes = UINT64_MAX)));
@@ -326,7 +327,7 @@ Test(reclaim, blocks_go_back_to_their_heap)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- where the slots stand ----------------------------------------------------------------- */
+/* ---- layout of slots ---------------------------------------------------------------------- */
 
 static void *look_at_slots(void *theirs)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `hazard` backend: what is freed stays as it is for whoever protects it.
+ * The `hazard` backend: a freed block keeps its contents while a thread protects it.
  */
 #include <gpualloc/backend.h>
 #include <gpualloc/reclaim.h>
@@ -81,7 +81,7 @@ Test(reclaim_backend, blocks_grow_by_steps_with_few_moves)
     grows_by_steps("hazard/vmm");
 }
 
-/* A reader of the old block reads what was there; the block is retired, not given back. */
+/* A reader of the old block reads the old contents; the block is retired, not freed. */
 Test(reclaim_backend, the_block_that_realloc_leaves_is_retired)
 {
     open_heap("hazard:batch=1/slab:check=full");
@@ -114,13 +114,13 @@ Test(reclaim_backend, a_block_that_shrinks_moves_when_half_is_unused)
 
 /* ---- protection ---------------------------------------------------------------------------- */
 
-Test(reclaim_backend, what_is_freed_stays_for_who_protects_it)
+Test(reclaim_backend, a_freed_block_stays_while_it_is_protected)
 {
     open_heap("hazard:batch=1/slab:check=full");
     char *block = take(100);
     ga_hazard_set(join(), 3, block);
     assert_ok(ga_free(heap, block));
-    for (int i = 0; i < 1000; i++) { /* whatever is freed beside it is used again */
+    for (int i = 0; i < 1000; i++) { /* blocks that are freed in between are reused */
         assert_ok(ga_free(heap, take(100)));
     }
     check(block, 100);
@@ -221,7 +221,7 @@ Test(reclaim_backend, free_needs_no_memory)
     char *protected = take(10);
     ga_libc.malloc = refuse_memory;
     ga_libc.memalign = refuse_aligned;
-    assert_ok(ga_free(heap, free_one)); /* there is no membership to be had */
+    assert_ok(ga_free(heap, free_one)); /* no membership can be allocated */
     cr_assert_eq(stats().memberships, 0);
     ga_libc = whole;
     ga_hazard_set(join(), 0, protected);
@@ -245,7 +245,8 @@ enum {
 
 static pthread_key_t late_key;
 
-/* Comes after the library's own, most likely, and again in the last round of destructors. */
+/* Runs after the library's own destructor, most likely, and again in the last round of
+ * destructors. */
 static void free_late(void *block)
 {
     static _Thread_local int rounds;
@@ -279,7 +280,7 @@ Test(reclaim_backend, a_thread_may_free_until_its_very_end)
     assert_ok(ga_heap_close(heap));
 }
 
-/* The same, but the membership is asked for by itself, and kept. */
+/* As above, but the thread joins by itself, and keeps the membership. */
 static ga_domain *late_domain;
 
 static void join_late(void *unused)
@@ -317,7 +318,8 @@ static void join_late_in_a_domain(uintptr_t threads)
     assert_ok(ga_domain_close(late_domain));
 }
 
-/* What the C library has given and not got back; 0 under sanitizers, which look for leaks. */
+/* Bytes that the C library has allocated and not freed; 0 under sanitizers, which look for
+ * leaks. */
 static size_t in_use(void)
 {
     return mallinfo2().uordblks;
@@ -325,7 +327,7 @@ static size_t in_use(void)
 
 Test(reclaim_backend, a_thread_that_joins_at_its_very_end_leaves_nothing)
 {
-    open_heap("hazard"); /* the library's destructor is there, and comes before */
+    open_heap("hazard"); /* the library's destructor is registered, and runs before */
     join();
     cr_assert_eq(pthread_key_create(&late_key, join_late), 0);
     join_late_in_a_domain(20);
@@ -333,7 +335,7 @@ Test(reclaim_backend, a_thread_that_joins_at_its_very_end_leaves_nothing)
     for (int i = 0; i < 10; i++) {
         join_late_in_a_domain(20);
     }
-    for (int i = 0; i < 1000 && in_use() > before; i++) { /* the last ones are just ending */
+    for (int i = 0; i < 1000 && in_use() > before; i++) { /* the last threads are just ending */
         join_late_in_a_domain(0);
         usleep(1000);
     }

@@ -21,7 +21,7 @@ enum {
     OBJECTS = 1000
 };
 
-static uint8_t freed[OBJECTS]; /* how often each was */
+static uint8_t freed[OBJECTS]; /* number of times that each was freed */
 static ga_domain *domain;
 
 static void free_object(void *context, void *object)
@@ -100,7 +100,7 @@ static void run_well(void)
     ga_libc = whole;
 }
 
-/* All that a domain does. How many objects it took; the others stay with us. */
+/* All calls of a domain. Returns the number of objects that it took; the test keeps the others. */
 static int live_through(void)
 {
     int taken = 0;
@@ -125,7 +125,8 @@ static int live_through(void)
     return taken;
 }
 
-/* From the n-th request on, for a while or for ever: nothing is lost, and nothing freed twice. */
+/* Refuse memory from the n-th request on, for a while or forever: no object is lost or freed
+ * twice. */
 static void refuse_each(bool for_ever)
 {
     int points = 0;
@@ -253,7 +254,7 @@ static void expect_all_but_one_freed(void)
     cr_assert_eq(freed[3], 1);
 }
 
-/* The thread that scans needs nobody to confirm what it did itself. */
+/* The scanning thread needs no other thread to confirm its own stores. */
 Test(reclaim_faults, a_membarrier_refused_later_changes_the_fences)
 {
     open_and_refuse();
@@ -264,9 +265,10 @@ Test(reclaim_faults, a_membarrier_refused_later_changes_the_fences)
     assert_ok(ga_domain_close(domain));
 }
 
-static uint32_t told, heard; /* what the other thread is to do, and has done */
+static uint32_t told, heard; /* the step that the other thread is to do, and the one that it has
+                              * done */
 
-/* Runs and never waits in the kernel: nobody can tell that what it set can be seen, but itself. */
+/* Runs, and never waits in the kernel, so no other thread can confirm that its slot is visible. */
 static void *stay_busy(void *unused)
 {
     ga_hazards *mine = join();
@@ -375,7 +377,7 @@ Test(reclaim_faults, a_thread_that_waits_in_the_kernel_needs_no_confirmation)
     sem_wait(&joined);
     retire(0, 10);
     for (int i = 0; i < 10000 && ga_domain_drain(domain) != GA_OK; i++) {
-        usleep(1000); /* it is on its way to waiting */
+        usleep(1000); /* it is about to wait */
     }
     cr_assert_eq(count_freed(0, 10), 8, "3 and 4 are protected");
     sem_post(&over);
@@ -393,7 +395,7 @@ Test(reclaim_faults, a_thread_that_joins_later_has_the_new_fences)
     assert_ok(ga_domain_close(domain));
 }
 
-/* The real one: true or false by the machine, and never a crash. */
+/* With the real membarrier: true or false by the machine, and never a crash. */
 Test(reclaim_faults, rights_are_taken_from_pages)
 {
     for (int i = 0; i < 100; i++) {
@@ -428,7 +430,7 @@ static void be_child(void)
         _exit(2); /* the other thread's protection is void, ours is not */
     }
     if (count_freed(100, 120) != 20 || stats().pending != 1) {
-        _exit(3); /* what the other thread had retired is taken over */
+        _exit(3); /* the objects that the other thread had retired are adopted */
     }
     ga_hazard_clear_all(mine);
     retire(500, 600);
@@ -480,7 +482,7 @@ static void *open_and_stand(void *unused)
     return unused;
 }
 
-/* What the thread has retired that the child has not is the child's. */
+/* Objects that a thread retired which the child does not have belong to the child. */
 Test(reclaim_faults, a_fork_that_began_before_the_first_domain, .timeout = 60)
 {
     sem_init(&arrived, 0, 0);
@@ -542,8 +544,8 @@ Test(reclaim_faults, a_fork_in_a_reclaim_function_goes_on_twice)
     cr_assert_eq(count_freed(0, 30), 30);
 }
 
-/* A thread that scans all the time, and forks at any point of that: a child must find each object
- * freed once, or on a list, or, one for that thread, on its way. */
+/* A thread scans all the time, and the process forks at random points: in the child each object has
+ * been freed once, or is on a list, or, for one object of that thread, is being freed. */
 static bool stop;
 static uint32_t rounds;
 
@@ -563,15 +565,15 @@ static void *retire_round_and_round(void *unused)
     return NULL;
 }
 
-/* In round r an object counts r, or r + 1 once it is freed, modulo 256: up to some object all
- * are. */
+/* In round r an object has count r, or r + 1 once it is freed, modulo 256: all objects up to some
+ * index are freed. */
 static void check_forked(void)
 {
     if (ga_domain_drain(domain) != GA_OK) {
         _exit(1);
     }
     uint8_t last = freed[OBJECTS - 1];
-    int ahead = 0; /* how far the round has come */
+    int ahead = 0; /* how many objects the round has freed */
     int behind[2] = {0};
     for (int i = OBJECTS - 1; i >= 0; i--) {
         uint8_t beyond = (uint8_t)(freed[i] - last);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Membarriers that scans of several threads share: what they free, what they do not, and that
- * nobody waits for who makes one.
+ * Heavy fences that scans of several threads share: which objects they free, which they do not, and
+ * that no thread waits for the thread that makes one.
  */
 #include <gpualloc/reclaim.h>
 
@@ -14,14 +14,15 @@
 enum {
     OBJECTS = 1000,
     BATCH = 80,
-    PART = BATCH / 8, /* a list is marked after so many */
+    PART = BATCH / 8, /* a list takes a ticket after PART objects */
     NEARLY = BATCH - 2 * PART,
     THREADS = 8
 };
 
 #define OPTIONS(...) (&(ga_domain_options){.options_size = sizeof(ga_domain_options), __VA_ARGS__})
 
-static uint32_t freed[OBJECTS]; /* how often each was; relaxed: read when all threads stand */
+static uint32_t freed[OBJECTS]; /* number of times that each was freed; relaxed: read when all
+                                 * threads wait */
 static ga_domain *domain;
 
 static void free_object(void *context, void *object)
@@ -100,7 +101,7 @@ static void another_thread_drains(void)
     cr_assert_eq(pthread_join(thread, NULL), 0);
 }
 
-/* ---- what is freed ------------------------------------------------------------------------- */
+/* ---- freed objects ------------------------------------------------------------------------ */
 
 static void frees_what_was_marked_before(size_t size, int batch, uint64_t batch_bytes)
 {
@@ -162,7 +163,7 @@ Test(reclaim_sharing, a_thread_alone_makes_one_for_a_batch)
 
 static sem_t arrived, go_on;
 static pthread_t stander;
-static bool stands; /* relaxed: the first who comes is meant */
+static bool stands; /* relaxed: any of the racing threads may be first */
 
 static bool stand_and_issue(void)
 {
@@ -173,7 +174,7 @@ static bool stand_and_issue(void)
     return count_and_issue();
 }
 
-/* Leaving, it would make another one. */
+/* Drain, so that leaving does not make another fence. */
 static void *drain_and_stand(void *unused)
 {
     drain(unused);
@@ -182,7 +183,7 @@ static void *drain_and_stand(void *unused)
     return unused;
 }
 
-/* Another thread begins a membarrier, behind a mark at 40, and stands. */
+/* Another thread begins a heavy fence, behind a ticket at 40, and stops in it. */
 static void begin_with_one_that_runs(void)
 {
     sem_init(&arrived, 0, 0);
@@ -211,7 +212,7 @@ static void end_all(void)
     end();
 }
 
-Test(reclaim_sharing, nobody_waits_for_one_that_stands, .timeout = 60)
+Test(reclaim_sharing, no_thread_waits_for_a_stopped_one, .timeout = 60)
 {
     begin_with_one_that_runs();
     retire(BATCH - 1, BATCH, 1);
@@ -235,12 +236,12 @@ Test(reclaim_sharing, one_that_has_ended_meanwhile_is_shared, .timeout = 60)
     end_all();
 }
 
-/* ---- many in turn -------------------------------------------------------------------------- */
+/* ---- many threads, one after the other ---------------------------------------------------- */
 
 static pthread_barrier_t turn;
 
-/* Nothing is protected, so a member may hold a batch and no more: so may all be, in each thread's
- * turn. */
+/* Nothing is protected, so a member may hold at most a batch, and so may all members after each
+ * thread's turn. */
 static void *retire_in_turn(void *number)
 {
     for (int round = 0; round < 400; round++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hazard-pointer domains and threads that stand still, end and return: no more than the bound waits, and
- * what they leave is taken over; and of several domains at once.
+ * Hazard-pointer domains and threads that stop, end and return: no more objects than the bound
+ * wait, and the objects of ended threads are adopted; and several domains at once.
  */
 #include "support/reclaim_scene.h"
 
@@ -9,7 +9,7 @@
 
 static sem_t arrived, go_on;
 
-/* Stays inside a protected section until it is told to go on. */
+/* Stays inside a protected section until it is told to continue. */
 static void *stand_still(void *at)
 {
     ga_hazards *mine = join(domain);
@@ -33,7 +33,7 @@ static void begin_scene(uint32_t slots, uint32_t batch)
     assert_ok(ga_domain_open(&domain, OPTIONS(.slots = slots, .batch = batch)));
 }
 
-/* As many as there are threads; the main one does not retire. */
+/* The bound is for the number of threads; the main thread does not retire. */
 static void *retire_for_long(void *unused)
 {
     ga_hazards *mine = join(domain);
@@ -48,7 +48,7 @@ static void *retire_for_long(void *unused)
     return NULL;
 }
 
-Test(reclaim_threads, the_bound_holds_while_a_thread_stands_still)
+Test(reclaim_threads, the_bound_holds_while_a_thread_is_stopped)
 {
     enum {
         RETIRERS = 3
@@ -116,7 +116,7 @@ Test(reclaim_threads, what_threads_leave_is_taken_over)
     cr_assert_eq(frees, 9);
     cr_assert_eq(stats_of(domain).pending, 1);
     sem_post(&go_on);
-    pthread_join(standing, NULL); /* whose last scan finds it */
+    pthread_join(standing, NULL); /* its last scan frees the object */
     cr_assert_eq(frees, 10);
     cr_assert_eq(stats_of(domain).inherited, 1);
     assert_ok(ga_domain_close(domain));
@@ -148,7 +148,7 @@ Test(reclaim_threads, threads_leave_and_return)
     assert_ok(ga_domain_close(domain));
 }
 
-Test(reclaim_threads, more_threads_than_anybody_expected)
+Test(reclaim_threads, more_threads_than_expected)
 {
     enum {
         MANY = 200
@@ -222,7 +222,8 @@ static void *use_several(void *unused)
     }
     sem_post(&arrived);
     sem_wait(&go_on);
-    for (int i = 0; i < 5; i++) { /* these are new, most likely where the old ones were */
+    for (int i = 0; i < 5; i++) { /* these threads are new, most likely with the addresses of the
+                                   * old ones */
         ga_hazards *mine = join(several[i]);
         cr_assert_eq(mine->slots[0], 0);
         assert_ok(ga_hazard_retire(mine, &objects[100 + i], 1, free_object, NULL));

@@ -129,7 +129,7 @@ static const char *child_path(const char *path, pid_t child)
     return text;
 }
 
-/* ---- what is recorded --------------------------------------------------------------------- */
+/* ---- recorded calls ----------------------------------------------------------------------- */
 
 Test(recorder, every_call_is_a_record)
 {
@@ -225,7 +225,7 @@ Test(recorder, the_process_id_in_the_name)
     close_trace();
 }
 
-/* What is there may be the trace of a process that this one came from. */
+/* An existing file may be the trace of a process that this one descends from. */
 Test(recorder, a_file_that_is_there_is_kept)
 {
     char text[64];
@@ -339,7 +339,7 @@ Test(recorder, another_file_in_its_place_is_left_alone)
     close_trace();
 }
 
-/* A trace that is over does not stand in the way of the next one by that name. */
+/* A closed trace does not prevent a new one with its name. */
 Test(recorder, a_new_trace_by_an_old_name)
 {
     const char *path = open_trace("system");
@@ -410,7 +410,7 @@ Test(recorder, a_file_that_is_truncated_while_it_is_written)
     close_trace();
 }
 
-/* What fits is read back; the rest costs one line, and the program goes on. */
+/* The records that fit are read back; the rest costs one line, and the program continues. */
 static void expect_full_disk(const char *path, const char *why)
 {
     scene_capture_begin();
@@ -639,7 +639,7 @@ Test(recorder, a_child_of_clone_has_a_file_of_its_own, .timeout = 60)
     expect_two_files(path, child);
 }
 
-/* It works on the parent's memory, so what it does with the heap belongs in the parent's trace. */
+/* The child works on the parent's memory, so its calls on the heap belong in the parent's trace. */
 static void churn_in_vfork(int rounds)
 {
     pid_t child = vfork();
@@ -678,7 +678,7 @@ static void *record_until_enough(void *recorder)
 }
 
 /* Other threads may hold any mutex of the recorder when the memory is copied. Only the recorder is
- * asked: in such a child malloc itself may hang. */
+ * called: in such a child malloc itself may hang. */
 Test(recorder, a_bare_fork_while_others_record, .timeout = 60)
 {
     ga_recorder *recorder;
@@ -744,7 +744,7 @@ Test(recorder, records_of_many_threads_are_all_there)
     close_trace();
 }
 
-/* What one thread leaves of its chunk the next one fills: the file does not grow by a chunk for
+/* The rest of a thread's chunk is filled by the next thread: the file does not grow by a chunk for
  * each. */
 Test(recorder, threads_that_come_and_go_share_chunks)
 {
@@ -760,7 +760,7 @@ Test(recorder, threads_that_come_and_go_share_chunks)
     close_trace();
 }
 
-/* One thread, two traces in turn: neither gets the other's records. */
+/* One thread, two traces alternately: neither gets the other's records. */
 Test(recorder, two_traces_at_once)
 {
     const char *path = open_trace("system");

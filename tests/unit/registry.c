@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which tables the registry takes, and what it says to the others; plugins.
+ * Which tables the registry accepts, and its messages for the others; plugins.
  */
 #include "runtime/registry.h"
 
@@ -21,7 +21,7 @@ enum {
     MOST = 64
 };
 
-static ga_backend table; /* what a test alters; registered at most once in a process */
+static ga_backend table; /* altered by a test; registered at most once in a process */
 
 static ga_backend *fresh_table(void)
 {
@@ -38,7 +38,7 @@ static size_t count_backends(void)
     return n;
 }
 
-/* ---- what is there ------------------------------------------------------------------------ */
+/* ---- contents ----------------------------------------------------------------------------- */
 
 Test(registry, built_in_backends)
 {
@@ -52,7 +52,7 @@ Test(registry, built_in_backends)
     cr_assert_null(ga_backend_at(SIZE_MAX));
 }
 
-/* What a stranger may register, the built-in ones keep to: an ABI, a size, one line of help. */
+/* Built-in backends obey the rules for registered ones: an ABI, a size, one line of help. */
 Test(registry, every_table_is_in_order)
 {
     const ga_backend *b;
@@ -283,8 +283,9 @@ static int ask_once(void *unused)
     return ga_registry_find("system") ? 0 : 1;
 }
 
-/* A child has lost the thread that was asking when it was made, but not that thread's lock. It is
- * the registry's that is meant: a thread that has only begun may have asan's heap's. */
+/* The child does not have the thread that was in the registry at the fork, but the copy of its
+ * lock. This is about the registry's lock: a thread that has only begun may hold the lock of asan's
+ * heap. */
 Test(registry, a_forked_child_can_ask, .timeout = 60)
 {
     pthread_t asking;
@@ -306,7 +307,7 @@ static void *ask_first(void *unused)
     return NULL;
 }
 
-/* Says nothing, and finds what there is. */
+/* Prints nothing, and finds the built-in backends. */
 static int ask_quietly(void *context)
 {
     (void)context;
@@ -318,8 +319,8 @@ static int ask_quietly(void *context)
     return n > 5 && !*said && scene_in_child(ask_once, NULL) == 0 ? 0 : 1;
 }
 
-/* Forks beside a thread that has put in what is built in and waits for a plugin, a pipe to which
- * nobody writes yet. The children begin anew. */
+/* Forks beside a thread that has registered the built-in backends and waits for a plugin, which is
+ * a pipe without a writer. The children begin anew. */
 Test(registry, a_child_of_a_fork_in_the_middle, .timeout = 60)
 {
     char path[] = "/tmp/gpualloc-registry-XXXXXX";
@@ -339,14 +340,14 @@ Test(registry, a_child_of_a_fork_in_the_middle, .timeout = 60)
     cr_assert_neq(end, -1);
     close(end);
     pthread_join(asking, NULL);
-    scene_capture_end(); /* that it is no library */
+    scene_capture_end(); /* the warning that it is not a library */
     unlink(pipe);
     rmdir(path);
 }
 
 /* ---- plugins: the variable is read when the registry is first used ------------------------- */
 
-/* Name the plugins and give back what loading them says. */
+/* Name the plugins and return the messages of loading them. */
 static const char *load(const char *list)
 {
     setenv("GPUALLOC_PLUGINS", list, 1);
@@ -410,7 +411,7 @@ Test(registry, a_file_that_is_no_library)
     scene_leave_folder();
 }
 
-/* One bad plugin costs its own line and none of the others. */
+/* A bad plugin costs its own line and does not affect the others. */
 Test(registry, plugins_in_a_row)
 {
     const char *said = load(":/nowhere/a.so::" PLUGIN_WRONG_ABI ":" PLUGIN_GOOD ":");

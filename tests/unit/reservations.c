@@ -10,7 +10,7 @@
 
 static const uintptr_t PAGE = 4096;
 static const uintptr_t GIB = (uintptr_t)1 << 30;
-/* Where the library itself maps nothing; nothing is mapped here either. */
+/* An address at which the library itself maps nothing; nothing is mapped here either. */
 static const uintptr_t BASE = (uintptr_t)0x200000000000;
 
 static bool contains(uintptr_t address)

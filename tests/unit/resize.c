@@ -103,7 +103,7 @@ Test(resize, no_block_is_an_allocation)
     close_clean();
 }
 
-/* Without sizes there is no knowing what to copy. */
+/* Without sizes the length of the copy is unknown. */
 Test(resize, neither_realloc_nor_sizes)
 {
     table = probe_backend;
@@ -187,7 +187,7 @@ Test(resize, growing_stays_in_place)
     close_clean();
 }
 
-/* What the block holds already needs no backend. */
+/* A size that the block already has needs no call of the backend. */
 Test(resize, growing_to_less_is_nothing)
 {
     open_probe();
@@ -218,7 +218,7 @@ Test(resize, growing_badly)
     close_clean();
 }
 
-/* ---- what few backends have ---------------------------------------------------------------- */
+/* ---- calls that few backends have --------------------------------------------------------- */
 
 Test(resize, streams)
 {
@@ -239,7 +239,7 @@ static void count_visit(void *context, void *visited, size_t size)
     (void)size;
 }
 
-Test(resize, what_a_backend_lacks_is_said)
+Test(resize, missing_members_are_reported)
 {
     void *out = &out;
     ga_kernel_heap view;

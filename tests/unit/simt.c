@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The words that warp algorithms are written in, on the CPU: each against a plain reference on many
- * inputs (tests/device compares the GPU with the same), and their edges against written-out values.
+ * The vocabulary of warp algorithms on the CPU: each function is compared with a plain reference on
+ * many inputs (tests/device compares the GPU with that reference), and at its limits with literal
+ * values.
  */
 #include "device/simt_reference.h"
 #include "support/expect.h"
@@ -58,11 +59,12 @@ Test(simt, atomics)
     }
 }
 
-/* All bits, a constant, are taken in a way of their own. */
+/* All bits set, a constant, has a code path of its own. */
 Test(simt, all_bits_of_a_word)
 {
     uint32_t word = 0x12345678u;
     uint64_t word64 = 0x123456789abcdef0u;
+    /* One thread: the orders have no partner. */
     cr_assert_eq(ga_or_acquire(&word, GA_ALL_BITS), 0x12345678u);
     cr_assert_eq(word, GA_ALL_BITS);
     cr_assert_eq(ga_or64_acq_rel(&word64, UINT64_MAX), 0x123456789abcdef0u);
@@ -112,10 +114,10 @@ Test(simt, bits)
     cr_assert_eq(ga_bits_round(UINT32_MAX, 10), 5);
     ga_bits_round(7, 0); /* any, but no fault */
     cr_assert_eq(ga_bits_mix(0), 0);
-    cr_assert_eq(ga_bits_mix(1), 0x514e28b7u); /* as MurmurHash3's authors print it */
+    cr_assert_eq(ga_bits_mix(1), 0x514e28b7u); /* as printed by MurmurHash3's authors */
 }
 
-/* Rows of one value: 0, all bits, one other. */
+/* Rows of one value: 0, all bits set, one other. */
 Test(simt, rows)
 {
     static uint32_t words[32] __attribute__((aligned(128)));
@@ -159,7 +161,7 @@ Test(simt, work_is_shared_lane_after_lane)
     }
 }
 
-/* A CPU thread is a whole warp wherever it is asked which lanes are there. */
+/* A CPU thread is a whole warp for every query of the active lanes. */
 Test(simt, tiles_of_the_lanes_that_are_there)
 {
     cr_assert_eq(ga_tile_lanes(ga_tile_present()), GA_ALL_BITS);

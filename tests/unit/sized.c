@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes for kernels as programs open them: kernels have all that there is, of one size or of
- * all; specs that are refused; what goes first, and children.
+ * Size-class heaps for kernels as programs open them: kernels can allocate all memory, in one size
+ * or in all; specs that are refused; contexts that go first, and children.
  */
 #include "support/scene.h"
 #include "support/sized_scene.h"
 
 /* ---- all that there is ---------------------------------------------------------------------- */
 
-/* Of each size all that the limit has room for, again and again: classes change hands. */
+/* Of each size, allocate all that the limit permits, again and again: regions change their
+ * class. */
 static void fill_again(vmm_driver_kernels kernels, const char *spec, uint64_t room)
 {
     static const uint32_t sizes[] = {1024, 16, 256, 4096, 128, 1024, 2048};
@@ -56,7 +57,7 @@ Test(sized, sizes_mixed)
     end(heap);
 }
 
-/* By doubling, at each view after kernels that found it full. */
+/* Doubles at each view after kernels that found it full. */
 Test(sized, grows_between_launches)
 {
     begin(VMM_KERNELS_ALONE);
@@ -73,7 +74,7 @@ Test(sized, grows_between_launches)
     end(heap);
 }
 
-/* Without a limit: what the device has. */
+/* Without a limit: the device's memory. */
 Test(sized, grows_to_what_the_device_has)
 {
     vmm_driver_start(
@@ -119,7 +120,7 @@ Test(sized, specs_that_are_refused)
     }
 }
 
-/* ---- what goes first, and children ---------------------------------------------------------- */
+/* ---- contexts that go first, and children ------------------------------------------------- */
 
 Test(sized, a_context_that_is_destroyed_first)
 {
@@ -129,7 +130,7 @@ Test(sized, a_context_that_is_destroyed_first)
     ga_heap *heap = open_heap(growing);
     view = view_of(heap);
     vmm_driver_destroy_context(0);
-    cr_assert_lt(run(view, NULL, 2048, 0), LIMIT); /* what there was, and no more */
+    cr_assert_lt(run(view, NULL, 2048, 0), LIMIT); /* the memory at that time, and no more */
     cr_assert_eq(ga_heap_kernel_view(heap, &view), GA_ERR_DEVICE);
     cr_assert_eq(ga_alloc(heap, 100, 0, &block), GA_ERR_DEVICE);
     cr_assert_eq(ga_heap_reset(heap), GA_ERR_DEVICE);
@@ -148,7 +149,7 @@ Test(sized, a_fork_with_a_live_pager)
     end(heap);
 }
 
-Test(sized, live_blocks_are_told_of_at_the_end)
+Test(sized, live_blocks_are_reported_at_the_end)
 {
     void *block;
     begin(VMM_KERNELS_GROW);

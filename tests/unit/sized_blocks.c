@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks of heaps of all sizes as the host asks for them: every size, at multiples, all that there is, and
- * beside kernels; what is no block.
+ * Blocks of size-class heaps as the host allocates them: every size, at alignments, all memory, and
+ * beside kernels; invalid pointers.
  */
 #include "support/sized_scene.h"
 
@@ -98,12 +98,12 @@ Test(sized_blocks, what_is_no_block_is_refused)
     assert_fails(ga_free(heap, block), GA_ERR_POINTER, text);
     expect_live(heap, 1, ga_usable_size(heap, other));
     assert_ok(ga_free(heap, other));
-    assert_ok(ga_trim(heap, 0)); /* its region is nobody's now */
+    assert_ok(ga_trim(heap, 0)); /* its region has no class now */
     cr_assert_eq(ga_free(heap, other), GA_ERR_POINTER);
     end(heap);
 }
 
-/* Over vmm at multiples of whatever there are addresses for. */
+/* Over vmm at every alignment for which there are addresses. */
 Test(sized_blocks, the_host_has_blocks_at_multiples)
 {
     void *block;
@@ -123,7 +123,7 @@ Test(sized_blocks, the_host_has_blocks_at_multiples)
     end(heap);
 }
 
-/* A run is all that there is, and again after others had the regions. */
+/* A run takes all memory, and again after classes had the regions. */
 Test(sized_blocks, the_host_has_all_of_it)
 {
     static const char *const specs[] = {growing, fixed};
@@ -147,7 +147,7 @@ Test(sized_blocks, the_host_has_all_of_it)
             expect_live(heap, 0, 0);
             cr_assert_eq(run(view_of(heap), NULL, 1024, 0), LIMIT);
             assert_ok(ga_heap_reset(heap));
-            /* Size classes have all regions, which are empty: the request takes them. */
+            /* Size classes own all regions, which are empty: the request takes them. */
             assert_ok(ga_alloc(heap, LIMIT, 0, &block));
             assert_ok(ga_free(heap, block));
             assert_ok(ga_trim(heap, 0));
@@ -177,7 +177,7 @@ Test(sized_blocks, sizes_and_alignments_that_are_refused)
     end(heap);
 }
 
-/* What the host cannot have it is told; nothing is lost by it. */
+/* A request that the host cannot serve fails with an error, and nothing leaks. */
 Test(sized_blocks, the_host_takes_the_last_block)
 {
     void *blocks[16];
@@ -201,7 +201,7 @@ Test(sized_blocks, the_host_takes_the_last_block)
     end(heap);
 }
 
-/* Kernels and the host, beside; and reset. */
+/* Kernels and the host allocate side by side; and reset. */
 Test(sized_blocks, the_host_and_kernels_share)
 {
     void *block, *other;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frees in heaps of all sizes with check=full: what is wrong is reported with its address, whoever
- * else frees at the same time, and changes nothing; what is right goes back. Then the same of heaps as
- * programs open them: what the log says.
+ * Frees in size-class heaps with check=full: an invalid free is reported with its address, also
+ * during frees of other lanes, and changes nothing; a valid free succeeds. Then heaps as programs
+ * open them: the messages of the log.
  */
 #include "slab/sized_checked.h"
 #include "device/kinds.h"
@@ -21,11 +21,11 @@
 
 enum {
     LANES = 32,
-    BITS = 17, /* of a region */
+    BITS = 17, /* of a region: 2^BITS bytes */
     REGION = 1 << BITS
 };
 
-/* ---- by hand ------------------------------------------------------------------------------------ */
+/* ---- by hand --------------------------------------------------------------------------------- */
 
 static sized_world *checked_world(uint32_t regions)
 {
@@ -72,7 +72,7 @@ static char *take_run(ga_sized_heap *heap, uint32_t regions)
     return ga_sized_run_pointer(ga_sized_view_of(heap), ga_lane_read(first, 0));
 }
 
-/* Report number `n` is that one, and the last. */
+/* Check that report number `n` is this one, and the last. */
 static void expect_report(const ga_sized_heap *heap, uint64_t n, uint32_t fault,
                           const void *address)
 {
@@ -103,7 +103,7 @@ Test(sized_checked, a_unit_that_is_freed_twice)
     sized_world_delete(world);
 }
 
-/* Of the lanes of one call one has it. */
+/* Of the lanes of one call that free one block, one succeeds. */
 Test(sized_checked, lanes_that_free_the_same_at_once)
 {
     sized_world *world = checked_world(4);
@@ -155,7 +155,7 @@ Test(sized_checked, a_run_that_is_freed_twice)
     give(heap, 1u << 4 | 1u << 9 | 1u << 30, blocks);
     cr_assert_eq(heap->reported, 2);
     expect_report(heap, 1, GA_SLAB_DOUBLE_FREE, run);
-    give_one(heap, 2, run); /* its regions are nobody's now */
+    give_one(heap, 2, run); /* its regions have no class now */
     expect_report(heap, 2, GA_SLAB_NO_UNIT, run);
     cr_assert_eq(take_run(heap, 6), heap->units, "all of it can be had");
     sized_world_delete(world);
@@ -175,14 +175,14 @@ Test(sized_checked, more_than_there_is_room_for)
     sized_world_delete(world);
 }
 
-/* ---- right and wrong mixed ------------------------------------------------------------------------ */
+/* ---- right and wrong mixed ------------------------------------------------------------------- */
 
 enum {
     STEPS = 4000,
     MOST = 40 * LANES
 };
 
-/* Units of chance; now and then one is freed again, or an address inside of one. */
+/* Random units; now and then one is freed again, or an address inside of one. */
 Test(sized_checked, a_script_of_chance)
 {
     sized_world *world = checked_world(16);
@@ -212,7 +212,8 @@ Test(sized_checked, a_script_of_chance)
                 blocks[lane] += 1 + random_below(&random, 15);
                 wrong++;
             } else if (lane && lanes >> (lane - 1) & 1u && random_below(&random, 10) == 0) {
-                blocks[lane] = blocks[lane - 1]; /* of the same, or of the same wrong, again */
+                blocks[lane] = blocks[lane - 1]; /* the last block, or the last invalid pointer,
+                                                  * again */
                 wrong++;
             } else {
                 live[at] = live[--count];
@@ -227,7 +228,7 @@ Test(sized_checked, a_script_of_chance)
     sized_world_delete(world);
 }
 
-/* ---- threads at once --------------------------------------------------------------------------------- */
+/* ---- threads at once ------------------------------------------------------------------------- */
 
 enum {
     THREADS = 4,
@@ -245,7 +246,7 @@ static void *free_all(void *argument)
     return argument;
 }
 
-/* All of them free the same blocks: each goes back once, and all others are told. */
+/* All threads free the same blocks: each block is freed once, and all other frees are reported. */
 Test(sized_checked, threads_that_free_the_same)
 {
     pthread_t threads[THREADS];
@@ -268,7 +269,7 @@ Test(sized_checked, threads_that_free_the_same)
     sized_world_delete(shared);
 }
 
-/* ---- as programs open them -------------------------------------------------------------------------- */
+/* ---- as programs open them ------------------------------------------------------------------- */
 
 static const char *const specs[] = {"slab:unit=classes,capacity=4M,check=full/cuda",
                                     "slab:unit=classes,capacity=4M,limit=20M,check=full/vmm"};
@@ -296,7 +297,8 @@ static void expect_line(const char *text, const void *address, const char *words
     cr_assert(strstr(text, line), "expected \"%s\", got \"%s\"", line, text);
 }
 
-/* What kernels do wrong is told of with the next view, with statistics, and when the heap closes; once. */
+/* Invalid frees in kernels are reported with the next view, with statistics, and when the heap
+ * closes; once. */
 Test(sized_checked, the_log_has_the_addresses)
 {
     for (size_t i = 0; i < 2; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes for kernels where each call of the driver fails in its turn: while one is opened, under
- * kernels, between launches, and while it is closed.
+ * Size-class heaps for kernels, with each call of the driver failing once: while a heap is opened,
+ * during kernels, between launches, and while it is closed.
  */
 #include "support/sized_scene.h"
 
@@ -51,7 +51,7 @@ Test(sized_faults, every_call_of_opening_in_turn)
     each_call(fail_open_fixed, 10);
 }
 
-/* Nobody is refused for good by a call that failed once. */
+/* A call that failed once refuses no request permanently. */
 static bool fail_under_kernels(uint64_t n, CUresult error)
 {
     begin(VMM_KERNELS_GROW);
@@ -72,7 +72,7 @@ Test(sized_faults, every_call_under_kernels_in_turn)
     each_call(fail_under_kernels, 3);
 }
 
-/* A view, statistics, blocks of the host's, their frees, trimming: refused or done; and done the next
+/* A view, statistics, blocks of the host, their frees, trimming: refused or done; and done the next
  * time. */
 static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
 {
@@ -92,7 +92,8 @@ static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
     if (block && !freed) {
         ga_free(heap, block); /* it may have been free already: then that is said */
     }
-    assert_ok(ga_heap_reset(heap)); /* a block may have been lost with the answer that held it */
+    assert_ok(
+        ga_heap_reset(heap)); /* a block may have been lost with the answer that contained it */
     expect_live(heap, 0, 0);
     assert_ok(ga_trim(heap, 0));
     uint64_t again = run(view_of(heap), heap, 1024, 0);
@@ -107,7 +108,7 @@ static bool fail_between_launches(uint64_t n, CUresult error)
     return fail_between(VMM_KERNELS_GROW, n, error);
 }
 
-/* Where the view is what grows the heap. */
+/* Here the view grows the heap. */
 static bool fail_growth_between_launches(uint64_t n, CUresult error)
 {
     return fail_between(VMM_KERNELS_ALONE, n, error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes when nothing is left: requests that fail read little, whatever the heap's size; what is
- * freed is found; and a heap that is empty, or has empty regions, serves any other size, without the host.
+ * Size-class heaps without free memory: failing requests read little, for any size of the heap; a
+ * freed unit is found; and a heap that is empty, or has empty regions, serves any other size,
+ * without the host.
  */
 #include "slab/sized_checked.h"
 #include "support/expect.h"
@@ -18,7 +19,7 @@ enum {
 static char *blocks[MOST];
 static uint32_t count;
 
-/* A request of some lanes for units of the class: how many got one. */
+/* Requests units of the class for some lanes. Returns the number of lanes that got one. */
 static uint32_t ask(sized_world *world, uint32_t class, uint32_t lanes, uint32_t number)
 {
     uint32_t classes[LANES];
@@ -88,7 +89,7 @@ static void expect_apart(const sized_world *world)
     }
 }
 
-/* ---- requests that fail ---------------------------------------------------------------------------- */
+/* ---- requests that fail ---------------------------------------------------------------------- */
 
 /* Words that sweeps read while n requests fail. */
 static uint64_t read_by(sized_world *world, uint32_t class, uint32_t n)
@@ -100,7 +101,8 @@ static uint64_t read_by(sized_world *world, uint32_t class, uint32_t n)
     return world->heap->sweep.words_read - before;
 }
 
-/* However many requests fail, and of however many classes: once one has failed, nothing is read again. */
+/* For any number of failing requests, and of classes: once one has failed, no memory is read
+ * again. */
 Test(sized_full, requests_that_fail_after_one_has_failed_read_nothing)
 {
     const uint32_t classes[] = {0, 7, 20, 36};
@@ -122,13 +124,13 @@ Test(sized_full, requests_that_fail_after_one_has_failed_read_nothing)
     }
 }
 
-/* The same where the heap has grown to its limit, or to where it was refused more. */
+/* As above, where the heap has grown to its limit, or more memory was refused. */
 Test(sized_full, failing_requests_of_a_heap_that_grew)
 {
     for (uint32_t refuse = 0; refuse < 2; refuse++) {
         sized_world *world = sized_world_limited(BITS, 40, refuse ? 40 : 20, refuse * 4);
         uint32_t units = 0;
-        for (uint32_t i = 0; i < 10; i++) { /* a refusal for want of memory is asked again */
+        for (uint32_t i = 0; i < 10; i++) { /* a refusal for lack of memory is requested again */
             units += fill(world, 12);
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }
@@ -140,7 +142,8 @@ Test(sized_full, failing_requests_of_a_heap_that_grew)
     }
 }
 
-/* After a refusal a block that is freed is found by the next request, whichever frees it, and each time. */
+/* After a refusal the next request finds a freed block, for each way of freeing it, and each
+ * time. */
 Test(sized_full, a_block_that_is_freed_after_refusals_is_found)
 {
     uint64_t random = 1;
@@ -167,7 +170,7 @@ Test(sized_full, a_block_that_is_freed_after_refusals_is_found)
     }
 }
 
-/* A free ends the watch of its region: the next ones there are on the fast path again. */
+/* A free ends the watch of its region: the next frees there are on the fast path again. */
 Test(sized_full, a_free_ends_the_watch_of_its_region)
 {
     sized_world *world = sized_world_new(BITS, 3);
@@ -189,7 +192,7 @@ Test(sized_full, a_free_ends_the_watch_of_its_region)
     sized_world_delete(world);
 }
 
-/* ---- another size ---------------------------------------------------------------------------------- */
+/* ---- another size ---------------------------------------------------------------------------- */
 
 static void switch_classes(sized_world *(*make)(uint32_t, uint32_t), uint32_t regions)
 {
@@ -209,7 +212,7 @@ static void switch_classes(sized_world *(*make)(uint32_t, uint32_t), uint32_t re
     }
 }
 
-/* A heap that is empty serves every size, to the last unit, whatever it served before. */
+/* An empty heap serves every size, to the last unit, regardless of earlier sizes. */
 Test(sized_full, an_empty_heap_serves_any_other_size)
 {
     switch_classes(sized_world_new, 7);
@@ -221,7 +224,7 @@ Test(sized_full, an_empty_heap_that_grew_serves_any_other_size)
     switch_classes(sized_world_growing, 6);
 }
 
-/* After mixed sizes have been freed, all of the heap can be had in one size, and as runs. */
+/* After mixed sizes have been freed, all of the heap can be allocated in one size, and as runs. */
 Test(sized_full, mixed_sizes_leave_nothing_behind)
 {
     enum {
@@ -251,7 +254,7 @@ Test(sized_full, mixed_sizes_leave_nothing_behind)
     sized_world_delete(world);
 }
 
-/* Regions with a unit that is taken stay; the others serve. */
+/* Regions with a live unit keep their class; the others serve. */
 Test(sized_full, regions_that_are_not_empty_stay)
 {
     enum {
@@ -281,10 +284,10 @@ Test(sized_full, regions_that_are_not_empty_stay)
     }
 }
 
-/* ---- claims that come late --------------------------------------------------------------------------- */
+/* ---- claims that come late ------------------------------------------------------------------- */
 
-/* A tile that still has what the class showed before takes nothing of another class, neither on the fast
- * path nor by its old table. */
+/* A tile with an old class map claims no unit of another class, neither on the fast path nor by its
+ * old table. */
 Test(sized_full, an_old_view_of_a_class_finds_nothing)
 {
     enum {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where units of all sizes are, beside divisions: sizes and classes, words and regions, and where claims
- * begin.
+ * Computed positions of units of all sizes, compared with divisions: sizes and classes, words and
+ * regions, and home words.
  */
 #include "support/expect.h"
 #include "support/random.h"
@@ -97,7 +97,8 @@ static void check_region(ga_sized_class_map map, uint64_t region, uint32_t bits,
     }
 }
 
-/* Of every class of every region size: the first regions, the last that keys can name, others. */
+/* For every class and region size: the first regions, the last that word indices can name, and
+ * others. */
 Test(sized_places, a_words_region_is_found_without_division)
 {
     uint64_t random = 3;
@@ -105,7 +106,9 @@ Test(sized_places, a_words_region_is_found_without_division)
         uint64_t most = (UINT64_C(1) << (32 - ga_sized_stride_bits(bits))) - 1;
         for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
             ga_sized_class first = class_of(bits, class, NULL);
-            uint64_t last = (UINT64_C(1) << 31) / first.map.words; /* what `all` can count */
+            uint64_t last = (UINT64_C(1) << 31) / first.map.words; /* the greatest number of
+                                                                    * words that `total_words`
+                                                                    * can count */
             last = last < most ? last : most;
             for (uint64_t region = 0; region < 2000; region++) {
                 check_region(first.map, region % last, bits, class);
@@ -116,7 +119,7 @@ Test(sized_places, a_words_region_is_found_without_division)
     }
 }
 
-/* The first and the last byte of each unit, of what is behind the last one too. */
+/* The first and the last byte of each unit, and of the space behind the last unit. */
 Test(sized_places, a_bytes_unit_is_found_without_division)
 {
     for (uint32_t class = 0; class < GA_SIZED_CLASSES; class ++) {
@@ -148,7 +151,7 @@ Test(sized_places, a_class_holds_what_fits_into_a_region)
     }
 }
 
-/* The same by the short way, which knows the straight regions alone. */
+/* The position by the short path, for contiguous regions only. */
 static void check_spot(ga_sized_view view, ga_sized_class_map map, uint32_t word, uint32_t expected)
 {
     ga_sized_position spot;
@@ -162,8 +165,8 @@ static void check_spot(ga_sized_view view, ga_sized_class_map map, uint32_t word
     }
 }
 
-/* The key of every word: in regions that follow on each other, in ones of the table, and none where the
- * table does not say yet. */
+/* The index of every word: in contiguous regions, in regions of the table, and none where the table
+ * has no entry yet. */
 Test(sized_places, keys_by_straight_regions_and_by_the_table)
 {
     enum {
@@ -176,7 +179,7 @@ Test(sized_places, keys_by_straight_regions_and_by_the_table)
             uint32_t table[REGIONS];
             ga_sized_class_map map = class_of(BITS, class, table).map;
             for (uint32_t i = 0; i < REGIONS; i++) {
-                table[i] = i >= straight ? order[i] + 1 : 0; /* not looked at below */
+                table[i] = i >= straight ? order[i] + 1 : 0; /* not read below */
                 table[i] |= i >= straight && i % 3 == 2 ? GA_SIZED_SPENT : 0;
             }
             table[REGIONS - 1] = 0;
@@ -195,7 +198,8 @@ Test(sized_places, keys_by_straight_regions_and_by_the_table)
                                region < straight ? expected : GA_SIZED_NONE);
                 }
             }
-            for (uint32_t i = 0; i < 16 && map.words > 1; i++) { /* far beyond all words */
+            for (uint32_t i = 0; i < 16 && map.words > 1;
+                 i++) { /* indices far behind the last word */
                 check_spot(view_of(world), map, UINT32_MAX >> i, GA_SIZED_NONE);
             }
         }
@@ -205,8 +209,8 @@ Test(sized_places, keys_by_straight_regions_and_by_the_table)
 
 /* ---- where claims begin ---------------------------------------------------------------------- */
 
-/* The word of a tile's number; of those beyond the last one goes round to each. None where that is in a region that
- * does not follow on the others, or there is none. */
+/* The home word of a tile's number; numbers beyond the last word wrap around. None if it is in a
+ * region that is not contiguous, or if there are no words. */
 Test(sized_places, tiles_begin_at_their_words_and_go_round)
 {
     for (uint32_t class = 0; class < ga_sized_class_count(BITS); class ++) {
@@ -215,7 +219,7 @@ Test(sized_places, tiles_begin_at_their_words_and_go_round)
         ga_sized_position home;
         cr_assert_not(ga_sized_home_position(map, 5, &home));
         if (map.words < 2) {
-            continue; /* such a class has no straight regions */
+            continue; /* such a class has no contiguous regions */
         }
         map.first = 17;
         map.total_words = 4 * map.words;
@@ -232,8 +236,8 @@ Test(sized_places, tiles_begin_at_their_words_and_go_round)
     }
 }
 
-/* Groups of n lanes of one tile have different bits; tiles have different words as long as there are as
- * many, and then tiles of one word different bits of it, as far as 32 have room for. */
+/* Groups of n lanes of one tile have different bits. Tiles have different words if there are
+ * enough, and then tiles of one word have different bits of it, as far as 32 bits have room. */
 Test(sized_places, groups_begin_where_others_do_not)
 {
     for (uint32_t n = 1; n <= LANES; n++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs of whole regions beside size classes, one tile at a time: neighbours that nobody else has, none only
- * where there are none, in heaps that are fixed and that grow; the pool, bit by bit; addresses in runs.
- * A script of operations is held against a plain map of who has which region.
+ * Runs of whole regions beside size classes, one tile at a time: runs do not overlap, and a request
+ * fails only if there is no run, in fixed and growing heaps; the pool, bit by bit; addresses in
+ * runs. A script of operations is compared with a plain map of the owners of regions.
  */
 #include "slab/sized_runs.h"
 #include "support/expect.h"
@@ -33,7 +33,8 @@ static ga_sized_run find(const sized_world *world, uint64_t offset)
     return ga_sized_run_find(ga_sized_view_of(world->heap), world->heap->units + offset);
 }
 
-/* The pool at rest: its bits are regions below `next` that are nobody's, all of them, and counted. */
+/* The pool at rest: its bits are all the regions below `next` without an owner, and their number is
+ * right. */
 static void check_pool(const sized_world *world)
 {
     const ga_sized_heap *heap = world->heap;
@@ -51,7 +52,7 @@ static void check_pool(const sized_world *world)
     cr_assert_eq(heap->pooled, count);
 }
 
-/* ---- one after the other ----------------------------------------------------------------------- */
+/* ---- one after the other --------------------------------------------------------------------- */
 
 Test(sized_runs, neighbours_up_to_the_whole_heap)
 {
@@ -91,7 +92,7 @@ Test(sized_runs, free_regions_over_the_borders_of_words)
     sized_world_delete(world);
 }
 
-/* The regions that nobody has had lie behind free ones. */
+/* The regions that were never used lie behind free ones. */
 Test(sized_runs, free_regions_and_new_ones_together)
 {
     sized_world *world = sized_world_new(BITS, 100);
@@ -158,7 +159,7 @@ Test(sized_runs, an_address_is_in_its_run)
     for (uint64_t at = 0; at < 20 * size; at += size) {
         cr_assert_eq(find(world, at).n, 0, "byte %llu", (unsigned long long)at);
     }
-    /* What stood inside of the old one stands there still. */
+    /* A block that was inside the old run is still there. */
     cr_assert_eq(claim(world, 3, 1, 0), 0);
     cr_assert_eq(find(world, 2 * size).n, 3);
     cr_assert_eq(find(world, 3 * size).n, 0);
@@ -194,7 +195,7 @@ Test(sized_runs, as_many_regions_as_a_size_takes)
     }
 }
 
-Test(sized_runs, classes_whose_units_stand_at_multiples)
+Test(sized_runs, classes_whose_units_are_at_multiples)
 {
     ga_sized_view view = {.classes = GA_SIZED_CLASSES};
     for (uint64_t align = 1; align; align *= 2) {
@@ -211,7 +212,7 @@ Test(sized_runs, classes_whose_units_stand_at_multiples)
     }
 }
 
-/* ---- all lanes ----------------------------------------------------------------------------------- */
+/* ---- all lanes ------------------------------------------------------------------------------- */
 
 Test(sized_runs, lanes_get_different_ones_until_there_are_no_more)
 {
@@ -239,7 +240,7 @@ Test(sized_runs, lanes_get_different_ones_until_there_are_no_more)
     }
 }
 
-/* ---- heaps that grow ------------------------------------------------------------------------------- */
+/* ---- heaps that grow ------------------------------------------------------------------------- */
 
 Test(sized_runs, memory_is_waited_for)
 {
@@ -273,8 +274,7 @@ Test(sized_runs, the_limit_and_a_refusal_leave_what_there_is)
     cr_assert_eq(claim(world, 10, 1, 0), GA_SIZED_NONE);
     uint32_t first = GA_SIZED_NONE;
     for (int i = 0; i < 1000 && first == GA_SIZED_NONE; i++) {
-        first =
-            claim(world, 10, 1, 0); /* a refusal for want of memory is believed for a while only */
+        first = claim(world, 10, 1, 0); /* a refusal for lack of memory counts for a while only */
         ga_clock_sleep(100000);
     }
     cr_assert_neq(first, GA_SIZED_NONE);
@@ -282,7 +282,7 @@ Test(sized_runs, the_limit_and_a_refusal_leave_what_there_is)
     sized_world_delete(world);
 }
 
-/* ---- a script against a map ---------------------------------------------------------------------- */
+/* ---- a script against a map ------------------------------------------------------------------ */
 
 typedef struct model {
     sized_world *world;
@@ -292,8 +292,8 @@ typedef struct model {
     uint32_t runs;
 } model;
 
-/* What classes have got since: the heap says so, and it was nobody's. None gives a region back: each has a
- * unit that is taken. */
+/* Record the regions that classes have got since: each was free before. No class gives a region
+ * back, because each region has a live unit. */
 static void note_classes(model *m)
 {
     for (uint32_t region = 0; region < m->world->regions; region++) {

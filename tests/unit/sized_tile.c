@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks of all sizes for one tile at a time: units that nobody else has, each class to the last one and
- * no further, and the class that an address belongs to. A script of operations is held against a plain map
- * of who has which 16 bytes.
+ * Blocks of all sizes for one tile at a time: units do not overlap, each class is filled to its
+ * last unit and no further, and addresses lead to their class. A script of operations is compared
+ * with a plain map of the owners of each 16 bytes.
  */
 #include "support/expect.h"
 #include "support/random.h"
@@ -14,13 +14,13 @@ enum {
     GRANULES = REGION / GA_SIZED_GRANULE
 };
 
-/* ---- who has which 16 bytes -------------------------------------------------------------------- */
+/* ---- the owners of each 16 bytes ---------------------------------------------------------- */
 
 typedef struct model {
     sized_world *world;
     uint8_t *taken;  /* for each 16 bytes of all regions */
-    uint32_t *owner; /* for each region the class of its units that are taken */
-    uint32_t *units; /* and how many these are: without one any class may have it */
+    uint32_t *owner; /* for each region the class of its live units */
+    uint32_t *units; /* and their number: with 0, any class may take the region */
     uint64_t live;
 } model;
 
@@ -87,14 +87,14 @@ static void expect_live(const model *m)
     cr_assert_eq(sized_world_live(m->world, GA_SIZED_NONE), m->live);
 }
 
-/* ---- claims ------------------------------------------------------------------------------------ */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 typedef enum way_of_claiming {
     ALIKE, /* all lanes, one class */
-    WARP,  /* the same, as a whole warp does it */
+    WARP,  /* all lanes, one class, as a whole warp does it */
     ALONE, /* one lane */
     SOME,  /* some lanes, one class */
-    MIXED, /* all lanes, any classes; of which `class` is one */
+    MIXED, /* all lanes, any classes, one of which is `class` */
     WAYS
 } way_of_claiming;
 
@@ -106,7 +106,7 @@ typedef struct asked {
     char *blocks[LANES];
 } asked;
 
-/* Ask in that way, and note what came. */
+/* Request units by this method, and record the result. */
 static asked ask(model *m, way_of_claiming map, uint32_t class, uint64_t *random)
 {
     asked a = {.lanes = GA_ALL_BITS};
@@ -157,9 +157,9 @@ Test(sized_tile, lanes_get_what_they_ask_for)
     }
 }
 
-/* ---- to the last unit -------------------------------------------------------------------------- */
+/* ---- to the last unit ------------------------------------------------------------------------ */
 
-/* Everything there is, each unit once; then every way of asking gets nothing. */
+/* Claim all memory, each unit once; then requests by every method fail. */
 static uint64_t fill(model *m, way_of_claiming map, uint32_t class, uint64_t *random)
 {
     uint64_t got = 0;
@@ -203,7 +203,7 @@ Test(sized_tile, each_class_grows_to_the_last_unit)
     fill_each_class(sized_world_growing, 3);
 }
 
-/* A claim by a tile of `width` lanes, of one unit: false where there is none. As
+/* A claim by a tile of `width` lanes, of one unit: false if there is none. As
  * ga_sized_claim_search(), which has tiles of 32 lanes here. */
 static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_t number)
 {
@@ -225,7 +225,7 @@ static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_
     return !search.requesting || held != GA_SIZED_NONE;
 }
 
-/* However few lanes look for room, what a class has just got is found before it gets more. */
+/* Even if few lanes search, a class fills its newest region before it grows. */
 Test(sized_tile, a_class_is_nearly_full_before_it_grows)
 {
     const uint32_t classes[] = {0, 7, 19, 36}, widths[] = {1, 2, 8, 32};
@@ -250,7 +250,7 @@ static void free_and_find(uint32_t class, uint32_t regions, uint32_t times, uint
     uint32_t unit = ga_sized_unit(class), last = REGION / unit - 1;
     fill(&m, ALIKE, class, random);
     for (uint32_t i = 0; i < times; i++) {
-        bool end = i < 2 * regions; /* of each region, first */
+        bool end = i < 2 * regions; /* first and last of each region */
         uint32_t region = end ? i / 2 : (uint32_t)random_below(random, regions);
         uint32_t slot = end ? i % 2 * last : (uint32_t)random_below(random, last + 1);
         char *block = m.world->heap->units + region * REGION + slot * unit;
@@ -267,7 +267,7 @@ static void free_and_find(uint32_t class, uint32_t regions, uint32_t times, uint
     model_end(&m);
 }
 
-/* A free unit is found, wherever it is, by every way of asking, and by one lane alone. */
+/* A free unit is found at any position, by every method, and by one lane alone. */
 Test(sized_tile, a_unit_that_is_freed_is_found)
 {
     uint64_t random = 4;
@@ -280,7 +280,7 @@ Test(sized_tile, a_unit_that_is_freed_is_found)
     free_and_find(ga_sized_class_of(view, REGION / 8), 31, 2000, &random);
 }
 
-/* Classes take regions of one pool until there is none left; each has then what its regions hold. */
+/* Classes take regions of one pool until it is empty; each class has the units of its regions. */
 Test(sized_tile, classes_share_regions)
 {
     enum {
@@ -310,7 +310,7 @@ Test(sized_tile, classes_share_regions)
     }
 }
 
-/* Where the limit is lower than the addresses, and where a wish is refused. */
+/* The limit is lower than the addresses, and a request is refused. */
 Test(sized_tile, refusals_leave_nothing_behind)
 {
     uint64_t random = 8;
@@ -328,7 +328,7 @@ Test(sized_tile, refusals_leave_nothing_behind)
     }
 }
 
-/* ---- whose an address is ------------------------------------------------------------------------- */
+/* ---- the owner of an address -------------------------------------------------------------- */
 
 static void find_everywhere(const sized_world *world, uint32_t region, uint32_t class)
 {
@@ -363,7 +363,7 @@ Test(sized_tile, every_address_of_every_class)
     model_end(&m);
 }
 
-Test(sized_tile, addresses_of_nobody)
+Test(sized_tile, addresses_without_an_owner)
 {
     static char foreign[64];
     uint64_t random = 13;
@@ -384,7 +384,7 @@ Test(sized_tile, addresses_of_nobody)
     model_end(&m);
 }
 
-/* ---- scripts ----------------------------------------------------------------------------------- */
+/* ---- scripts --------------------------------------------------------------------------------- */
 
 typedef struct held {
     char *block;
@@ -395,7 +395,7 @@ enum {
     MOST = 20000
 };
 
-/* Give back some of what is held, any of it. */
+/* Free some of the held units, chosen at random. */
 static void give_some(model *m, held *all, uint32_t *count, uint64_t *random)
 {
     uint32_t classes[LANES], lanes = 0;

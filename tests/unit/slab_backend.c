@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `slab` backend on the host: units, pointers, checks, counts, threads, and the table of malloc's
- * shape.
+ * The `slab` backend on the host: units, pointers, checks, counts, threads, and the table of
+ * malloc's shape.
  */
 #include "support/sanitized.h"
 #include "support/scene.h"
@@ -29,7 +29,7 @@ Test(slab_backend, one_unit_size)
     ga_stats stats = stats_of(heap);
     cr_assert_eq(stats.held_bytes, 1 << 20, "%" PRIu64, stats.held_bytes);
     cr_assert_eq(stats.growths, 1, "%" PRIu64, stats.growths);
-    void *more = take(heap, 1024); /* the limit: the parent's */
+    void *more = take(heap, 1024); /* beyond the limit: served by the parent */
     cr_assert_gt(stats_of(heap).held_bytes, 1 << 20);
     cr_assert(ga_owns(heap, more));
     assert_ok(ga_free(heap, more));
@@ -157,7 +157,7 @@ Test(slab_backend, checks_find_writes_after_free)
     cr_assert_eq(faults(heap, GA_SLAB_WRITTEN_FREE), 1);
     assert_ok(ga_free(heap, again));
     scene_capture_begin();
-    again = take(heap, 100); /* nobody has written this time */
+    again = take(heap, 100); /* nothing was written to the units this time */
     cr_assert_str_eq(scene_capture_end(), "");
     assert_ok(ga_free(heap, again));
     assert_ok(ga_heap_close(heap));
@@ -295,7 +295,7 @@ static void *take_and_free(void *context)
     return NULL;
 }
 
-/* What a thread kept is there for others once it has ended. */
+/* Units in a thread's cache are free for others once it has ended. */
 Test(slab_backend, a_thread_that_ends_gives_back)
 {
     ga_heap *heap = open_host("slab:unit=1K,blocks=1,limit=1M/tight");
@@ -347,7 +347,7 @@ Test(slab_backend, many_heaps_at_once)
 }
 
 static int churning;
-static int warm; /* how many threads have what they want of the parent's */
+static int warm; /* number of threads that hold their block of the parent */
 
 static void *churn(void *context)
 {
@@ -373,7 +373,7 @@ static void *in_a_thread(void *context)
     return take_and_free(context);
 }
 
-/* The child's own thread goes on, and a new one, which may stand where another stood. */
+/* The child's own thread continues, and so does a new one, perhaps at the address of an old one. */
 static int child_goes_on(void *context)
 {
     ga_heap *heap = context;
@@ -395,7 +395,7 @@ Test(slab_backend, forks_beside_threads)
         cr_assert_eq(pthread_create(&threads[i], NULL, churn, heap), 0);
     }
     while (UNDER_ASAN && __atomic_load_n(&warm, __ATOMIC_RELAXED) < 3) {
-        sched_yield(); /* the parent's blocks are asan's, whose locks a child would not see free */
+        sched_yield(); /* asan serves the parent's blocks, and a child would find its locks taken */
     }
     for (int i = 0; i < 20; i++) {
         cr_assert_eq(scene_in_child(child_goes_on, heap), 0, "child %d", i);

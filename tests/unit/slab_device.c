@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `slab` backend on a device: super blocks in which nothing is taken go back to the parent, when
- * they are asked for and, with keep=, unasked. Over a driver made of host memory.
+ * The `slab` backend on a device: empty superblocks are freed to the parent, by a trim and, with
+ * keep=, without one. Over a driver made of host memory.
  */
 #include "runtime/heap.h"
 #include "slab/slab.h"
@@ -57,14 +57,14 @@ static void drop_all(ga_heap *heap)
     }
 }
 
-/* Memory that the driver has given. */
+/* Memory that the driver has allocated. */
 static uint64_t given(void)
 {
     vmm_driver_counts counts = vmm_driver_count();
     return counts.chunk_bytes + counts.block_bytes;
 }
 
-/* The books agree with the driver's: the heap's, and those of the layers below. */
+/* The statistics match the driver's: those of the heap, and of the layers below. */
 static void expect_held(ga_heap *heap, const char *spec, uint64_t least, uint64_t most)
 {
     uint64_t held = vmm_held(heap);
@@ -73,7 +73,8 @@ static void expect_held(ga_heap *heap, const char *spec, uint64_t least, uint64_
               "%s: %" PRIu64 " given, %" PRIu64 " held", spec, given(), held);
 }
 
-/* So many super blocks, each of which the parent may have given without its alignment. */
+/* Check for `count` superblocks, each of which the parent may have allocated without its
+ * alignment. */
 static void expect_supers(ga_heap *heap, uint64_t count)
 {
     expect_held(heap, "", count * SUPER, count * (SUPER + STEP));
@@ -171,7 +172,7 @@ Test(slab_device, lists_and_resets_know_what_went)
     end(heap);
 }
 
-/* ---- addresses that serve others meanwhile ------------------------------------------------------ */
+/* ---- addresses that another block uses in between ----------------------------------------- */
 
 static void *free_from(void *heap)
 {
@@ -179,7 +180,7 @@ static void *free_from(void *heap)
     return NULL;
 }
 
-/* What a thread knew of a super block that has gone must not be taken for one of the next. */
+/* A thread's cached facts of a freed superblock must not be used for the next one. */
 Test(slab_device, addresses_that_went_are_another_blocks)
 {
     ga_heap *heap = vmm_open(NULL, "slab:unit=1K,blocks=1/cuda");
@@ -214,7 +215,7 @@ Test(slab_device, units_freed_twice)
     end(heap);
 }
 
-/* ---- a device that has no more ------------------------------------------------------------------ */
+/* ---- a device that has no more --------------------------------------------------------------- */
 
 Test(slab_device, what_is_empty_serves_other_requests)
 {
@@ -225,7 +226,7 @@ Test(slab_device, what_is_empty_serves_other_requests)
         void *moved;
         fill(heap, 0, MANY);
         drop_all(heap);
-        void *large = vmm_take(heap, 6 * MIB); /* of the parent's */
+        void *large = vmm_take(heap, 6 * MIB); /* served by the parent */
         assert_ok(ga_free(heap, large));
         fill(heap, 0, MANY);
         drop_all(heap);
@@ -243,7 +244,7 @@ Test(slab_device, what_is_empty_serves_other_requests)
     }
 }
 
-/* ---- unasked ------------------------------------------------------------------------------------ */
+/* ---- unasked --------------------------------------------------------------------------------- */
 
 Test(slab_device, with_keep_it_goes_unasked)
 {
@@ -255,7 +256,7 @@ Test(slab_device, with_keep_it_goes_unasked)
     }
     uint64_t frees = vmm_driver_calls("cuMemFree");
     uint64_t allocs = vmm_driver_calls("cuMemAlloc");
-    for (int round = 0; round < 10000; round++) { /* the warm path asks the driver nothing */
+    for (int round = 0; round < 10000; round++) { /* the fast path does not call the driver */
         void *block = vmm_take(heap, UNIT);
         assert_ok(ga_free(heap, block));
     }
@@ -287,9 +288,10 @@ Test(slab_device, by_default_nothing_goes_unasked)
     end(heap);
 }
 
-/* ---- a driver that refuses ---------------------------------------------------------------------- */
+/* ---- a driver that refuses ------------------------------------------------------------------- */
 
-/* Whether the driver's n-th call in a trim, and `more` after it, has come, and was refused. */
+/* Returns true if the driver's n-th call in a trim, and the next `more`, were made, and were
+ * refused. */
 static bool trim_fails_at(const char *spec, uint64_t n, uint64_t more)
 {
     ga_heap *heap = vmm_open(NULL, spec);
@@ -306,11 +308,11 @@ static bool trim_fails_at(const char *spec, uint64_t n, uint64_t more)
     cr_assert_geq(given(), vmm_held(heap), "%s, %" PRIu64 ": more held than given", spec, n);
     for (size_t i = 0; i < MANY; i++) {
         if (!blocks[i]) {
-            fill(heap, i, i + 1); /* what was refused is of use */
+            fill(heap, i, i + 1); /* a superblock that was refused is usable */
         }
     }
     drop_all(heap);
-    assert_ok(ga_trim(heap, 0)); /* and goes another time */
+    assert_ok(ga_trim(heap, 0)); /* and can be freed later */
     expect_held(heap, spec, 0, 0);
     cr_assert_eq(given(), 0, "%s: call %" PRIu64 ": %" PRIu64 " bytes lost", spec, n, given());
     end(heap);
@@ -331,7 +333,7 @@ Test(slab_device, each_call_of_the_driver_refused_in_turn, .timeout = 60)
     }
 }
 
-/* The super block that is to come back cannot be had: the request fails, and the next one not. */
+/* A freed superblock cannot be allocated again: the request fails, and the next one succeeds. */
 Test(slab_device, what_went_cannot_be_had_again)
 {
     ga_heap *heap = vmm_open(NULL, "slab:unit=1K,blocks=1/cuda");

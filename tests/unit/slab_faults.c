@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `slab` backend over parents that refuse, and for a device whose memory is the host's.
+ * The `slab` backend over parents that refuse, and for a device made of host memory.
  */
 #include "support/refused_maps.h"
 #include "support/slab_scene.h"
@@ -10,8 +10,8 @@
 
 /* ---- parents that refuse --------------------------------------------------------------------- */
 
-/* The parent gives two super blocks and one block, and nothing any more. */
-Test(slab_faults, a_parent_that_fails_at_the_third_super_block)
+/* The parent serves two superblocks and one block, and then refuses. */
+Test(slab_faults, a_parent_that_fails_at_the_third_superblock)
 {
     ga_heap *heap = open_host("slab:unit=1K,blocks=1/tight");
     static unsigned char *blocks[2048];
@@ -31,7 +31,7 @@ Test(slab_faults, a_parent_that_fails_at_the_third_super_block)
     }
     assert_ok(ga_free(heap, blocks[7]));
     blocks[7] = take(heap, 1024);
-    tight_left = 1; /* another super block after all */
+    tight_left = 1; /* the parent serves another superblock */
     void *late = take(heap, 1024);
     cr_assert_eq(stats_of(heap).growths, 3);
     assert_ok(ga_free(heap, late));
@@ -42,7 +42,7 @@ Test(slab_faults, a_parent_that_fails_at_the_third_super_block)
     cr_assert_eq(tight_live, 0, "%" PRId64 " blocks of the parent's left", tight_live);
 }
 
-/* One super block cannot be had: that request goes to the parent, the next grow again. */
+/* One superblock is refused: that request goes to the parent, and the next ones grow again. */
 Test(slab_faults, a_parent_that_fails_once)
 {
     ga_heap *heap = open_host("slab:unit=1K,blocks=1/fail:nth=3/system");
@@ -59,7 +59,7 @@ Test(slab_faults, a_parent_that_fails_once)
     assert_ok(ga_heap_close(heap));
 }
 
-Test(slab_faults, a_parent_that_gives_nothing)
+Test(slab_faults, a_parent_without_memory)
 {
     ga_heap *heap = open_host("slab/fail:nth=1,every=yes/system");
     void *none;
@@ -72,7 +72,7 @@ Test(slab_faults, a_parent_that_gives_nothing)
         GA_ERR_MEMORY, "slab: capacity: cannot take 1048576 bytes: fail: refused");
 }
 
-/* ---- a device whose memory is the host's ----------------------------------------------------- */
+/* ---- a device made of host memory --------------------------------------------------------- */
 
 Test(slab_faults, units_of_device_memory)
 {
@@ -106,7 +106,7 @@ Test(slab_faults, checks_for_device_memory)
 
 /* ---- a set of starts that has no memory ------------------------------------------------------ */
 
-/* The parent could move the block, but the heap could not note where to. */
+/* The parent could move the block, but the heap could not record its new address. */
 Test(slab_faults, a_move_that_cannot_be_noted_does_not_happen)
 {
     ga_heap *heap = open_host("slab/system");
@@ -128,7 +128,7 @@ Test(slab_faults, a_move_that_cannot_be_noted_does_not_happen)
     assert_ok(ga_heap_close(heap));
 }
 
-/* What a heap's parent keeps goes back as well; not every parent keeps anything. */
+/* The parent's cached memory is freed as well; some parents cache none. */
 Test(slab_faults, a_trim_reaches_the_parent)
 {
     static const char *const specs[] = {"slab/tight", "slab:unit=128/tight",

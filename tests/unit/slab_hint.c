@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hint of a slab heap: in heaps that have been filled in order, tiles are led to where free
- * blocks begin; wherever a hint leads, no unit is lost for it.
- * Built twice: with counts as they stand in heaps of the host, and as in those of kernels.
+ * The hint of a slab heap: in heaps that were filled in order, it leads tiles to the first free
+ * blocks; a wrong hint loses no unit. Built twice: with the counts' layout of the host's heaps, and
+ * with that of kernels' heaps.
  */
 #include "support/expect.h"
 #include "support/random.h"
@@ -38,7 +38,7 @@ static void set_blocks(slab_world *world, uint32_t first, uint32_t n, bool taken
     }
 }
 
-/* A unit for each of 32 lanes: the word that all of them are from, or GA_SLAB_FULL. */
+/* A unit for each of 32 lanes. Returns the word that all of them are from, or GA_SLAB_FULL. */
 static uint32_t claim_word(slab_world *world, uint32_t start)
 {
     ga_lanes units = ga_slab_claim_lanes(view_of(world), slab_tile(), GA_ALL_BITS, start);
@@ -66,7 +66,7 @@ static void assert_hints(const slab_world *world, uint32_t expected)
     }
 }
 
-/* ---- heaps that are full in order -------------------------------------------------------------- */
+/* ---- heaps that are full in order ------------------------------------------------------------ */
 
 Test(slab_hint, leads_to_the_first_free_block_and_on_in_order)
 {
@@ -104,7 +104,8 @@ Test(slab_hint, moves_on_where_an_area_ends)
     slab_world_delete(world);
 }
 
-/* One word of the area is taken: who comes there goes elsewhere, and the others go on as before. */
+/* One word of the area is full: tiles that begin there go elsewhere, and the others continue as
+ * before. */
 Test(slab_hint, stays_where_a_single_word_is_taken)
 {
     slab_world *world = world_of(BLOCKS, SLAB_WORLD_TAKEN);
@@ -118,7 +119,7 @@ Test(slab_hint, stays_where_a_single_word_is_taken)
     slab_world_delete(world);
 }
 
-/* ---- heaps that are full otherwise ---------------------------------------------------------------- */
+/* ---- heaps that are full otherwise ----------------------------------------------------------- */
 
 Test(slab_hint, says_so_where_free_blocks_lie_nowhere)
 {
@@ -141,7 +142,7 @@ Test(slab_hint, says_so_where_free_blocks_lie_nowhere)
 Test(slab_hint, is_looked_for_anew_once_blocks_are_free)
 {
     slab_world *world = world_of(BLOCKS, SLAB_WORLD_TAKEN);
-    set_blocks(world, 7, 1, false); /* for those who search in vain: less than samples find */
+    set_blocks(world, 7, 1, false); /* for searches that fail: fewer blocks than samples find */
     assert_word(world, 1, 7 * GA_SLAB_ROW_WORDS + 1u);
     uint32_t hint = world->heap.hints[0];
     cr_assert(hint == GA_SLAB_HINT_NOWHERE || hint == 7 * GA_SLAB_ROW_WORDS - 1u, "hint %x", hint);
@@ -152,9 +153,9 @@ Test(slab_hint, is_looked_for_anew_once_blocks_are_free)
     slab_world_delete(world);
 }
 
-/* ---- hints that mean nothing ------------------------------------------------------------------------ */
+/* ---- hints that mean nothing ----------------------------------------------------------------- */
 
-/* Whatever stands there: all units can be had, and no more. */
+/* With any hint: all units can be claimed, and no more. */
 static void fill_with_hints(slab_world *world, uint64_t *random, uint32_t hint)
 {
     uint64_t got = 0, all = slab_world_units(world);
@@ -186,10 +187,10 @@ Test(slab_hint, may_be_anything_and_nothing_is_lost)
     }
 }
 
-/* ---- the look for free blocks ------------------------------------------------------------------------ */
+/* ---- the look for free blocks ---------------------------------------------------------------- */
 
-/* An area of free blocks, no smaller than the samples' distance, is found from everywhere, and the block
- * that is found is half free. */
+/* An area of free blocks, no smaller than the samples' distance, is found from every word, and the
+ * block that is found is half free. */
 Test(slab_hint, finds_every_area_that_samples_can_see)
 {
     uint64_t random = 5;

@@ -2,8 +2,8 @@
  *
  * Slab heaps for kernels as programs open them, over `vmm` and a driver of host memory that runs
  * the library's own kernels; programs' kernels are threads that claim with all lanes of a tile. The
- * heaps grow under them, or between launches where the driver allows no more. Each call of the
- * driver fails in its turn. Compiled with the spread of heaps for kernels.
+ * heaps grow during kernels, or between launches if the driver permits no more. Each call of the
+ * driver fails once. Compiled with the spread of heaps for kernels.
  */
 #include "device/kinds.h"
 #include "slab/slab_growing.h"
@@ -17,9 +17,9 @@
 
 enum {
     KIB = 1 << 10,
-    UNITS = 20 << 10, /* that the limit has room for */
+    UNITS = 20 << 10, /* units within the limit */
     WARPS = 3,
-    EACH = UNITS / WARPS + 32 /* that one of them may hold */
+    EACH = UNITS / WARPS + 32 /* units that a warp may hold */
 };
 
 static const char spec[] = "slab:unit=1K,capacity=4M,limit=20M/vmm";
@@ -38,7 +38,7 @@ static uint64_t *unit_at(ga_slab_heap *heap, uint32_t unit)
     return ga_slab_pointer(ga_slab_view_of(heap), unit);
 }
 
-/* Writes who has it to both ends. */
+/* Write the owner to both ends. */
 static void keep(warp *w, uint32_t unit)
 {
     uint64_t mark = (uint64_t)w->number << 32 | unit;
@@ -82,7 +82,7 @@ static void give_back(warp *w)
     }
 }
 
-/* Several warps take all that they get, and give it back. Answers how many units there were. */
+/* Several warps claim all units that they can, and free them. Returns their number. */
 static uint32_t run(ga_kernel_heap view, uint32_t retries)
 {
     pthread_t threads[WARPS];
@@ -121,7 +121,7 @@ Test(slab_kernel, grows_under_kernels_to_its_limit)
     cr_assert_lt(units_within(heap), UNITS);
     uint32_t all = run(view, 0);
     cr_assert(all <= UNITS && all > UNITS * 9 / 10, "%u units", all);
-    for (int round = 0; round < 3; round++) { /* what has grown stays */
+    for (int round = 0; round < 3; round++) { /* the heap stays grown */
         assert_ok(ga_heap_kernel_view(heap, &view));
         cr_assert_eq(stats_of(heap).live_blocks, 0);
         cr_assert_eq(run(view, 0), all);
@@ -129,7 +129,7 @@ Test(slab_kernel, grows_under_kernels_to_its_limit)
     end(heap);
 }
 
-/* The host's own units, beside. */
+/* The host claims units, too. */
 Test(slab_kernel, the_host_takes_units_too)
 {
     void *block, *other;
@@ -148,7 +148,7 @@ Test(slab_kernel, the_host_takes_units_too)
     end(heap);
 }
 
-/* By doubling, at each view after kernels that found it full. */
+/* Doubles at each view after kernels that found it full. */
 Test(slab_kernel, grows_between_launches)
 {
     ga_kernel_heap view;
@@ -193,7 +193,7 @@ Test(slab_kernel, every_call_of_opening_in_turn)
     each_call(fail_open, 30);
 }
 
-/* Nobody is refused for good by a call that failed once. */
+/* A call that failed once refuses no request permanently. */
 static bool fail_under_kernels(uint64_t n, CUresult error)
 {
     ga_kernel_heap view;
@@ -216,7 +216,7 @@ Test(slab_kernel, every_call_under_kernels_in_turn)
     each_call(fail_under_kernels, 3);
 }
 
-/* A view, statistics, a unit of the host's and its free: refused or done; and done the next time. */
+/* A view, statistics, a unit of the host and its free: refused or done; and done the next time. */
 static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
 {
     ga_stats stats;
@@ -240,7 +240,8 @@ static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
     assert_ok(ga_heap_kernel_view(heap, &view));
     uint32_t again = run(view, 0);
     cr_assert(again + 1 >= held, "%u units, then %u", held, again);
-    assert_ok(ga_heap_reset(heap)); /* a unit may have been lost with the answer that held it */
+    assert_ok(
+        ga_heap_reset(heap)); /* a unit may have been lost with the answer that contained it */
     assert_ok(ga_heap_close(heap));
     expect_nothing_left("between", n);
     return failed;
@@ -256,7 +257,7 @@ Test(slab_kernel, every_call_between_launches_in_turn)
     each_call(fail_between_launches, 20);
 }
 
-/* Where the view is what grows the heap. */
+/* Here the view grows the heap. */
 static bool fail_growth_between_launches(uint64_t n, CUresult error)
 {
     return fail_between(VMM_KERNELS_ALONE, n, error);
@@ -286,7 +287,7 @@ Test(slab_kernel, every_call_of_closing_in_turn)
     each_call(fail_close, 10);
 }
 
-/* ---- what goes first, and children ---------------------------------------------------------- */
+/* ---- contexts that go first, and children ------------------------------------------------- */
 
 Test(slab_kernel, a_context_that_is_destroyed_first)
 {
@@ -296,7 +297,7 @@ Test(slab_kernel, a_context_that_is_destroyed_first)
     assert_ok(ga_heap_kernel_view(heap, &view));
     uint32_t before = units_within(heap);
     vmm_driver_destroy_context(0);
-    cr_assert(run(view, 0) <= before); /* what there was, and no more */
+    cr_assert(run(view, 0) <= before); /* the units at that time, and no more */
     cr_assert_eq(ga_heap_kernel_view(heap, &view), GA_ERR_DEVICE);
     ga_heap_close(heap);
     vmm_driver_stop();

@@ -99,8 +99,8 @@ Test(slab_settings, values_that_do_not_go_together)
                    "slab: addressing: expected to be left to preset=paper, got it as well");
 }
 
-/* Both kinds of heaps in kernels have the checks; who asks for nothing else has units of one size,
- * which check more. */
+/* Both kinds of kernel heaps have the checks; without further options the heap has units of one
+ * size, which checks more. */
 Test(slab_settings, checks_in_kernels)
 {
     ga_slab_settings settings;

@@ -40,7 +40,8 @@ static void assert_no_unit(slab_world *world, uintptr_t address, const char *wha
                  world->shape.unit, world->shape.light ? "light" : "two-level", what, beside, unit);
 }
 
-/* The unit is where its super block is, and nothing beside its first byte is a unit. */
+/* The unit is at its address in the superblock, and only the address of its first byte is a
+ * unit. */
 static void assert_place(slab_world *world, uint32_t unit)
 {
     uint32_t bits = world->shape.super_bits + GA_SLAB_BLOCK_BITS;
@@ -123,7 +124,7 @@ Test(slab_shape, pointers_that_are_nowhere)
     }
 }
 
-/* What lies where a super block will be is none of the heap's before. */
+/* An address in a future superblock is not the heap's before. */
 Test(slab_shape, pointers_while_growing)
 {
     for (int light = 0; light < 2; light++) {
@@ -143,7 +144,7 @@ Test(slab_shape, pointers_while_growing)
     }
 }
 
-/* slab-hash-2018, section V: 10 bits: the unit, 14: the memory block, 8: the super block. */
+/* slab-hash-2018, section V: 10 bits: the unit, 14: the memory block, 8: the superblock. */
 Test(slab_shape, the_papers_address)
 {
     ga_slab_shape shape = shape_of(128, 8, 32, false);
@@ -158,7 +159,7 @@ Test(slab_shape, the_papers_address)
     cr_assert_eq(ga_slab_reach(128) >> 30, 511, "%llu", (unsigned long long)ga_slab_reach(128));
 }
 
-/* No two units of any heap that may be have the same address. */
+/* Units of any possible heaps have different addresses. */
 Test(slab_shape, addresses_differ)
 {
     EACH_SIZE(unit)
@@ -208,7 +209,7 @@ Test(slab_shape, each_count_has_its_place)
     }
 }
 
-/* Neighbours of a kernel's heap stand in different rows. */
+/* Neighbours in a kernel's heap are in different rows. */
 Test(slab_shape, neighbours_stand_apart)
 {
     uint32_t spread = GA_SLAB_SPREAD_KERNEL;
@@ -255,8 +256,9 @@ Test(slab_shape, too_many_units)
     }
 }
 
-/* What an address has no bits for is refused, so that no two units share one. */
-Test(slab_shape, too_many_super_blocks)
+/* A number for which an address has no bits is refused, so that two units never share an
+ * address. */
+Test(slab_shape, too_many_superblocks)
 {
     ga_slab_shape shape = shape_of(128, 8, 256, false);
     assert_ok(ga_slab_shape_check(&shape));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tiles claim and give back, one tile at a time: units that nobody else has, as many as asked
- * for, and FULL exactly when there is none. A script of operations is held against a plain set.
- * Built twice: with counts as they stand in heaps of the host, and as in those of kernels.
+ * Claims and frees of one tile at a time: units do not overlap, every request is served in full,
+ * and FULL is returned only if there is no free unit. A script of operations is compared with a
+ * plain set. Built twice: with the counts' layout of the host's heaps, and with that of kernels'
+ * heaps.
  */
 #include "support/expect.h"
 #include "support/slab_actor.h"
@@ -17,8 +18,8 @@ enum {
 
 static const char *const ways[] = {"lanes", "one", "word"};
 
-/* Heaps of every shape: one block, part of a row of counts, a whole one and one more, several rows;
- * super blocks of one memory block and of more. */
+/* Heaps of every shape: one block, part of a row of counts, a whole row and one block more, several
+ * rows; superblocks of one memory block and of more. */
 static const struct case_of {
     uint32_t unit, super_bits, supers;
     bool light;
@@ -58,7 +59,7 @@ static void assert_live(const slab_world *world, uint64_t expected)
                  (unsigned long long)expected);
 }
 
-/* Claim all there is, in this way; each unit must be new. */
+/* Claim all units by this method; each must be new. */
 static void fill(slab_world *world, slab_actor *actor, slab_way way, uint32_t batch)
 {
     uint64_t all = slab_world_units(world);
@@ -112,7 +113,7 @@ Test(slab_tile, fills_to_the_last_unit)
     }
 }
 
-/* Free one unit of a full heap; then each way finds just that one. */
+/* Free one unit of a full heap; then each method finds that unit. */
 static void assert_found(slab_world *world, slab_actor *actor, uint32_t unit, const char *what)
 {
     EACH_WAY(way)
@@ -145,7 +146,7 @@ Test(slab_tile, finds_the_only_unit)
     }
 }
 
-/* As many units as lanes want or as there are, whichever is less, wherever they are. */
+/* The result is the number of requested or of free units, whichever is less, at any position. */
 Test(slab_tile, lanes_get_what_there_is)
 {
     slab_world *world = world_of(&shapes[9], SLAB_WORLD_TAKEN);
@@ -210,7 +211,7 @@ Test(slab_tile, every_number_of_lanes)
     }
 }
 
-/* The usual case, for tiles of every width: one word serves all lanes, in its order. */
+/* The common case, for tiles of every width: one word serves all lanes, in order. */
 Test(slab_tile, an_empty_word_serves_in_order)
 {
     static const uint32_t widths[] = {4, 8, 16, 32};
@@ -229,7 +230,7 @@ Test(slab_tile, an_empty_word_serves_in_order)
     slab_world_delete(world);
 }
 
-/* Units of one word, of a word for each lane, and of some words for several. */
+/* Units of one word, of one word per lane, and of words that several lanes share. */
 Test(slab_tile, frees_of_every_kind)
 {
     slab_world *world = world_of(&shapes[2], SLAB_WORLD_TAKEN);
@@ -278,7 +279,7 @@ Test(slab_tile, a_claimed_word_is_all_that_was_free)
     slab_world_delete(world);
 }
 
-/* A tile goes through its block first, then asks each of the others once. */
+/* A tile searches its block first, and then each of the others once. */
 Test(slab_tile, resident_changes_are_counted)
 {
     EACH_SHAPE(of)
@@ -301,7 +302,7 @@ Test(slab_tile, resident_changes_are_counted)
     }
 }
 
-/* A copy of a row is old news: it must neither be believed nor keep a tile from the rest. */
+/* A stale copy of a row must neither be trusted nor keep a tile from the other rows. */
 Test(slab_tile, a_stale_row_does_no_harm)
 {
     slab_world *world = world_of(&shapes[1], SLAB_WORLD_BARE);
@@ -321,7 +322,7 @@ Test(slab_tile, a_stale_row_does_no_harm)
 
 /* ---- the sweep ----------------------------------------------------------------------------- */
 
-/* Give the blocks room at random; the sweep offers each of those once, and nothing else. */
+/* Free random blocks; the sweep offers each of them once, and no other block. */
 static void sweep_once(slab_world *world, uint64_t *random, uint8_t *seen)
 {
     uint32_t blocks = world->heap.words / GA_SLAB_ROW_WORDS;
@@ -430,7 +431,7 @@ static void run_script(const struct case_of *of, uint32_t seed)
     }
     for (uint32_t step = 0; step < STEPS; step++) {
         slab_actor *actor = &s.actors[random_below(&s.actors[0].random, ACTORS)];
-        uint32_t odds = step / 4096 % 2 ? 46 : 60; /* goes up, hangs at the top, comes down */
+        uint32_t odds = step / 4096 % 2 ? 46 : 60; /* fills, stays nearly full, empties */
         if (random_below(&actor->random, 100) < odds) {
             step_claim(&s, actor);
         } else {
@@ -463,7 +464,8 @@ Test(slab_tile, a_script_of_chance)
 
 /* ---- nearly full --------------------------------------------------------------------------- */
 
-/* In order, one word after the other, and at random with frees between: 99 % go with no FULL. */
+/* In order, one word after the other, and at random with frees between: the heap fills to 99 %
+ * without FULL. */
 Test(slab_tile, fills_to_99_percent_in_order)
 {
     slab_world *world = world_of(&shapes[3], SLAB_WORLD_BARE);

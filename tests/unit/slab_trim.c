@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory blocks without a live unit give their pages back to the system, asked and unasked, and
- * come back into use.
+ * Memory blocks without a live unit return their pages to the system, by a trim and without one,
+ * and are used again.
  */
 #include "slab/trim.h"
 
@@ -26,7 +26,7 @@ enum {
     UNITS = BLOCKS * 1024,
     PAGE = 4096,
     HUGE = 2 << 20,
-    SUPER = 4 << 20, /* a super block of HUGE_UNITs */
+    SUPER = 4 << 20, /* a superblock of HUGE_UNITs */
     HUGE_UNIT = 1024
 };
 
@@ -148,7 +148,7 @@ Test(slab_trim, as_much_is_kept_as_was_asked_for)
     assert_ok(ga_heap_close(heap));
 }
 
-/* All that a capacity gave comes back, and no more. */
+/* All units within the capacity are claimed again, and no more. */
 Test(slab_trim, all_of_a_limit_can_be_claimed_again)
 {
     static const char *const specs[] = {
@@ -328,7 +328,7 @@ static int note_advice(void *start, size_t size, int advice)
     return -1;
 }
 
-/* Claims as many units as fill that many super blocks, and how often huge pages were asked for. */
+/* Claims units that fill `supers` superblocks. Returns how often huge pages were requested. */
 static uint64_t advised_for(const char *spec, size_t supers)
 {
     static void *blocks[3 * SUPER / HUGE_UNIT];
@@ -351,7 +351,7 @@ static uint64_t advised_for(const char *spec, size_t supers)
     return advised;
 }
 
-/* The first super block of a size is most often the only one. */
+/* The first superblock of a size is most often the only one. */
 Test(slab_trim, huge_pages_for_slabs_that_grow)
 {
     cr_assert_eq(advised_for("slab/system", 1), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The slab hash in one thread: each kind of table beside an array that says what must be in it; the
- * paper's errata, and its hash; what is there changed by the caller's own way.
+ * The slab hash in one thread: each kind of table is compared with an array of its expected
+ * contents; the paper's errata, and its hash; values changed by the caller's own function.
  */
 #include "../../hashtables/slabhash/table.h"
 
@@ -35,9 +35,9 @@ static uint64_t itself(void *context, uint64_t key)
     return key << 56 | key;
 }
 
-/* ---- a table and what must be in it --------------------------------------------------------- */
+/* ---- a table and its expected contents ---------------------------------------------------- */
 
-/* The values of a key, in any order: as many as it is there. */
+/* The values of a key, in any order, one for each of its pairs. */
 typedef struct model_key {
     uint32_t count;
     uint64_t values[COPIES];
@@ -50,7 +50,7 @@ typedef struct subject {
     model_key *keys;
 } subject;
 
-/* The ends of the range among them, and keys that differ in one half alone. */
+/* The ends of the range among them, and keys that differ only in one half. */
 static uint64_t key_of(const subject *s, uint64_t number)
 {
     static const uint64_t narrow[] = {0, 0xfffffffd, 1, 0x80000000, 0x7fffffff};
@@ -68,7 +68,7 @@ static uint64_t value_of(const subject *s, uint64_t random)
     return s->mode == GA_SLABHASH_SET32 ? 0 : is_wide(s->mode) ? value : (uint32_t)value;
 }
 
-/* Take one of the value out of the model; it must be there. */
+/* Remove one pair with the value from the model; it must be there. */
 static void forget(model_key *key, uint64_t value)
 {
     for (uint32_t i = 0; i < key->count; i++) {
@@ -169,7 +169,7 @@ static void expect_key(subject *s, uint64_t number)
     }
 }
 
-/* What a round over the table has not seen yet. */
+/* The pairs that a round over the table has not visited yet. */
 static bool see(void *context, uint64_t key, uint64_t value)
 {
     subject *left = context;
@@ -206,7 +206,7 @@ static void expect_all(subject *s)
     cr_assert_geq(stats.bytes_held, stats.slabs * 128);
 }
 
-/* Flushed, the chains of a table of one bucket, or of path 1, are as short as they can be. */
+/* After a flush, the chains of a table of one bucket, or of path 1, are as short as possible. */
 static void expect_flushed(subject *s, uint32_t buckets)
 {
     uint64_t per_slab = s->mode == GA_SLABHASH_SET32 ? 30 : is_wide(s->mode) ? 7 : 15;
@@ -296,9 +296,9 @@ Test(slabhash, multimap64)
     all_shapes(GA_SLABHASH_MAP64, GA_SLABHASH_MULTI);
 }
 
-/* ---- the paper's errata, and what follows from the design ------------------------------------ */
+/* ---- the paper's errata, and consequences of the design ----------------------------------- */
 
-/* Figure 2, line 35: a key that is there is compared with the empty pair, and never replaced. */
+/* Figure 2, line 35: an existing key is compared with the empty pair, and never replaced. */
 Test(slabhash, replace_of_a_key_that_is_there)
 {
     ga_slabhash *table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32});
@@ -311,7 +311,7 @@ Test(slabhash, replace_of_a_key_that_is_there)
     assert_ok(ga_slabhash_close(table));
 }
 
-/* A place that was deleted before a key on the same path: the key may not be put there again. */
+/* A tombstone before a key on one path: the key must not be inserted there again. */
 Test(slabhash, a_deleted_place_makes_no_double)
 {
     for (uint32_t path = 1; path <= 3; path++) {
@@ -325,7 +325,7 @@ Test(slabhash, a_deleted_place_makes_no_double)
             assert_ok(ga_slabhash_delete(table, key, NULL));
         }
         if (path > 1) {
-            assert_ok(ga_slabhash_flush(table)); /* now there are empty places before full ones */
+            assert_ok(ga_slabhash_flush(table)); /* now there are empty slots before full ones */
         }
         for (uint64_t key = 0; key < 70; key++) {
             assert_ok(ga_slabhash_insert(table, key, key, NULL));
@@ -372,12 +372,12 @@ static uint64_t scattered(uint64_t key)
     return (uint32_t)key * UINT32_C(2654435761);
 }
 
-/* The hash before it was mixed: the odd factor's inverse (five steps of Newton's), and the upper half
- * out of the lower one. */
+/* The hash's value before mixing, by the inverse of the odd factor (five steps of Newton's method)
+ * and the upper half from the lower one. */
 static uint64_t unmixed(uint64_t hash)
 {
     uint64_t factor = UINT64_C(0xff51afd7ed558ccd);
-    uint64_t inverse = factor; /* in the lowest three bits */
+    uint64_t inverse = factor; /* correct in the lowest three bits */
     for (int i = 0; i < 5; i++) {
         inverse *= 2 - factor * inverse;
     }
@@ -410,7 +410,7 @@ Test(slabhash, hashes_as_the_paper_says)
     }
 }
 
-/* A path of several buckets fills them better: fewer slabs for the same keys. */
+/* A path of several buckets fills them better: fewer slabs for as many keys. */
 Test(slabhash, a_longer_path_chains_less)
 {
     uint64_t chained[2];

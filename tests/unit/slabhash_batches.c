@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The slab hash in one thread, by arrays: batches of one operation and of several, SEARCHALL and
- * DELETEALL of many keys, and all that is there at once.
+ * DELETEALL of many keys, and all contents at once.
  */
 #include "support/slabhash_scene.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab hashes that check how they are used: the same answers as of others; closed tables stay closed;
- * calls beside one that wants the table alone are refused.
+ * Slab hashes that check their use: their results are those of unchecked tables; closed tables stay
+ * closed; calls that overlap an exclusive one are refused.
  */
 #include "../../hashtables/slabhash/table.h"
 
@@ -21,7 +21,7 @@ static ga_slabhash *open_checked(uint32_t flags)
     return table;
 }
 
-/* Other tables have been opened since, which is noticed only in checked ones. */
+/* Other tables have been opened since; only checked tables detect this. */
 Test(slabhash_checked, a_checked_table_stays_closed)
 {
     for (uint32_t flags = 0; flags < 4; flags++) {
@@ -49,7 +49,7 @@ Test(slabhash_checked, a_checked_table_stays_closed)
     }
 }
 
-/* All calls answer what they do without checks. */
+/* All calls return the results of unchecked tables. */
 Test(slabhash_checked, a_checked_table_does_the_same)
 {
     char path[64];
@@ -82,7 +82,7 @@ Test(slabhash_checked, a_checked_table_does_the_same)
     unlink(path);
 }
 
-/* In a round, which is a call: those that want the table alone are refused, others are not. */
+/* During a round, which is a call: exclusive calls are refused, others are not. */
 static bool want_it_alone(void *context, uint64_t key, uint64_t value)
 {
     ga_slabhash *table = context;
@@ -101,7 +101,7 @@ static bool want_it_alone(void *context, uint64_t key, uint64_t value)
     return true;
 }
 
-Test(slabhash_checked, who_is_not_alone_is_refused_in_a_checked_table)
+Test(slabhash_checked, overlapping_exclusive_calls_are_refused)
 {
     for (uint32_t flags = 0; flags < 4; flags++) {
         ga_slabhash *table = open_checked(flags);

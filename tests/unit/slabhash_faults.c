@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab hashes whose memory ends: in the middle of a batch, and at each request of a heap.
+ * Slab hashes that run out of memory: in the middle of a batch, and at each request of a heap.
  */
 #include "support/slabhash_scene.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* 1 MiB of slabs beside the buckets: 8192 more of 15. */
+/* 1 MiB of slabs besides the buckets: room for 8192 slabs of 15. */
 Test(slabhash_faults, full_in_the_middle_of_a_batch)
 {
     enum {
@@ -36,7 +36,7 @@ Test(slabhash_faults, full_in_the_middle_of_a_batch)
     assert_ok(ga_slabhash_close(table));
 }
 
-/* Each request of a table's life fails once: the table stays as it was, and nothing is lost. */
+/* Each request in a table's life fails once: the table stays as it was, and nothing leaks. */
 Test(slabhash_faults, each_request_fails_once)
 {
     for (uint32_t nth = 1; nth <= 4; nth++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab hashes in files: what was saved is loaded; files that are damaged, or too large for a table;
- * saves that fail, after which the old file is there.
+ * Slab hashes in files: a saved table is loaded; damaged files, and files too large for a table;
+ * saves that fail and keep the old file.
  */
 #include "support/probe.h"
 #include "support/slabhash_scene.h"
@@ -116,7 +116,7 @@ Test(slabhash_files, what_is_no_file_is_not_waited_for, .timeout = 20)
     assert_ok(ga_slabhash_close(table));
 }
 
-/* In the middle of a load, which allocates: descriptors of the file that exec() would keep. */
+/* During a load, in its allocation: descriptors of the file that exec() would keep. */
 static int inherited;
 static int opened;
 
@@ -174,7 +174,7 @@ Test(slabhash_files, a_file_for_which_there_is_no_memory)
     assert_ok(ga_slabhash_close(small));
 }
 
-/* ---- files that cannot be written: what was there stays -------------------------------------- */
+/* ---- files that cannot be written: the old contents stay ---------------------------------- */
 
 static uint32_t entries(const char *directory)
 {
@@ -236,7 +236,7 @@ Test(slabhash_files, a_save_that_fails_keeps_the_old_file)
     assert_ok(ga_slabhash_close(large));
 }
 
-/* A link is followed; what it leads to is written if it is a file. */
+/* A link is followed; its target is written if it is a file. */
 Test(slabhash_files, what_is_no_file_stays)
 {
     char link_path[80], sentence[200];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays of buckets that a table has moved from, and when they go back (grow_gone_tile.h): one thread
- * as several tiles, each step where the test has it. Older stands, a ring that is full, slabs, parts.
+ * Arrays of buckets that a table has migrated from, and the time when they are freed
+ * (grow_gone_tile.h): one thread acts as several tiles, and the test decides each step. Older
+ * snapshots, a full ring, slabs, shares.
  */
 #include "slabhash_tiles.h"
 
-/* ---- when ------------------------------------------------------------------------------------- */
+/* ---- when ------------------------------------------------------------------------------------ */
 
-Test(slabhash_gone, an_array_goes_back_once_nobody_has_a_stand_from_before)
+Test(slabhash_gone, an_array_is_freed_once_no_snapshot_refers_to_it)
 {
     tiles_open(4, NULL);
     tiles_tile a = tiles_begin(0), b = tiles_begin(1);
@@ -32,7 +33,7 @@ Test(slabhash_gone, an_array_goes_back_once_nobody_has_a_stand_from_before)
     tiles_close();
 }
 
-Test(slabhash_gone, who_comes_later_keeps_nothing)
+Test(slabhash_gone, a_later_tile_keeps_no_array)
 {
     tiles_open(4, NULL);
     tiles_tile a = tiles_begin(0);
@@ -54,7 +55,7 @@ Test(slabhash_gone, what_is_taken_out_later_waits_for_another_epoch)
     tiles_tile a = tiles_begin(0);
     tiles_put(&a, 0, 30);
     tiles_move_on(&a, 2);
-    cr_assert(tiles_give_some()); /* closed: the first array */
+    cr_assert(tiles_give_some()); /* the epoch is closed: the first array is freed */
     tiles_tile b = tiles_begin(1);
     tiles_move_on(&b, 2);
     cr_assert_eq(b.stand.number, 2);
@@ -76,7 +77,7 @@ Test(slabhash_gone, what_is_taken_out_later_waits_for_another_epoch)
     tiles_close();
 }
 
-Test(slabhash_gone, no_array_goes_back_of_which_a_bucket_has_not_moved)
+Test(slabhash_gone, no_array_is_freed_before_all_buckets_have_migrated)
 {
     tiles_open(8, NULL);
     tiles_tile a = tiles_begin(0);
@@ -94,7 +95,7 @@ Test(slabhash_gone, no_array_goes_back_of_which_a_bucket_has_not_moved)
     tiles_close();
 }
 
-/* ---- the ring --------------------------------------------------------------------------------- */
+/* ---- the ring -------------------------------------------------------------------------------- */
 
 Test(slabhash_gone, a_stand_keeps_as_many_arrays_as_have_a_place)
 {
@@ -164,7 +165,7 @@ Test(slabhash_gone, no_memory_for_the_next_array_takes_no_place)
     tiles_close();
 }
 
-/* ---- slabs ------------------------------------------------------------------------------------ */
+/* ---- slabs ----------------------------------------------------------------------------------- */
 
 Test(slabhash_gone, the_slabs_of_an_array_go_back_with_it)
 {
@@ -184,7 +185,7 @@ Test(slabhash_gone, the_slabs_of_an_array_go_back_with_it)
     tiles_close();
 }
 
-Test(slabhash_gone, an_array_goes_back_in_parts_of_its_buckets)
+Test(slabhash_gone, an_array_is_freed_in_shares_of_its_buckets)
 {
     const uint32_t buckets = 3 * GA_SLABHASH_BACK + 5, parts = 4;
     tiles_open(buckets, NULL);
@@ -212,8 +213,9 @@ Test(slabhash_gone, an_array_goes_back_in_parts_of_its_buckets)
     tiles_close();
 }
 
-/* Who has a part keeps the array; others go on with the rest, and nobody has it again. */
-Test(slabhash_gone, who_stops_with_a_part_keeps_its_array_alone)
+/* A tile that has a share of an array delays the array's end; other tiles take the other shares,
+ * and no other gets this one. */
+Test(slabhash_gone, a_stopped_tile_with_a_share_keeps_only_its_array)
 {
     tiles_open(2 * GA_SLABHASH_BACK, NULL);
     tiles_tile a = tiles_begin(0);
@@ -230,7 +232,7 @@ Test(slabhash_gone, who_stops_with_a_part_keeps_its_array_alone)
     cr_assert_eq(tiles.held, 2);
     a = tiles_begin(0);
     tiles_put(&a, 0, 100);
-    tiles_move_on(&a, 2); /* what moves meanwhile waits */
+    tiles_move_on(&a, 2); /* an array that is migrated from now on has to wait */
     tiles_expect(&a, 0, 100);
     tiles_end(&a);
     cr_assert_not(tiles_give_some());

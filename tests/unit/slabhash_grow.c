@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab hashes that grow, in one thread: each mode beside an array that says what must be in it,
- * while it grows, shrinks and is compacted; figures; memory that ends in the middle of a move; what
- * is refused.
+ * Slab hashes that grow, in one thread: each mode is compared with an array of the expected
+ * contents while the table grows, shrinks and is compacted; figures; lack of memory in the middle
+ * of a migration; refused options.
  */
 #include <gpualloc/slabhash.h>
 
@@ -22,7 +22,7 @@ enum {
     KEYS = 6000
 };
 
-/* Keys with the ends of the range among them, and what each has: 0 where it is not there. */
+/* Keys with the ends of the range among them, and the value of each: 0 if it is absent. */
 typedef struct subject {
     ga_slabhash *table;
     ga_slabhash_mode mode;
@@ -136,7 +136,7 @@ static void expect_all(subject *s)
     uint64_t size, count;
     memset(&round, 0, sizeof round);
     round.s = s;
-    assert_ok(ga_slabhash_each(s->table, see, &round)); /* in the middle of a move, it may be */
+    assert_ok(ga_slabhash_each(s->table, see, &round)); /* perhaps in the middle of a migration */
     cr_assert_eq(round.count, s->size);
     assert_ok(ga_slabhash_retrieve(s->table, NULL, NULL, 0, &count));
     cr_assert_eq(count, s->size);
@@ -147,7 +147,7 @@ static void expect_all(subject *s)
     cr_assert_eq(size, s->size);
 }
 
-/* Up and down: what is done for some time is mostly inserts, then mostly removals. */
+/* Phases of mostly inserts, and then of mostly removals. */
 static void up_and_down(ga_slabhash_mode mode, ga_slabhash_hash *hash, uint64_t keys)
 {
     static subject s;
@@ -245,7 +245,7 @@ Test(slabhash_grow, as_many_buckets_as_keys_need)
     assert_ok(ga_slabhash_close(table));
 }
 
-/* A caller's hash promises good upper bits; the lower ones are the same for all keys here. */
+/* A caller's hash promises good upper bits; the lower ones are equal for all keys here. */
 static uint64_t upper_bits_only(void *context, uint64_t key)
 {
     (void)context;
@@ -267,7 +267,8 @@ Test(slabhash_grow, a_hash_with_good_upper_bits_alone_shrinks_as_well)
     assert_ok(ga_slabhash_close(table));
 }
 
-/* Places of deleted keys are had again without a flush, and buckets do not become more for them. */
+/* Slots of deleted keys are reused without a flush, and the number of buckets does not grow because
+ * of them. */
 Test(slabhash_grow, deleted_keys_take_no_room_for_long)
 {
     for (ga_slabhash_mode mode = GA_SLABHASH_SET32; mode < GA_SLABHASH_MODE_COUNT; mode++) {
@@ -323,7 +324,7 @@ enum {
     BAG_MOST = 40 /* pairs of a key */
 };
 
-/* What each key has; in sets values are 0, and only how many there are counts. */
+/* The values of each key; in sets values are 0, and only their number counts. */
 typedef struct bags {
     ga_slabhash *table;
     ga_slabhash_mode mode;
@@ -406,7 +407,7 @@ static void one_of_bags(bags *b, uint64_t what, uint64_t number, uint64_t value)
     }
 }
 
-/* `random` puts in more than it takes out for a while, then less. */
+/* Phases in which `random` inserts more than it removes, and then less. */
 static void bags_up_and_down(ga_slabhash_mode mode, ga_slabhash_hash *hash)
 {
     static bags b;
@@ -440,9 +441,9 @@ Test(slabhash_grow, multimaps)
     }
 }
 
-/* Who brings pairs over, and is so late that one was taken out again where it came to, brings it no
- * second time. */
-Test(slabhash_grow, what_comes_late_to_a_multimap_brings_nothing_twice)
+/* A thread that migrates a pair so late that the pair was already deleted from the new bucket does
+ * not insert it a second time. */
+Test(slabhash_grow, a_late_migration_inserts_no_pair_twice)
 {
     for (ga_slabhash_mode mode = GA_SLABHASH_SET32; mode < GA_SLABHASH_MODE_COUNT; mode++) {
         uint32_t kind = GA_SLABHASH_KIND(mode, true) | GA_SLABHASH_GROWING;
@@ -477,8 +478,8 @@ Test(slabhash_grow, what_comes_late_to_a_multimap_brings_nothing_twice)
     }
 }
 
-/* More buckets do not help a key that is there very often. And places that deletes leave are filled
- * again: such a table does not become larger. */
+/* More buckets do not help a key with very many pairs. Slots of deleted pairs are filled again:
+ * such a table does not grow. */
 Test(slabhash_grow, multimaps_are_as_large_as_they_must_be)
 {
     for (ga_slabhash_mode mode = GA_SLABHASH_SET32; mode < GA_SLABHASH_MODE_COUNT; mode++) {
@@ -538,8 +539,8 @@ Test(slabhash_grow, rounds_go_on_while_the_table_moves)
 /* ---- threads that are stopped in the middle of a move ------------------------------------------
  * */
 
-/* One has frozen buckets and opened none; one has opened some, and has not counted them. All is
- * found, and the move is ended by the calls of another. */
+/* One thread has frozen buckets and opened none; one has opened some, and has not counted them.
+ * Every key is found, and another thread's calls complete the migration. */
 Test(slabhash_grow, a_stopped_thread_stops_no_move)
 {
     enum {
@@ -582,7 +583,7 @@ Test(slabhash_grow, a_stopped_thread_stops_no_move)
     assert_ok(ga_slabhash_close(table));
 }
 
-/* A call of another thread's that is under way, until it is told to end. */
+/* A call of another thread that stays under way until it is told to end. */
 typedef struct visitor {
     ga_slabhash *table;
     pthread_barrier_t gate;
@@ -600,7 +601,7 @@ static void *stay_and_compact(void *argument)
     return NULL;
 }
 
-/* What one thread retired while another was in it is freed by the other's call. */
+/* An array that one thread retired while another was using it is freed by the other's call. */
 Test(slabhash_grow, what_one_thread_retired_another_frees)
 {
     visitor v = {.table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32})};
@@ -612,7 +613,7 @@ Test(slabhash_grow, what_one_thread_retired_another_frees)
     cr_assert_eq(pthread_create(&thread, NULL, stay_and_compact, &v), 0);
     pthread_barrier_wait(&v.gate);
     assert_ok(ga_slabhash_compact(v.table));
-    cr_assert_gt(v.table->arrays, v.table->now->bytes); /* he is in it still */
+    cr_assert_gt(v.table->arrays, v.table->now->bytes); /* the visitor is still using it */
     pthread_barrier_wait(&v.gate);
     cr_assert_eq(pthread_join(thread, NULL), 0);
     cr_assert_eq(v.table->arrays, v.table->now->bytes, "%" PRIu64 " bytes of arrays, %" PRIu64,
@@ -624,7 +625,7 @@ Test(slabhash_grow, what_one_thread_retired_another_frees)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* To a table of fixed buckets and back; but not what it cannot have. */
+/* To a table of fixed buckets and back; but not to one that cannot hold it. */
 Test(slabhash_grow, save_and_load)
 {
     static const char *path = "/tmp/slabhash-grow-test";
@@ -702,12 +703,12 @@ Test(slabhash_grow, each_request_fails_once)
     }
 }
 
-/* One long chain, and no room for a second one beside it: what was moved so far stays where it is,
- * all is found, and it ends once there is room. */
+/* One long chain, and no room for a second one: the pairs that have been migrated stay, every key
+ * is found, and the migration is completed once there is room. */
 Test(slabhash_grow, no_slab_in_the_middle_of_a_move)
 {
     enum {
-        WORDS = 8192 / 32 /* of the bitmaps of 1 MiB of slabs */
+        WORDS = 8192 / 32 /* words of the bitmaps of 1 MiB of slabs */
     };
     ga_heap *heap; /* a MiB of slabs and two arrays, and no more */
     assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:limit=1600K"));
@@ -721,7 +722,7 @@ Test(slabhash_grow, no_slab_in_the_middle_of_a_move)
     for (uint64_t key = 0; key < 1400; key++) {
         assert_ok(ga_slabhash_insert(table, key, key, NULL));
     }
-    do { /* all other slabs are somebody else's */
+    do { /* claim all other slabs */
         cr_assert_lt(words, WORDS);
         claimed[words] = ga_slabhash_claim_word(table->view.heap, SLABHASH_TILE, words);
     } while (claimed[words++].units);
@@ -794,8 +795,7 @@ Test(slabhash_grow, at_its_limit_a_table_moves)
     assert_ok(ga_slabhash_close(table));
 }
 
-/* ---- what is refused --------------------------------------------------------------------------
- * */
+/* ---- refused options ---------------------------------------------------------------------- */
 
 static void expect_no_table(ga_slabhash_options options, ga_status status, const char *sentence)
 {

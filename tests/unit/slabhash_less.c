@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables that move to fewer buckets, or to as many: when, and to how many (grow_when_tile.h), and what
- * becomes of several buckets that become one (grow_group_tile.h).
+ * Tables that migrate to fewer buckets, or to the same number: when, and to how many
+ * (grow_when_tile.h), and how several buckets become one (grow_group_tile.h).
  */
 #include "slabhash_tiles.h"
 
-/* Requests that change nothing, so many that whoever looks now and then has. */
+/* Enough requests without a change that a tile refreshes its snapshot. */
 static void linger(tiles_tile *t)
 {
     for (uint32_t i = 0; i < 40 * GA_SLABHASH_SELDOM; i++) {
@@ -29,7 +29,7 @@ Test(slabhash_less, buckets_become_one)
         tiles_put(&a, 0, 10 * shapes[i][0]);
         tiles_move_to(&a, shapes[i][1]);
         tiles_expect(&a, 0, 10 * shapes[i][0]);
-        tiles_expect(&old, 0, 10 * shapes[i][0]); /* from a stand of before */
+        tiles_expect(&old, 0, 10 * shapes[i][0]); /* by an older snapshot */
         tiles_put(&old, 1000, 1020);
         tiles_move_to(&a, shapes[i][0]); /* and back */
         tiles_expect(&a, 0, 10 * shapes[i][0]);
@@ -40,7 +40,7 @@ Test(slabhash_less, buckets_become_one)
     }
 }
 
-/* Chains behind one of the buckets come behind the new one. */
+/* Chains behind any of the old buckets continue behind the new one. */
 Test(slabhash_less, chains_become_one)
 {
     tiles_open(4, tiles_same);
@@ -61,7 +61,7 @@ Test(slabhash_less, chains_become_one)
     tiles_close();
 }
 
-/* While some groups have moved and others not, each key is in one place. */
+/* While some groups have been migrated and others not, each key is in one slot. */
 Test(slabhash_less, keys_are_there_while_buckets_become_fewer)
 {
     tiles_open(16, NULL);
@@ -136,7 +136,7 @@ Test(slabhash_less, a_table_does_not_shrink_while_an_older_array_is_held)
     tiles_close();
 }
 
-Test(slabhash_less, without_memory_for_fewer_buckets_nobody_asks_again)
+Test(slabhash_less, without_memory_for_fewer_buckets_no_tile_retries)
 {
     tiles_open(64, NULL);
     tiles_tile a = tiles_begin(0);
@@ -150,7 +150,7 @@ Test(slabhash_less, without_memory_for_fewer_buckets_nobody_asks_again)
     tiles.refuses = false;
     linger(&a);
     cr_assert_eq(a.stand.buckets, 64);
-    tiles_move_to(&a, 64); /* that one may */
+    tiles_move_to(&a, 64); /* that tile may */
     tiles_let_go(1);
     linger(&a);
     cr_assert_leq(a.stand.buckets, 16);
@@ -181,7 +181,7 @@ Test(slabhash_less, slabs_that_deleted_pairs_have_are_got_rid_of)
     tiles_close();
 }
 
-/* Who chains a slab for places that deleted pairs have has the table compacted. */
+/* A tile that chains a slab although there are slots of deleted pairs makes the table compact. */
 Test(slabhash_less, a_slab_that_is_chained_for_deleted_pairs_compacts_the_table)
 {
     tiles_open(8, NULL);

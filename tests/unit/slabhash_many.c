@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Requests of a tile that are served together (many_tile.h), and searches by whole slabs
- * (search_tile.h), as in kernels, beside an array that says what must come of each.
+ * (search_tile.h), as in kernels, compared with an array of the expected results.
  */
 #include "../../hashtables/slabhash/many_tile.h"
 #include "../../hashtables/slabhash/search_tile.h"
@@ -12,7 +12,7 @@
 
 #include <inttypes.h>
 
-/* Whether keys stand in their order, as in device memory. */
+/* 1 if keys are in order, as in device memory. */
 static uint32_t ordered;
 
 static ga_slabhash *open_table(ga_slabhash_options options, bool in_order)
@@ -23,11 +23,11 @@ static ga_slabhash *open_table(ga_slabhash_options options, bool in_order)
     assert_ok(ga_slabhash_open(&table, &options));
     ordered = 1;
     table->view.ordered = in_order ? &ordered : NULL;
-    table->view.exceeds_l2 = options.buckets == 200; /* either way to load */
+    table->view.exceeds_l2 = options.buckets == 200; /* both methods of loading */
     return table;
 }
 
-/* One request by itself, with as many slabs as it wants. */
+/* One request by itself, with as many slabs as it needs. */
 static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_operation to)
 {
     for (;;) {
@@ -43,7 +43,8 @@ static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_operation to
     }
 }
 
-/* Those that lack but a slab, as far as there is memory at once. Answers the mask of them. */
+/* Append slabs for requests that need only a slab, as far as there is memory. Returns the mask of
+ * these requests. */
 static uint32_t append(ga_slabhash *table, uint32_t asking, const ga_slabhash_requests *many)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
@@ -59,12 +60,12 @@ static uint32_t append(ga_slabhash *table, uint32_t asking, const ga_slabhash_re
     return done;
 }
 
-/* As a warp of kernels does: together as far as that goes, then one by one. */
+/* As a warp of kernels does: together as far as possible, then one by one. */
 static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uint64_t *keys,
                   const uint64_t *values, const uint32_t *whats, ga_slabhash_answer *answers,
                   uint32_t *later)
 {
-    ga_slabhash_requests many = {.no_peek = keys[0] % 2}; /* either way to search, too */
+    ga_slabhash_requests many = {.no_peek = keys[0] % 2}; /* both methods of searching, too */
     uint32_t served = 0;
     for (uint32_t lane = 0; lane < 8; lane++) {
         many.key[lane] = (uint32_t)keys[lane];
@@ -117,7 +118,7 @@ static void search(ga_slabhash *table, uint32_t asking, const uint64_t *keys,
     }
 }
 
-/* What a table of unique keys answers, from an array of what is there. */
+/* The results of a table of unique keys, from an array of its contents. */
 static ga_slabhash_answer modelled(ga_slabhash_mode mode, bool *there, uint64_t *value, uint32_t op,
                                    uint64_t given)
 {
@@ -160,12 +161,12 @@ static void serve_random(ga_slabhash_mode mode, uint32_t buckets, uint32_t path,
     for (uint32_t round = 0; round < 4000; round++) {
         uint64_t keys[8], values[8];
         uint32_t whats[8], numbers[8], asking = (uint32_t)random_next(&seed) & 0xff;
-        bool one =
-            random_next(&seed) % 2; /* operation for all: as kernels that are compiled apart */
+        bool one = random_next(&seed) % 2; /* one operation for all: as in kernels compiled for one
+                                     * operation */
         uint32_t what = whats_of[random_next(&seed) % 2];
         ga_slabhash_answer answers[8];
         uint32_t first = (uint32_t)random_next(&seed) % SERVED_KEYS;
-        for (uint32_t lane = 0; lane < 8; lane++) { /* different keys: each has one right answer */
+        for (uint32_t lane = 0; lane < 8; lane++) { /* different keys: each has one right result */
             numbers[lane] = (first + lane * 7) % SERVED_KEYS;
             keys[lane] = mode == GA_SLABHASH_MAP64 ? numbers[lane] * UINT64_C(0x9e3779b97f4a7c15)
                                                    : numbers[lane] * 2654435761u % 0xffffffu;
@@ -210,7 +211,7 @@ Test(slabhash, requests_that_are_served_together)
     }
 }
 
-/* The same new key in all lanes: one of them has put it in. */
+/* One new key in all lanes: one of them has inserted it. */
 Test(slabhash, equal_requests_that_are_served_together)
 {
     for (int mode = 0; mode < 2 * GA_SLABHASH_MODE_COUNT; mode++) {
@@ -236,7 +237,7 @@ Test(slabhash, equal_requests_that_are_served_together)
     }
 }
 
-/* Keys that no table has: nobody is answered what stands in empty places, or in those of deleted keys. */
+/* Keys that no table can have: no search returns the contents of empty slots or tombstones. */
 Test(slabhash, searches_for_reserved_keys)
 {
     for (int mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What slab hashes refuse: keys and values that are reserved, by the host's calls and by what kernels
- * call; operations that a table has not; no table, and closed ones; bad options.
+ * Refusals of slab hashes: reserved keys and values, by the host's calls and by those of kernels;
+ * operations that a table does not have; no table, and closed ones; bad options.
  */
 #include "../../hashtables/slabhash/table.h"
 
@@ -43,7 +43,8 @@ static uint32_t done(const ga_slabhash *table, uint32_t op, uint64_t key, uint64
         .result;
 }
 
-/* What kernels call refuses them by itself, with empty and deleted places all around. */
+/* The functions that kernels call refuse them by themselves, with empty slots and tombstones all
+ * around. */
 Test(slabhash_refused, reserved_and_wide_keys_in_kernels)
 {
     static const uint64_t narrow[] = {0xffffffff, 0xfffffffe, UINT64_MAX, UINT64_C(7) << 32 | 3};

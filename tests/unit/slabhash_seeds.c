@@ -11,13 +11,13 @@
 
 enum {
     FLOOD = 7000,   /* keys: 1000 slabs of MAP64, 467 of MAP32 */
-    BUCKETS = 2048, /* room for twice as many */
+    BUCKETS = 2048, /* room for two times the keys */
     ATTEMPTS = 20,  /* seeds that are drawn */
     CLASSES = 500   /* of keys of 64 bits that are equal modulo the prime */
 };
 
-/* a and b as ga_slabhash_open() makes them (splitmix64). With 0: those of every table that was opened
- * without a seed, while 0 was a seed. */
+/* a and b as ga_slabhash_open() makes them (splitmix64). With 0: those of each table that was
+ * opened without a seed, while 0 was a seed. */
 static ga_slabhash_view hash_of_seed(uint64_t seed)
 {
     uint64_t drawn[2];
@@ -35,7 +35,7 @@ static uint64_t product(uint64_t x, uint64_t y)
     return (uint64_t)((__extension__(unsigned __int128) x * y) % GA_SLABHASH_PRIME);
 }
 
-/* By Fermat: to the power of the prime - 2. */
+/* By Fermat's theorem: x to the power of the prime - 2. */
 static uint64_t inverse(uint64_t x)
 {
     uint64_t result = 1;
@@ -45,8 +45,9 @@ static uint64_t inverse(uint64_t x)
     return result;
 }
 
-/* The attack on a known hash: keys whose hashes are 1, 2, ... and so have no upper bits, for any number
- * of buckets up to 2^40. The last multiplication is undone modulo 2^64, the first modulo the prime. */
+/* The attack on a known hash: keys whose hashes are 1, 2, ... and so have no upper bits, for any
+ * number of buckets up to 2^40. It inverts the last multiplication modulo 2^64 and the first modulo
+ * the prime. */
 static void flood_wide(ga_slabhash_view known, uint64_t *keys)
 {
     uint64_t factor = UINT64_C(0xff51afd7ed558ccd), undone = factor,
@@ -75,7 +76,7 @@ static void flood_narrow(ga_slabhash_view known, uint64_t *keys)
     }
 }
 
-/* Of the slabs of a bucket: how many the fullest one has. */
+/* The number of slabs of the longest chain. */
 static uint64_t longest_chain(const ga_slabhash *table)
 {
     uint64_t longest = 0;
@@ -179,7 +180,7 @@ Test(slabhash_seeds, a_fixed_seed_repeats_the_layout)
     }
 }
 
-/* The seed that a table has drawn makes the same layout in another one. */
+/* The seed that a table has drawn gives another table the same layout. */
 Test(slabhash_seeds, a_drawn_seed_can_be_asked_for_again)
 {
     static uint64_t pairs[2][FLOOD];
@@ -234,7 +235,8 @@ Test(slabhash_seeds, keys_chosen_for_a_known_seed_share_a_bucket)
     cr_assert_eq(longest_of(GA_SLABHASH_MAP32, 77, keys), (FLOOD + 14) / 15);
 }
 
-/* A bucket has 3.4 keys on average; more than 28 in one, or 45, is an event of 1 in 10^13. */
+/* A bucket has 3.4 keys on average; more than 28 in one bucket, or 45, has a probability of 1 in
+ * 10^13. */
 static void expect_spread(uint64_t known)
 {
     flood_wide(hash_of_seed(known), keys);
@@ -257,7 +259,7 @@ Test(slabhash_seeds, keys_chosen_for_another_table_are_spread)
     expect_spread(77);
 }
 
-/* It has as many buckets as without the attack, and few slabs behind them. */
+/* The table has the buckets of one without the attack, and few slabs behind them. */
 Test(slabhash_seeds, chosen_keys_are_spread_in_a_table_that_grows)
 {
     flood_wide(hash_of_seed(0), keys);
@@ -269,8 +271,8 @@ Test(slabhash_seeds, chosen_keys_are_spread_in_a_table_that_grows)
     assert_ok(ga_slabhash_close(table));
 }
 
-/* No seed spreads these apart: at most nine keys of 64 bits share a hash, so a bucket has no more than
- * nine times the keys of the fullest one else. */
+/* No seed spreads these keys: at most nine keys of 64 bits share a hash, so a bucket has at most
+ * nine times the keys of the fullest bucket otherwise. */
 Test(slabhash_seeds, keys_that_are_equal_modulo_the_prime)
 {
     uint32_t n = 0;

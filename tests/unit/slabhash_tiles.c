@@ -114,7 +114,7 @@ void tiles_expect(tiles_tile *t, uint64_t first, uint64_t end_)
     }
 }
 
-/* Another array is there, of so many buckets; nothing has moved to it. */
+/* Make another array, of `buckets` buckets; no pair has been migrated to it. */
 void tiles_make_of(tiles_tile *t, uint32_t buckets)
 {
     uint32_t number = tiles.growing.there;
@@ -166,7 +166,7 @@ void tiles_move_to(tiles_tile *t, uint32_t buckets)
     cr_assert_eq(t->stand.buckets, buckets);
 }
 
-/* From now on it may have fewer buckets, but not fewer than so many, or as many. */
+/* From now on the table may shrink to at least `least` buckets, or be compacted. */
 void tiles_let_go(uint32_t least)
 {
     tiles.growing.least = least;

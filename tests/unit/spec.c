@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The grammar of specs: what parses to what, and the sentence for everything that does not.
+ * The grammar of specs: the result of each valid text, and the sentence for each invalid one.
  */
 #include "runtime/spec.h"
 
@@ -93,7 +93,7 @@ Test(spec, bare_text)
     expect_shape("odd:x", "odd(it=[x])");
 }
 
-/* Without a way to ask, no backend takes bare text. */
+/* Without a callback for it, no backend takes bare text. */
 Test(spec, no_bare_text)
 {
     assert_fails(ga_spec_parse(&spec, "dl:/x", NULL), GA_ERR_SPEC,
@@ -150,7 +150,7 @@ Test(spec, malformed_text_is_refused_with_its_column)
 
 static char long_text[3 * GA_SPEC_LENGTH];
 
-/* `count` times `part` at the end of what is there. */
+/* `count` times `part`, appended to the text. */
 static const char *repeat(const char *part, size_t count)
 {
     size_t length = strlen(long_text);
@@ -203,21 +203,21 @@ Test(spec, text_up_to_the_limit)
     assert_fails(parse(repeat("v", 1)), GA_ERR_SPEC, "spec: expected at most 8191 bytes, got 8192");
 }
 
-/* The copies end one byte before the room does: this text has no character that is not copied. */
+/* The copies end one byte before the room does: every character of this text is copied. */
 Test(spec, longest_name)
 {
     assert_ok(parse(repeat("n", GA_SPEC_LENGTH - 1)));
     cr_assert_eq(strlen(spec.layers[0].name), GA_SPEC_LENGTH - 1);
 }
 
-/* A spec ends at its NUL, whatever lies behind. */
+/* A spec ends at its NUL; bytes behind it are not read. */
 Test(spec, nothing_behind_the_nul_is_read)
 {
     static const char text[] = "a:k=v\0/b:l=\"";
     expect_shape(text, "a(k=[v])");
 }
 
-/* A failed parse leaves no half of an earlier one. */
+/* A failed parse leaves no part of an earlier result. */
 Test(spec, can_be_used_again)
 {
     assert_ok(parse("a:k/b:l/c:m"));

@@ -30,7 +30,7 @@ static void read_stats(void)
     assert_ok(ga_heap_stats(heap, &stats));
 }
 
-/* ---- what is counted ---------------------------------------------------------------------- */
+/* ---- counted events ----------------------------------------------------------------------- */
 
 Test(stats, every_call_has_its_count)
 {
@@ -89,7 +89,7 @@ Test(stats, requests_answered_with_an_error_are_failures)
     assert_ok(ga_heap_close(heap));
 }
 
-/* A layer that hands every call on counts nothing itself, whatever lies below it or not. */
+/* A layer that passes every call on counts nothing itself, with any layer below. */
 Test(stats, a_layer_that_passes_through_shows_its_parent_s)
 {
     static ga_backend through;
@@ -121,7 +121,7 @@ Test(stats, the_backend_s_own_figures)
     assert_ok(ga_heap_close(heap));
 }
 
-/* "Counts since the heap was opened": what others have in the same allocator is not this heap's. */
+/* "Counts since the heap was opened": blocks of others in the same allocator do not count. */
 Test(stats, a_fresh_heap_has_nothing)
 {
     static const char *const specs[] = {"system", "null", "fail", "jemalloc"};
@@ -219,7 +219,7 @@ Test(stats, json_says_what_the_numbers_say)
     assert_ok(ga_heap_close(heap));
 }
 
-/* Whatever bytes a spec holds, the line can be read: JSON is UTF-8, a path need not be. */
+/* The line is readable with any bytes in a spec: JSON is UTF-8, a path need not be. */
 Test(stats, json_of_any_bytes)
 {
     static const char *const tags[] = {"\x01\x1f", "\xff",         "\xc3",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Vectors, on the host and on a device that is made of host memory: each case on both. A plain
- * array stands beside each vector and says what must be in it.
+ * array has the expected contents of each vector.
  */
 #include "vector_places.h"
 
@@ -10,7 +10,7 @@
 
 #define BOTH(name) BOTH_IN(vector, name)
 
-/* ---- a vector and what must be in it -------------------------------------------------------- */
+/* ---- a vector and its expected contents --------------------------------------------------- */
 
 /* A vector and its array, which has room for `most` elements. */
 typedef struct subject {
@@ -220,7 +220,7 @@ BOTH(grows_by_the_rule)
     assert_ok(ga_vector_resize(v, 60));
     cr_assert_eq(capacity_mib(v), 104); /* 2 * 52 */
     assert_ok(ga_vector_reserve(v, 106));
-    cr_assert_eq(capacity_mib(v), 106); /* no more than asked for */
+    cr_assert_eq(capacity_mib(v), 106); /* no more than requested */
     assert_ok(ga_vector_reserve(v, 3));
     cr_assert_eq(capacity_mib(v), 106);
     cr_assert_eq(ga_vector_size(v), 60);
@@ -250,7 +250,7 @@ BOTH(pushes_back)
     free(expected);
 }
 
-/* Where there is not enough for the rule, what is needed still fits. */
+/* If there is too little memory for the growth rule, the needed size still fits. */
 static void take_what_is_needed(ga_place place, uint64_t reserve)
 {
     ga_vector *v;
@@ -276,7 +276,7 @@ BOTH(takes_what_is_needed_under_a_limit)
     take_what_is_needed(place, 1 << 30);
 }
 
-/* Addresses that run out are continued right behind, where nobody stands. */
+/* If addresses run out, the vector continues right behind, where addresses are free. */
 BOTH(reserves_more_behind)
 {
     ga_vector *v;
@@ -288,7 +288,7 @@ BOTH(reserves_more_behind)
     void *data = ga_vector_data(v);
     assert_ok(ga_vector_append(v, 8 * MIB, expected));
     ga_status status = ga_vector_append(v, 16 * MIB, expected + 8 * MIB);
-    if (status == GA_ERR_NO_ROOM) { /* somebody stands there: only the move helps */
+    if (status == GA_ERR_NO_ROOM) { /* the addresses behind are taken: only a move helps */
         cr_assert_eq(ga_vector_size(v), 8 * MIB);
         assert_ok(ga_arena_move(ga_vector_arena(v), 4 * reserved));
         data = ga_vector_data(v);
@@ -366,7 +366,7 @@ BOTH(sizes_that_nobody_can_have)
     assert_ok(ga_vector_resize(v, 10));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         ga_status status = ga_vector_reserve(v, sizes[i]);
-        /* where the kernel always overcommits, only addresses end */
+        /* if the kernel always overcommits, only addresses end */
         bool always = place == GA_PLACE_HOST && ga_machine_memory_total() == UINT64_MAX;
         cr_assert(status == GA_ERR_MEMORY || always, "%s", ga_error_text());
         cr_assert(always || strstr(ga_error_text(), "bytes: expected at most "), "%s",

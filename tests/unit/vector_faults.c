@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors whose driver fails, whose device is full, and that are asked for what cannot be; and what
- * they wait for.
+ * Vectors whose driver fails, whose device is full, and that get impossible requests; and which
+ * calls wait.
  */
 #include "vector_places.h"
 
@@ -19,7 +19,8 @@ static CUstream make_stream(void)
     return stream;
 }
 
-/* With a stream of one's own no call waits but those that say so; without one all that work do. */
+/* With a stream of its own no call of a vector waits except those documented to; without a stream
+ * all calls with work wait. */
 Test(vector_faults, waits_only_where_it_says_so)
 {
     vmm_driver_start(NULL);
@@ -38,7 +39,7 @@ Test(vector_faults, waits_only_where_it_says_so)
     cr_assert_eq(vmm_driver_calls("cuStreamSynchronize"), waits);
     assert_ok(ga_vector_wait(v));
     assert_ok(ga_vector_fill(v, 0, 20, bytes));
-    assert_ok(ga_vector_shrink_to_fit(v)); /* which takes memory away */
+    assert_ok(ga_vector_shrink_to_fit(v)); /* which frees memory */
     cr_assert_eq(vmm_driver_calls("cuStreamSynchronize"), waits + 2);
     cr_assert_eq(vmm_driver_count().waits, 2, "%" PRIu64, vmm_driver_count().waits);
     ga_vector_close(v);
@@ -80,7 +81,7 @@ Test(vector_faults, waits_for_both_streams)
 
 /* ---- failures ------------------------------------------------------------------------------ */
 
-/* What is done to a vector of 3 MiB, and fails. */
+/* A call on a vector of 3 MiB that fails. */
 static ga_status insert_some(ga_vector *v)
 {
     static unsigned char bytes[100];
@@ -119,8 +120,8 @@ static ga_status shrink(ga_vector *v)
     return ga_vector_shrink_to_fit(v);
 }
 
-/* Let each driver call of it fail in turn, with each error: size, place and what can still be
- * promised of the elements stay, and it can be done afterwards. */
+/* Let each driver call of it fail once, with each error: size, address and the promised elements
+ * stay, and the call succeeds afterwards. */
 static void fail_each_call(ga_status (*act)(ga_vector *), bool moves, CUresult error)
 {
     bool reached = true;
@@ -164,7 +165,8 @@ Test(vector_faults, driver_calls_that_fail, .timeout = 60)
     vmm_driver_stop();
 }
 
-/* The device's memory runs out: the rule asks for more than there is, then for more than fits. */
+/* The device's memory runs out: the growth rule requests more than there is, then more than
+ * fits. */
 Test(vector_faults, a_device_that_is_full)
 {
     vmm_driver_start(&(vmm_driver_options){.memory = 64 * MIB});
@@ -192,7 +194,7 @@ Test(vector_faults, no_scratch_for_a_tail)
     assert_ok(ga_vector_append(v, 4 * MIB, bytes));
     cr_assert_eq(ga_vector_erase(v, 0, 1), GA_ERR_MEMORY);
     expect_bytes(v, bytes, 4 * MIB);
-    assert_ok(ga_vector_erase(v, 0, MIB)); /* far enough to go without */
+    assert_ok(ga_vector_erase(v, 0, MIB)); /* enough to succeed without growth */
     expect_bytes(v, bytes + MIB, 3 * MIB);
     ga_vector_close(v);
     vmm_driver_stop();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The C++ vectors without CUDA: beside std::vector on the host, and on a device that is made of
- * host memory. tests/device/vector_tests.cu has them with Thrust.
+ * The C++ vectors without CUDA: compared with std::vector, on the host and on a device made of host
+ * memory. tests/device/vector_tests.cu tests them with Thrust.
  */
 #include <gpualloc/vector.hpp>
 
@@ -21,7 +21,7 @@ using gpualloc::host_vector;
 namespace
 {
 
-/* What is in it, whatever its place. */
+/* The contents, on the host or on the device. */
 template <class Vector> std::vector<typename Vector::value_type> contents(const Vector &v)
 {
     std::vector<typename Vector::value_type> out(v.size());
@@ -39,7 +39,7 @@ template <class Body> void with_device(Body body)
     vmm_driver_stop();
 }
 
-/* One step of a random sequence, done to both. */
+/* One step of a random sequence, on both vectors. */
 template <class Vector> void step(Vector &v, std::vector<int> &s, uint64_t *random)
 {
     const int value = static_cast<int>(random_below(random, 1000));
@@ -105,7 +105,7 @@ template <class Vector> void is_copied_and_moved()
     Vector c(std::move(b));
     cr_assert(c.raw() == data && b.empty() && b.raw() == nullptr && b.capacity() == 0);
     b.clear();
-    b = c; /* what was moved from opens anew */
+    b = c; /* a vector that was moved from opens anew */
     cr_assert(contents(b) == expected && b.raw() != data);
     a = std::move(c);
     cr_assert(a.raw() == data && c.empty());
@@ -198,7 +198,7 @@ Test(vector_hpp, holds_what_is_no_number)
     cr_assert(v[0] && !v[1] && v[2]);
 }
 
-/* The address never changes, whatever is reserved or given back. */
+/* The address never changes, with any reserve or shrink. */
 Test(vector_hpp, stays_where_it_is)
 {
     host_vector<int> v(1, 5);

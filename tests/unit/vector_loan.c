@@ -70,11 +70,11 @@ static void start_growing_driver(size_t memory)
 typedef struct kernel {
     ga_kernel_vector view;
     uint64_t number; /* of the thread */
-    uint64_t calls;  /* of the whole tile */
+    uint64_t calls;  /* of the whole tile, so far */
     uint64_t granted;
 } kernel;
 
-/* Each lane asks for up to three elements and writes who it is into what it gets. */
+/* Each lane requests up to three elements and writes its identity into them. */
 static void append_once(kernel *k, uint64_t *random)
 {
     ga_lanes counts = ga_lanes_all(0);
@@ -118,7 +118,7 @@ static uint64_t run(ga_kernel_vector view, uint64_t calls)
     return granted;
 }
 
-/* From `first` on every element is somebody's, and each of them has all his own, once. */
+/* From `first` on every element has an owner, and each lane's elements are there once. */
 static void expect_no_holes(ga_vector *v, uint64_t first)
 {
     uint64_t next[THREADS] = {0}, size = ga_vector_size(v);
@@ -134,7 +134,7 @@ static void expect_no_holes(ga_vector *v, uint64_t first)
 
 /* ---- growth -------------------------------------------------------------------------------- */
 
-/* From nothing, and from what the host has put there and reserved. */
+/* From an empty vector, and from one that the host has filled and reserved. */
 BOTH(grows_while_kernels_append)
 {
     static const uint64_t mine[3] = {1, 2, 3};
@@ -174,7 +174,7 @@ BOTH(grows_by_what_is_wanted)
     ga_vector_close(v);
 }
 
-/* By doubling: as many growths as the size has bits. */
+/* By doubling: one growth for each bit of the size. */
 BOTH(grows_ahead)
 {
     ga_kernel_vector view;
@@ -189,13 +189,13 @@ BOTH(grows_ahead)
     ga_vector_close(v);
 }
 
-/* What is large does not double at once: that would be waited for. */
+/* A large vector does not double at once: kernels would wait for that. */
 Test(vector_loan, a_large_one_grows_by_pieces)
 {
     static const uint64_t gib = (uint64_t)1 << 30;
     ga_kernel_vector view;
     ga_vector_appended appended;
-    start_growing_driver(8 * gib); /* of which nothing is touched */
+    start_growing_driver(8 * gib); /* untouched memory */
     ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
     assert_ok(ga_vector_resize(v, 2 * gib / sizeof(uint64_t)));
     assert_ok(ga_vector_lend(v, 0, &view));
@@ -290,7 +290,8 @@ BOTH(ends_at_the_limit)
     ga_vector_close(v);
 }
 
-/* What could not grow in any case needs neither a pager nor to know whether the device could. */
+/* A vector that cannot grow needs neither a pager nor the trial whether the device can grow
+ * memory. */
 BOTH(is_at_its_limit_from_the_start)
 {
     ga_kernel_vector view;
@@ -307,8 +308,8 @@ BOTH(is_at_its_limit_from_the_start)
     ga_vector_close(v);
 }
 
-/* Each lane wants a step, and all together more than there is: as many get theirs as there are
- * steps. */
+/* Each lane requests a step, and all lanes together more than there is: one lane per available step
+ * succeeds. */
 static uint32_t lanes_granted(ga_vector *v, uint64_t step, uint32_t reason)
 {
     ga_kernel_vector view;
@@ -332,13 +333,13 @@ BOTH(a_large_wish_gets_what_the_limit_leaves)
     ga_vector_close(v);
 }
 
-Test(vector_loan, a_large_wish_gets_what_memory_leaves)
+Test(vector_loan, a_large_request_gets_the_remaining_memory)
 {
     for (size_t mib = 24; mib <= 40; mib += 2) {
         start_growing_driver(mib * MIB);
         ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
         uint32_t lanes = lanes_granted(v, 2 * MIB, GA_GROWTH_MEMORY);
-        /* All but what the vector's state takes. */
+        /* All memory but the part that the vector's state takes. */
         cr_assert(lanes == mib / 2 - 1 || lanes == mib / 2, "%u of %zu MiB", lanes, mib);
         ga_vector_close(v);
         expect_nothing_left();
@@ -363,7 +364,7 @@ Test(vector_loan, ends_where_memory_ends)
 
 /* ---- where it grows between launches only ---------------------------------------------------- */
 
-/* What there is room for is granted, and not an element more; no driver call is made for it. */
+/* Elements are granted up to the available room, and not one more; without a driver call. */
 static void fill_what_there_is(ga_vector *v)
 {
     ga_kernel_vector view;
@@ -406,7 +407,7 @@ Test(vector_loan, a_build_or_driver_without_kernels)
     grows_between_launches(VMM_KERNELS_NONE);
 }
 
-/* What had no memory to be tried out is tried out at the next loan. */
+/* A trial that failed for lack of memory is made at the next loan. */
 Test(vector_loan, a_card_that_is_full_for_a_while)
 {
     ga_kernel_vector view;
@@ -478,7 +479,7 @@ BOTH(leaves_a_lent_vector_alone)
     ga_vector_close(v); /* lent */
 }
 
-/* Each driver call of lending and taking back fails in turn. */
+/* Each driver call of a loan and its return fails once. */
 Test(vector_loan, driver_calls_that_fail)
 {
     ga_kernel_vector view;

@@ -67,7 +67,7 @@ static inline ga_vector *open_at(ga_place place, size_t element)
     return open_exactly(place, element, 0);
 }
 
-/* ---- what must be in it -------------------------------------------------------------------- */
+/* ---- expected contents -------------------------------------------------------------------- */
 
 static inline unsigned char *bytes_of(uint64_t seed, size_t size)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vmm backend on a device made of host memory: blocks that are mapped, joined, cut, packed, that grow
- * and are given back.
+ * The vmm backend on a device made of host memory: blocks that are mapped, joined, cut, packed,
+ * grown and freed.
  */
 #include "support/expect.h"
 #include "support/random.h"
@@ -186,7 +186,7 @@ Test(vmm, a_part_of_a_large_one_serves_a_small_request)
     vmm_end(heap);
 }
 
-/* The one in the middle has been given to the driver: it alone is mapped anew. */
+/* The middle one has been returned to the driver: only that one is mapped anew. */
 Test(vmm, a_hole_between_free_neighbours_is_filled)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:free=now");
@@ -210,7 +210,7 @@ Test(vmm, a_hole_between_free_neighbours_is_filled)
     vmm_end(heap);
 }
 
-/* One that is a little too large serves, but not so many of them. */
+/* A slightly larger run serves a request, but the total waste is bounded. */
 Test(vmm, what_is_wasted_is_bounded_in_all)
 {
     enum {
@@ -283,7 +283,7 @@ Test(vmm, units_waste_little)
     vmm_end(heap);
 }
 
-/* Random blocks, each filled with its number, against a copy of what is live. */
+/* Random blocks, each filled with its number, compared with a copy of the live ones. */
 Test(vmm, a_random_script)
 {
     enum {
@@ -324,14 +324,15 @@ Test(vmm, a_random_script)
 
 /* ---- growing ----------------------------------------------------------------------------- */
 
-Test(vmm, blocks_grow_where_they_stand)
+Test(vmm, blocks_grow_in_place)
 {
     ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 4 * GIB}, "vmm");
     char *block = vmm_take(heap, GIB);
     void *fixed = vmm_take(heap, 64 * MIB);
     char *last = vmm_take(heap, 64 * MIB);
     block[GIB - 1] = 5;
-    assert_ok(ga_grow(heap, block, GIB + 100 * MIB)); /* large ones have room behind them */
+    assert_ok(
+        ga_grow(heap, block, GIB + 100 * MIB)); /* large ones have free addresses behind them */
     cr_assert_eq(ga_usable_size(heap, block), GIB + 100 * MIB);
     memset(block + GIB, 1, 100 * MIB);
     cr_assert_eq(block[GIB - 1], 5);
@@ -355,7 +356,7 @@ Test(vmm, freed_neighbours_make_way_for_one_that_grows)
     vmm_take_many(heap, blocks, 4, 32 * MIB);
     assert_ok(ga_free(heap, blocks[1]));
     assert_fails_with(ga_grow(heap, blocks[0], 96 * MIB), GA_ERR_NO_ROOM, "vmm: ");
-    cr_assert_eq(vmm_held(heap), 128 * MIB); /* the one behind is in nobody's way yet */
+    cr_assert_eq(vmm_held(heap), 128 * MIB); /* the block behind does not collide yet */
     assert_ok(ga_free(heap, blocks[2]));
     uint64_t maps = vmm_driver_calls("cuMemMap");
     assert_ok(ga_grow(heap, blocks[0], 96 * MIB));
@@ -441,7 +442,8 @@ Test(vmm, zeroed_blocks)
     vmm_end(heap);
 }
 
-/* Another device is let in: to what is mapped, what is cached and what comes; or to nothing more. */
+/* Peer access is enabled: to mapped memory, cached memory and memory mapped later; then to no
+ * more. */
 Test(vmm, peers)
 {
     vmm_driver_options two = {.devices = 3};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver made of host memory keeps the rules of the real one: what tests over it rely on.
+ * The driver made of host memory keeps the rules of the real one that tests rely on.
  */
 #include "support/vmm_driver.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vmm backend when things fail: every call of the driver in its turn, under every operation. A
- * failed one has changed nothing, and nothing is left in the end.
+ * The vmm backend with failing calls: every call of the driver fails once, in every operation. A
+ * failed operation has changed nothing, and nothing is left at the end.
  */
 #include "support/first_call.h"
 #include "support/scene.h"
@@ -16,8 +16,8 @@
 typedef struct stage {
     ga_heap *heap;
     char *large, *small; /* live: LARGE, 512 KiB */
-    size_t cut;          /* bytes that the large one has no more */
-    void *got;           /* by the operation */
+    size_t cut;          /* bytes by which the large block has been cut */
+    void *got;           /* block allocated by the operation */
     CUstream stream;
 } stage;
 
@@ -186,7 +186,7 @@ static void check_unchanged(const operation *o, uint64_t n, const stage *s, vmm_
     }
 }
 
-/* Whether there was an n-th call. */
+/* Let the n-th call fail. Returns false if there was no n-th call. */
 static bool fail_some(const operation *o, uint64_t n, uint64_t more, CUresult error)
 {
     stage s = prepare(o);
@@ -194,7 +194,7 @@ static bool fail_some(const operation *o, uint64_t n, uint64_t more, CUresult er
     vmm_driver_fail_many(NULL, n, more, error);
     ga_status status = o->run(&s);
     bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, CUDA_SUCCESS); /* nothing more: the figures are looked at */
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS); /* no more refusals: the figures are checked */
     if (status != GA_OK) {
         cr_assert(failed, "%s: %s", o->name, ga_error_text());
         cr_assert_eq(strncmp(ga_error_text(), "vmm: ", 5), 0, "%s", ga_error_text());
@@ -212,7 +212,7 @@ static bool fail_some(const operation *o, uint64_t n, uint64_t more, CUresult er
     return failed;
 }
 
-/* 64 MiB are moved to the hole behind `high`. Whether there was an n-th call. */
+/* 64 MiB are moved to the hole behind `high`. Returns false if there was no n-th call. */
 static bool fail_moving(uint64_t n, uint64_t more)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:free=now,limit=320M");
@@ -265,7 +265,8 @@ Test(vmm_faults, every_call_of_the_driver_in_turn)
     }
 }
 
-/* A release that is refused: what has no addresses then is held, and mapped for the next. */
+/* A release is refused: the memory, now without addresses, is kept and mapped for the next
+ * request. */
 Test(vmm_faults, what_cannot_be_released_is_used_again)
 {
     ga_heap *heap = vmm_open(NULL, "vmm");
@@ -285,7 +286,7 @@ Test(vmm_faults, what_cannot_be_released_is_used_again)
     vmm_end(heap);
 }
 
-/* An unmap that is refused for good: what is mapped stays, counted and of use. */
+/* An unmap is refused permanently: the memory stays mapped, counted and usable. */
 Test(vmm_faults, what_cannot_be_unmapped_is_kept)
 {
     ga_heap *heap = vmm_open(NULL, "vmm");
@@ -303,7 +304,7 @@ Test(vmm_faults, what_cannot_be_unmapped_is_kept)
     vmm_end(heap);
 }
 
-/* The third chunk cannot be had, and the first two cannot be unmapped: they are a cached run. */
+/* The third chunk is refused, and the first two cannot be unmapped: they are a cached run. */
 Test(vmm_faults, half_a_block_that_cannot_be_undone)
 {
     ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 40 * MIB}, "vmm:chunk=16M");
@@ -322,8 +323,8 @@ Test(vmm_faults, half_a_block_that_cannot_be_undone)
     vmm_end(heap);
 }
 
-/* Three calls in a row are refused: of an access that is not given the mapping stays, too. Its
- * addresses are for others again once the driver undoes it. */
+/* Three calls in a row are refused: if access cannot be set the mapping stays, too. Its addresses
+ * are reused once the driver unmaps it. */
 static bool leave_mapped(uint64_t n)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:free=now,chunk=16M");

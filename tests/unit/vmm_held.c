@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much memory the vmm backend holds, on a device made of host memory: none is lost to the sizes of
- * blocks; the cache, limits, and memory that grows under kernels; a device that is full.
+ * The memory that the vmm backend holds, on a device made of host memory: none is lost to the sizes
+ * of blocks; the cache, limits, and memory that grows under kernels; a device that is full.
  */
 #include "platform/machine.h"
 #include "support/expect.h"
@@ -19,8 +19,8 @@
 
 /* ---- no fragmentation -------------------------------------------------------------------- */
 
-/* Fill `total` bytes with blocks of the two sizes in turn, free every second, and ask for one block
- * of all that is free. */
+/* Fill `total` bytes with blocks of the two sizes alternately, free every second, and request one
+ * block of the free memory's size. */
 static void fill_and_ask(size_t first, size_t second, size_t total)
 {
     static void *blocks[4096];
@@ -72,7 +72,7 @@ Test(vmm_held, nothing_is_lost_over_many_sizes)
     vmm_end(heap);
 }
 
-/* ---- what is held ------------------------------------------------------------------------ */
+/* ---- held memory -------------------------------------------------------------------------- */
 
 Test(vmm_held, the_cache_stays_near_what_was_in_use_at_once)
 {
@@ -115,7 +115,7 @@ Test(vmm_held, what_has_long_been_free_goes_first)
     vmm_end(heap);
 }
 
-/* What stands right below the new block is unmapped for it. */
+/* Memory right below the new block is unmapped for it. */
 Test(vmm_held, a_neighbour_makes_way)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:limit=64M,free=now");
@@ -231,7 +231,7 @@ Test(vmm_held, what_was_freed_first_is_given_back_first)
     vmm_end(heap);
 }
 
-/* Twenty of them, so that more are in use by the stream than one call passes over. */
+/* Twenty of them, so that the stream uses more than one call skips. */
 Test(vmm_held, memory_of_streams_is_given_back_once_they_are_done)
 {
     void *blocks[20];
@@ -258,7 +258,7 @@ Test(vmm_held, memory_of_streams_is_given_back_once_they_are_done)
     vmm_end(heap);
 }
 
-/* The free has succeeded all the same, and a later one gives back what the driver kept. */
+/* The free has succeeded all the same, and a later one releases the memory that the driver kept. */
 Test(vmm_held, a_driver_that_refuses_to_unmap_is_asked_again)
 {
     static const char *const calls[] = {"cuMemUnmap", "cuMemRelease"};
@@ -267,7 +267,7 @@ Test(vmm_held, a_driver_that_refuses_to_unmap_is_asked_again)
         void *first = vmm_take(heap, 32 * MIB);
         void *second = vmm_take(heap, 16 * MIB);
         void *third = vmm_take(heap, 16 * MIB);
-        vmm_driver_fail_many(calls[i], 1, 1, CUDA_ERROR_UNKNOWN); /* it is asked twice */
+        vmm_driver_fail_many(calls[i], 1, 1, CUDA_ERROR_UNKNOWN); /* the driver is called twice */
         assert_ok(ga_free(heap, first));
         cr_assert(vmm_driver_has_failed());
         cr_assert_eq(vmm_held(heap), 64 * MIB, "%s", calls[i]);
@@ -312,7 +312,7 @@ Test(vmm_held, unused_memory_goes_after_a_time)
     vmm_end(heap);
 }
 
-/* A unit that rests, too, which nobody asks after otherwise. */
+/* Also a unit that waits for a stream, and that no request would check otherwise. */
 Test(vmm_held, memory_of_streams_goes_once_they_are_done)
 {
     CUstream stream = NULL;
@@ -342,7 +342,7 @@ Test(vmm_held, a_driver_that_refuses_is_asked_again_after_a_time)
     ga_heap *heap = vmm_open(NULL, "vmm:decay=60,free=now");
     assert_ok(ga_free(heap, vmm_take(heap, 32 * MIB)));
     usleep(100000);
-    vmm_driver_fail_many("cuMemUnmap", 1, 1, CUDA_ERROR_UNKNOWN); /* it is asked twice */
+    vmm_driver_fail_many("cuMemUnmap", 1, 1, CUDA_ERROR_UNKNOWN); /* the driver is called twice */
     cr_assert_eq(vmm_held(heap), 32 * MIB);
     usleep(30000);
     cr_assert_eq(vmm_held(heap), 0);
@@ -374,16 +374,16 @@ Test(vmm_held, memory_that_grows_counts_as_held_and_keeps_the_limit)
 
 /* ---- a device that is full ----------------------------------------------------------------- */
 
-/* What was created so far, and what of it has been released. */
+/* The chunks created so far, and those of them that were released. */
 static uint64_t refused_chunks(void)
 {
     return vmm_driver_calls("cuMemCreate") - vmm_driver_count().chunks -
            vmm_driver_calls("cuMemRelease");
 }
 
-/* Once the driver has had no more it is not asked for more before free memory is given back: to
- * say so takes it time. When it has more again, that is had. */
-Test(vmm_held, a_full_device_is_not_asked_in_vain)
+/* Once the driver has refused memory it is not called for more before memory is freed, because a
+ * refusal takes time. When it has memory again, the heap gets it. */
+Test(vmm_held, a_full_device_is_not_called_repeatedly)
 {
     enum {
         BLOCKS = 64
@@ -488,7 +488,7 @@ static size_t mappings(void)
     return lines;
 }
 
-/* A process has 65,530 by default. Each block that stands alone between unmapped ones takes two. */
+/* A process has 65,530 mappings by default. Each block between unmapped ones takes two. */
 Test(vmm_held, many_holes_of_the_host_take_few_mappings)
 {
     enum {
@@ -514,7 +514,7 @@ Test(vmm_held, many_holes_of_the_host_take_few_mappings)
     free(blocks);
 }
 
-/* Each chunk of such a block alone would be granted. */
+/* Each chunk of such a block would be granted by itself. */
 Test(vmm_held, sizes_that_the_machine_cannot_have)
 {
     uint64_t total = ga_machine_memory_total();
@@ -533,8 +533,8 @@ Test(vmm_held, sizes_that_the_machine_cannot_have)
     assert_ok(ga_heap_close(heap));
 }
 
-/* The addresses that the heap has reserved count against the limit, so what is left of the limit says
- * nothing of blocks. */
+/* The heap's reserved addresses count against the limit, so the rest of the limit says nothing
+ * about blocks. */
 Test(vmm_held, blocks_where_addresses_are_limited, .disabled = UNDER_ASAN || UNDER_TSAN)
 {
     struct rlimit limit;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The vmm backend, and blocks that are freed in the order of the legacy default stream, or of all
- * streams: who may have them again, and how seldom the driver is asked.
+ * streams: which requests may reuse them, and how seldom the driver is called.
  */
 #include "support/vmm_stream_scene.h"
 
-/* A block for which no more memory is needed: what was freed is anybody's. */
+/* A block for which no more memory is needed: freed memory is available to every request. */
 static void *take_what_is_held(ga_heap *heap, size_t size)
 {
     uint64_t held = vmm_held(heap);
@@ -16,7 +16,7 @@ static void *take_what_is_held(ga_heap *heap, size_t size)
 
 /* ---- the legacy default stream ------------------------------------------------------------- */
 
-/* Needs no event to be ordered after itself, whatever it has yet to do. */
+/* The legacy stream needs no event to be ordered after itself, even with unfinished work. */
 Test(vmm_order, the_legacy_stream_asks_the_driver_nothing)
 {
     for (size_t i = 0; i < SIZES; i++) {
@@ -30,7 +30,7 @@ Test(vmm_order, the_legacy_stream_asks_the_driver_nothing)
             assert_ok(ga_free_on(heap, block, NULL));
             cr_assert_eq(take_on(heap, sizes[i], NULL), block);
         }
-        /* What packed blocks rest for is looked after now and then. */
+        /* The streams that packed blocks wait for are checked now and then. */
         cr_assert_leq(vmm_driver_calls(NULL), calls + (sizes[i] < MIB ? 30 : 0));
         cr_assert_eq(vmm_driver_count().waits, 0);
         assert_ok(ga_free_on(heap, block, NULL));
@@ -38,7 +38,7 @@ Test(vmm_order, the_legacy_stream_asks_the_driver_nothing)
     }
 }
 
-/* Others wait for all that was on it, though its event came later than the free. */
+/* Other streams wait for all work on it, although its event was recorded after the free. */
 Test(vmm_order, others_are_ordered_behind_the_legacy_stream)
 {
     for (size_t i = 0; i < SIZES; i++) {
@@ -60,8 +60,8 @@ Test(vmm_order, others_are_ordered_behind_the_legacy_stream)
     }
 }
 
-/* Anybody else has it once the stream has come that far, and not before. */
-Test(vmm_order, what_the_legacy_stream_uses_is_nobody_elses)
+/* Other streams can reuse it once the stream has reached that point, and not before. */
+Test(vmm_order, memory_that_the_legacy_stream_uses_is_not_reused)
 {
     for (size_t i = 0; i < SIZES; i++) {
         ga_heap *heap = begin(NULL, "vmm");
@@ -82,9 +82,8 @@ Test(vmm_order, what_the_legacy_stream_uses_is_nobody_elses)
 
 /* ---- all streams ---------------------------------------------------------------------------- */
 
-/* One that is neither the block's nor the legacy stream has work; whoever asks meanwhile gets another
- * block, or waits for it. */
-Test(vmm_order, what_any_stream_uses_is_nobody_elses)
+/* A third stream has work: requests get another block until then, or wait for it. */
+Test(vmm_order, memory_that_any_stream_uses_is_not_reused)
 {
     for (size_t i = 0; i < SIZES; i++) {
         ga_heap *heap = begin(NULL, "vmm");
@@ -106,7 +105,7 @@ Test(vmm_order, what_any_stream_uses_is_nobody_elses)
     }
 }
 
-/* Memory for them is had by making a stream wait for all of them. */
+/* To reuse memory, one stream is made to wait for all streams. */
 Test(vmm_order, others_are_ordered_behind_all)
 {
     CUstream streams[] = {NULL, one};
@@ -124,7 +123,7 @@ Test(vmm_order, others_are_ordered_behind_all)
     }
 }
 
-/* Frees on the legacy stream and on all of them take turns; each is behind its own. */
+/* Frees on the legacy stream and on all streams alternate; each waits for its own. */
 Test(vmm_order, all_and_the_legacy_stream_take_turns)
 {
     enum {
@@ -184,7 +183,7 @@ Test(vmm_order, all_streams_of_a_driver_that_has_the_call_alone)
 
 /* ---- how often ------------------------------------------------------------------------------ */
 
-/* One event stands for many frees, and one question for many events. */
+/* One event covers many frees, and one query many events. */
 Test(vmm_order, the_legacy_stream_is_asked_after_once)
 {
     enum {
@@ -207,7 +206,7 @@ Test(vmm_order, the_legacy_stream_is_asked_after_once)
     vmm_end(heap);
 }
 
-/* Memory is not unmapped under work that was never given an event. */
+/* Memory is not unmapped under work that has no event yet. */
 Test(vmm_order, the_legacy_stream_is_waited_for_before_memory_goes)
 {
     for (size_t i = 0; i < SIZES; i++) {
@@ -229,7 +228,8 @@ Test(vmm_order, the_legacy_stream_is_waited_for_before_memory_goes)
     }
 }
 
-/* What streams still use counts as in use: to map as much again each time would be no cache. */
+/* Memory that streams still use counts as in use: mapping as much again each time would defeat the
+ * cache. */
 Test(vmm_order, what_is_in_flight_is_kept)
 {
     ga_heap *heap = begin(&(vmm_driver_options){.memory = 8 * GIB}, "vmm");
@@ -248,8 +248,8 @@ Test(vmm_order, what_is_in_flight_is_kept)
     vmm_end(heap);
 }
 
-/* What is freed and had in the order of one stream takes no more however far behind that is; who
- * may not have it yet takes as much again. */
+/* Frees and allocations in the order of one stream need no more memory, however late the stream is.
+ * A stream that may not reuse the memory yet needs the same amount again. */
 static uint64_t held_by_rounds(bool in_order)
 {
     ga_heap *heap = begin(&(vmm_driver_options){.memory = 8 * GIB}, "vmm:cache=wide");
@@ -274,7 +274,7 @@ Test(vmm_order, what_is_in_order_takes_no_more)
     cr_assert_geq(held_by_rounds(false), 4000 * MIB);
 }
 
-/* The driver refuses the event: that is tried again, and the memory is nobody's until then. */
+/* The driver refuses the event: it is tried again, and the memory is not reused until then. */
 Test(vmm_order, a_late_event_may_fail)
 {
     for (size_t i = 0; i < SIZES; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vmm backend under programs that do the same again: how often the driver is asked to map and
- * to unmap, and what is held. Over a device made of host memory, whose memory nobody touches.
+ * The vmm backend under programs that repeat themselves: the number of map and unmap calls, and the
+ * held memory. Over a device made of host memory, which is never accessed.
  */
 #include "arena/trace.h"
 #include "support/expect.h"
@@ -38,8 +38,8 @@ static uint64_t mapping_calls(void)
 
 /* ---- traces of programs ------------------------------------------------------------------ */
 
-/* Answers the most bytes held at once. The double is done with streams at once: waits and host
- * synchronization need not be replayed. */
+/* Returns the most bytes held at once. The driver made of host memory finishes streams at once, so
+ * waits and host synchronization need not be replayed. */
 static uint64_t replay(ga_heap *heap, const trace *t, void **blocks)
 {
     uint64_t most = 0;
@@ -56,7 +56,7 @@ static uint64_t replay(ga_heap *heap, const trace *t, void **blocks)
     return most;
 }
 
-/* A first pass, and a second one that finds what the first has mapped. */
+/* A first pass, and a second one that finds the mappings of the first. */
 static void replay_twice(void (*make)(trace *, uint64_t, uint64_t), uint64_t seed, uint64_t first,
                          uint64_t second)
 {
@@ -83,18 +83,18 @@ static void replay_twice(void (*make)(trace *, uint64_t, uint64_t), uint64_t see
 Test(vmm_replay, a_training_that_goes_on_maps_little)
 {
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        replay_twice(trace_make_torch, seed, 1500, 250); /* of 17,000 calls */
+        replay_twice(trace_make_torch, seed, 1500, 250); /* of 17,000 calls in the trace */
     }
 }
 
 Test(vmm_replay, queries_that_go_on_map_little)
 {
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        replay_twice(trace_make_rmm, seed, 600, 250); /* of 16,000 calls */
+        replay_twice(trace_make_rmm, seed, 600, 250); /* of 16,000 calls in the trace */
     }
 }
 
-/* ---- what repeats itself exactly --------------------------------------------------------- */
+/* ---- exact repetitions -------------------------------------------------------------------- */
 
 /* Layers that keep two blocks each, then free them in reverse order: sizes go with `length`. */
 static void iterate(ga_heap *heap, size_t length)
@@ -135,14 +135,14 @@ Test(vmm_replay, what_repeats_itself_needs_no_mapping_in_the_end)
     vmm_end(heap);
 }
 
-/* ---- what comes again -------------------------------------------------------------------- */
+/* ---- repetitions with gaps ---------------------------------------------------------------- */
 
 enum {
     KEPT = 24,
     STEPS = 400
 };
 
-/* Blocks of chance come and go, and all go in the end; the same ones for the same seed. */
+/* Random blocks come and go, and all are freed at the end; the sequence depends on the seed. */
 static void churn(ga_heap *heap, uint64_t seed, void *places[STEPS])
 {
     void *kept[KEPT] = {NULL};
@@ -154,7 +154,7 @@ static void churn(ga_heap *heap, uint64_t seed, void *places[STEPS])
     vmm_free_many(heap, kept, KEPT);
 }
 
-Test(vmm_replay, what_comes_again_stands_where_it_stood)
+Test(vmm_replay, repeated_requests_get_their_placement)
 {
     static void *first[STEPS], *second[STEPS];
     ga_heap *heap = begin("vmm:free=now,cache=16G");
@@ -169,7 +169,7 @@ Test(vmm_replay, what_comes_again_stands_where_it_stood)
     vmm_end(heap);
 }
 
-/* Longer than what is remembered. */
+/* Longer than the placement history. */
 Test(vmm_replay, what_is_long_forgotten_is_no_harm)
 {
     ga_heap *heap = begin("vmm:free=now,cache=16G");
@@ -217,7 +217,7 @@ static void go(drifting *d, size_t at)
     d->live[at] = d->live[--d->count];
 }
 
-/* Live bytes stay at `mark`; whatever comes makes others go, by chance. */
+/* Live bytes stay at `mark`: each new block makes random others go. */
 static void drift(drifting *d, size_t mark)
 {
     uint64_t seed = 2;
@@ -238,10 +238,10 @@ static void empty(drifting *d)
     }
 }
 
-/* What was small has to be unmapped for what is large, chunk by chunk, as chunks cannot be joined;
- * but each only once, and nothing else is unmapped often. What comes gets one chunk, seldom more,
- * and a card that is full is not asked for more each time. (Unmapping neighbours by one call would
- * save nothing: of these, one in a hundred has a neighbour that goes with it.) */
+/* Small blocks' memory has to be unmapped for large ones, chunk by chunk, because chunks cannot be
+ * joined; but each only once, and other memory is seldom unmapped. A new block gets one chunk,
+ * seldom more, and a full card is not called for more each time. (Unmapping neighbours by one call
+ * would save nothing: of these, one in a hundred has a neighbour that goes with it.) */
 Test(vmm_replay, sizes_that_drift_upward_unmap_what_was_small_once)
 {
     static drifting d;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks of a vmm heap that other processes map, and what becomes of each call that fails on the
- * way. Here the other process is this one: the driver knows the memory by its file all the same.
+ * Blocks of a vmm heap that other processes map, and the effect of each failing call on the way.
+ * Here the other process is this one: the driver identifies the memory by its file descriptor.
  */
 #include "arena/vmm_share.h"
 #include "arena/vmm.h"
@@ -80,7 +80,7 @@ Test(vmm_share, a_part_of_a_block)
     vmm_end(heap);
 }
 
-Test(vmm_share, who_has_it_mapped_keeps_it)
+Test(vmm_share, an_open_mapping_stays)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:share=fd");
     char *block = vmm_take(heap, 4 * MIB);
@@ -154,8 +154,8 @@ static ga_status open_and_close(const ga_vmm_pieces *pieces, ga_vmm_guest *guest
     return status;
 }
 
-/* Every call of the driver's fails in its turn, and so many after it: once it fails no more nothing
- * is left, neither here nor there. */
+/* Every call of the driver, and `more` after it, fails once: afterwards nothing is left, on either
+ * side. */
 static void fail_everywhere(uint64_t more, int least)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:share=fd,chunk=2M");
@@ -203,7 +203,7 @@ Test(vmm_share, calls_that_fail_often)
 
 /* ---- network cards ------------------------------------------------------------------------ */
 
-/* Whether they reach a block, by what the driver says of it. */
+/* Returns true if network cards reach the block, by the driver's attributes of it. */
 static bool cards_reach(const void *block)
 {
     const ga_cuda_driver *driver;
@@ -241,7 +241,7 @@ Test(vmm_share, network_cards)
     check_cards(false, "vmm:rdma=auto,share=fd", false);
 }
 
-/* A device that cannot; a driver that refuses what its device says it can; the host. */
+/* A device that cannot; a driver that refuses although its device reports support; the host. */
 Test(vmm_share, network_cards_refused)
 {
     ga_heap *heap;
@@ -257,7 +257,7 @@ Test(vmm_share, network_cards_refused)
     void *without = vmm_take(heap, 40 * MIB);
     void *with = vmm_take(heap, 80 * MIB);
     cr_assert(!cards_reach(without) && cards_reach(with));
-    vmm_driver_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY); /* that is no refusal */
+    vmm_driver_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY); /* this is not a refusal */
     uint64_t before = vmm_driver_calls("cuMemCreate");
     void *none;
     cr_assert_eq(ga_alloc(heap, 300 * MIB, 0, &none), GA_ERR_MEMORY);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vmm backend and streams: who may have a block again that a stream may still be using.
+ * The vmm backend and streams: which requests may reuse a block that a stream may still be using.
  */
 #include "support/vmm_stream_scene.h"
 
@@ -42,7 +42,7 @@ Test(vmm_streams, others_have_it_once_the_stream_has_come_that_far)
     }
 }
 
-/* A double free is one even while the block rests. */
+/* A double free is detected even while the block waits. */
 Test(vmm_streams, a_block_that_rests_is_not_live)
 {
     for (size_t i = 0; i < SIZES; i++) {
@@ -74,7 +74,7 @@ Test(vmm_streams, with_nothing_else_left_the_stream_waits)
     vmm_end(heap);
 }
 
-/* Also for what is joined of several. */
+/* Also for memory joined from several blocks. */
 Test(vmm_streams, with_nothing_else_left_the_stream_waits_for_all_parts)
 {
     ga_heap *heap = begin(&(vmm_driver_options){.memory = 32 * MIB}, "vmm");
@@ -94,7 +94,7 @@ Test(vmm_streams, with_nothing_else_left_the_stream_waits_for_all_parts)
     vmm_end(heap);
 }
 
-/* Those who want what is packed by others wait themselves: its sheets must be unmapped. */
+/* A request that needs memory packed by others waits itself: its sheets must be unmapped. */
 Test(vmm_streams, with_nothing_else_left_the_thread_waits)
 {
     ga_heap *heap = begin(&(vmm_driver_options){.memory = 32 * MIB}, "vmm");
@@ -128,7 +128,7 @@ Test(vmm_streams, free_without_a_stream_waits_for_the_device)
     vmm_end(heap);
 }
 
-/* What is joined or cut is waited for like its parts were. */
+/* Joined or cut memory waits for the streams of its parts. */
 Test(vmm_streams, parts_are_ordered_like_the_whole)
 {
     ga_heap *heap = begin(&(vmm_driver_options){.memory = 256 * MIB}, "vmm");
@@ -157,7 +157,7 @@ Test(vmm_streams, parts_are_ordered_like_the_whole)
     vmm_end(heap);
 }
 
-/* A unit that rests is asked after again with each request. */
+/* A waiting unit is checked again with each request. */
 Test(vmm_streams, units_are_had_once_their_stream_is_done)
 {
     enum {
@@ -181,7 +181,7 @@ Test(vmm_streams, units_are_had_once_their_stream_is_done)
     vmm_end(heap);
 }
 
-/* Many frees on a stream that goes on: what rests does not pile up. */
+/* Many frees on a stream that does not stop: waiting blocks do not accumulate. */
 Test(vmm_streams, events_are_used_again)
 {
     ga_heap *heap = begin(NULL, "vmm");
@@ -212,7 +212,8 @@ Test(vmm_streams, trim_waits_for_what_rests)
     vmm_end(heap);
 }
 
-/* Units rest, and a search has seen that their stream is done: nobody is left to wait for. */
+/* Units wait, and a search has seen that their stream is done: there is no stream left to wait
+ * for. */
 static ga_heap *begin_with_units(size_t memory, size_t count)
 {
     ga_heap *heap = begin(&(vmm_driver_options){.memory = memory}, "vmm");
@@ -225,7 +226,7 @@ static ga_heap *begin_with_units(size_t memory, size_t count)
     return heap;
 }
 
-Test(vmm_streams, what_rested_is_trimmed_though_nobody_is_waited_for)
+Test(vmm_streams, memory_without_waiting_streams_is_trimmed)
 {
     ga_heap *heap = begin_with_units(GIB, 8);
     assert_ok(ga_trim(heap, 0));
@@ -233,7 +234,7 @@ Test(vmm_streams, what_rested_is_trimmed_though_nobody_is_waited_for)
     vmm_end(heap);
 }
 
-Test(vmm_streams, what_rested_is_memory_though_nobody_is_waited_for)
+Test(vmm_streams, memory_without_waiting_streams_is_reused)
 {
     ga_heap *heap = begin_with_units(16 * MIB, 8);
     assert_ok(ga_free(heap, vmm_take(heap, 16 * MIB)));

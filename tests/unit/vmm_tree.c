@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tree of chunks, beside a walk along all of them: whatever comes and goes, both find the same
+ * The tree of chunks, compared with a walk along all of them: after any changes, both find the same
  * rows, spans and holes.
  */
 #include "arena/vmm_tree.h"

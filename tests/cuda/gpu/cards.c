@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What programs for network cards ask of device memory, for a machine with a GPU, to be run without
- * the preload and with it (heaps over vmm): both are to print the same. What numbers and addresses
- * are is not printed, but whether they are what they should be; and of an answer, how many bytes the
- * driver wrote.
+ * The queries that programs for network cards make on device memory, for a machine with a GPU, to
+ * be run without the preload and with it (heaps over vmm): both outputs must be equal. It prints
+ * whether numbers and addresses are right, not their values; and for a result the number of bytes
+ * that the driver wrote.
  */
 #include "say.h"
 
@@ -51,7 +51,7 @@ static int find_all(void)
 
 /* ---- attributes ---------------------------------------------------------------------------- */
 
-/* Bytes of an answer of at most 16 that the driver wrote. */
+/* The number of bytes that the driver wrote of a result of at most 16 bytes. */
 static int written(const unsigned char *answer)
 {
     int count = 16;
@@ -113,7 +113,7 @@ static int in_range(CUdeviceptr block, size_t size)
 
 /* ---- descriptors --------------------------------------------------------------------------- */
 
-/* Result, and whether the descriptor is of so many bytes. */
+/* The result, and whether the descriptor has `size` bytes. */
 static void print_pages(const char *what, CUdeviceptr start, size_t size, unsigned long long flags)
 {
     int file = -1;
@@ -129,7 +129,7 @@ static void print_pages(const char *what, CUdeviceptr start, size_t size, unsign
     }
 }
 
-/* From the block's first page to its last, as libraries ask. */
+/* From the block's first page to its last, as libraries request. */
 static void print_descriptors(CUdeviceptr block, size_t size)
 {
     CUdeviceptr page = (CUdeviceptr)sysconf(_SC_PAGESIZE);
@@ -143,10 +143,10 @@ static void print_descriptors(CUdeviceptr block, size_t size)
     print_pages("none", start, 0, 0);
 }
 
-/* ---- what lies behind a block --------------------------------------------------------------- */
+/* ---- memory behind a block ---------------------------------------------------------------- */
 
-/* On the other stream what the driver's documentation does not say of cudaMalloc's memory: there
- * the answers may differ. */
+/* On the other stream: properties that the driver's documentation does not state for cudaMalloc's
+ * memory, so the results may differ there. */
 static void print_mapping(CUdeviceptr block, size_t size)
 {
     CUmemGenericAllocationHandle handle = 0;
@@ -191,7 +191,7 @@ static void print_block(size_t size)
     cudaFree(second);
 }
 
-/* Each has one of its own, and none is had twice, wherever a block stands. */
+/* Each block has a number of its own, and no number is repeated, at any address. */
 static void numbers(void)
 {
     uint64_t seen[NUMBERS];

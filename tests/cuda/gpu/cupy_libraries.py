@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""CUDA's libraries through CuPy: cuBLAS, cuSPARSE, cuFFT, cuSOLVER, cuRAND, CUB and Thrust. Print what
-each gives as a checksum.
+"""CUDA's libraries through CuPy: cuBLAS, cuSPARSE, cuFFT, cuSOLVER, cuRAND, CUB and Thrust.
+Print a checksum of each result.
 
   cupy_libraries.py cached | uncached
 
-cached: with CuPy's pool. uncached: without, so that each array is a cudaMalloc. 77 where there is no
-CuPy, or no GPU.
+cached: with CuPy's pool. uncached: without, so that each array is a cudaMalloc. Exit status
+77: no CuPy, or no GPU.
 """
 
 import sys
@@ -50,7 +50,7 @@ def main() -> None:
     say("cuSOLVER", cupy.linalg.cholesky(a @ a.T / N + cupy.eye(N, dtype=cupy.float32)))
     say("Thrust", cupy.sort(a.ravel()))
     say("CUB", cupy.cumsum((a * 1000).astype(cupy.int64).ravel()))
-    # Sizes that come and go, on several streams.
+    # Arrays of several sizes that are allocated and freed, on several streams.
     for i in range(30):
         with cupy.cuda.Stream():
             parts = [cupy.arange(i * 10007 + j * 65536, dtype=cupy.int32) for j in range(20)]

@@ -4,8 +4,8 @@
 
   jax_train.py cached | uncached
 
-cached: with XLA's cache, which grows. uncached: without. The same numbers come out of every run on one
-GPU, wherever the arrays are. 77 where there is no JAX, or no GPU.
+cached: with XLA's cache, which grows. uncached: without. Every run on one GPU prints equal
+numbers, for any addresses of the arrays. Exit status 77: no JAX, or no GPU.
 """
 
 import os
@@ -17,7 +17,7 @@ if MODE not in ("cached", "uncached"):
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 if MODE == "uncached":
     os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"
-# One order of sums, and no kernels that are chosen by how fast they were.
+# One order of sums, and no kernels that are chosen by measured speed.
 os.environ["XLA_FLAGS"] = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
 try:

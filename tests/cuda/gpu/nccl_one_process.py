@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """All-reduce with NCCL between the two devices of one process: plain, with buffers that are
-registered (ncclCommRegister), and in a captured graph, in which NCCL registers buffers by itself.
+registered (ncclCommRegister), and in a captured graph, in which NCCL registers buffers by
+itself.
 
-NCCL asks the driver for the address range and the handle behind each buffer. Where the answers do not
-belong together, a registered collective hangs or warns. The sums are checked, and NCCL_DEBUG=WARN
-shows what NCCL says: `gpu-run` fails on a line "NCCL WARN".
+NCCL asks the driver for the address range and the handle behind each buffer. If the results
+do not match each other, a registered collective hangs or warns. The sums are checked, and
+NCCL_DEBUG=WARN shows NCCL's warnings: `gpu-run` fails on a line "NCCL WARN".
 
 Exit status 77: fewer than two devices, or no NCCL.
 """
@@ -18,7 +19,7 @@ FLOAT, SUM = 7, 0  # ncclFloat32, ncclSum
 
 
 def library() -> ctypes.CDLL:
-    import nvidia.nccl  # of PyPI's package; else the loader's
+    import nvidia.nccl  # of PyPI's package; otherwise the loader's
     folder = list(nvidia.nccl.__path__)[0]
     return ctypes.CDLL(folder + "/lib/libnccl.so.2")
 
@@ -44,7 +45,8 @@ class Both:
         check(self.nccl.ncclGroupStart())
         for d in (0, 1):
             address = ctypes.c_void_p(buffers[d].data_ptr())
-            check(self.nccl.ncclAllReduce(address, address, ctypes.c_size_t(buffers[d].numel()), FLOAT,
+            check(self.nccl.ncclAllReduce(address, address, ctypes.c_size_t(buffers[d].numel()),
+                                          FLOAT,
                                           SUM, ctypes.c_void_p(self.comms[d]),
                                           ctypes.c_void_p(self.streams[d].cuda_stream)))
         check(self.nccl.ncclGroupEnd())
@@ -74,7 +76,7 @@ class Both:
         return buffers
 
     def captured(self, size: int) -> list:
-        """Both devices in one graph: the second stream joins the capture by an event."""
+        """Both devices in one graph: an event joins the second stream to the capture."""
         torch = self.torch
         buffers = self.buffers(size)
         self.wait()

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program of the CUDA runtime that uses two devices, for a machine that has them, to be run without
- * the preload and with it: both are to print the same. Built with the runtime linked statically and
- * shared.
+ * A program of the CUDA runtime that uses two devices, for a machine that has them, to be run
+ * without the preload and with it: both outputs must be equal. Built with the runtime linked
+ * statically and shared.
  *
  *   pair [after]
  *
- * after: what one device reaches of the other is requested after it was let in.
+ * after: memory that one device accesses on the other is requested after peer access was enabled.
  */
 #include "say.h"
 
@@ -86,7 +86,7 @@ static size_t free_on(int device)
     return now;
 }
 
-/* Of how much less there is, 64 MiB may be the driver's own. */
+/* Of the difference, 64 MiB may be the driver's own. */
 static int is_less(size_t now, size_t before, size_t by)
 {
     return now + by <= before + 64 * MIB && now + by + 64 * MIB >= before;

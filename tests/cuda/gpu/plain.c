@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program of the CUDA runtime for a machine with a GPU, to be run without the preload and with it: it
- * prints what it finds, and both are to print the same. Built with the runtime linked statically,
- * shared, and with a default stream for each thread. Contents are written and read back by copies.
+ * A program of the CUDA runtime for a machine with a GPU, to be run without the preload and with
+ * it: it prints its results, and both outputs must be equal. Built with the runtime linked
+ * statically, shared, and with a default stream for each thread. Contents are written and read back
+ * by copies.
  *
  *   plain [rate | brief]
  *
- * rate: prints allocations per second on standard error, and nothing else. brief: without what is
- * wrong, asks how much memory is free, or uses all of it: for tools that look at the process.
+ * rate: prints allocations per second on standard error, and nothing else. brief: without misuse,
+ * queries of free memory, and use of all memory: for tools that watch the process.
  */
 #include "say.h"
 
@@ -293,7 +294,7 @@ static void pool_of_the_program(void)
     say("cudaMemPoolDestroy", cudaMemPoolDestroy(pool));
 }
 
-/* What is free after a free and a trim is free to other processes, too. */
+/* Memory that is free after a free and a trim is free to other processes, too. */
 static void given_back(void)
 {
     cudaMemPool_t pool = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What programs of the CUDA runtime print that are run without the preload and with it.
+ * The output of programs of the CUDA runtime that are run without the preload and with it.
  */
 #ifndef GPUALLOC_TESTS_CUDA_GPU_SAY_H
 #define GPUALLOC_TESTS_CUDA_GPU_SAY_H
@@ -22,7 +22,7 @@ static inline void need(const char *what, int holds)
     printf("%-40s %s\n", what, holds ? "yes" : "NO");
 }
 
-/* Whether the block's first, middle and last byte are `value`. */
+/* True if the block's first, middle and last byte are `value`. */
 static inline int holds(const void *block, size_t size, int value)
 {
     size_t places[] = {0, size / 2, size - 1};
@@ -40,7 +40,7 @@ enum {
     THREADS = 16
 };
 
-/* Whether all was good in each thread: `work` gets its number, and returns whether it was. */
+/* True if each thread succeeded: `work` gets its number, and returns its success. */
 static inline int all_threads(void *(*work)(void *number))
 {
     pthread_t all[THREADS];

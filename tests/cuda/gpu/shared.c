@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Two processes that share blocks by the CUDA runtime's IPC, for a machine with a GPU, to be run
- * without the preload and with it (ipc=handle, ipc=compat): both are to print the same.
+ * without the preload and with it (ipc=handle, ipc=compat): both outputs must be equal.
  */
 #include "say.h"
 
@@ -18,7 +18,7 @@ enum {
 
 static const size_t sizes[SIZES] = {1000, 700 << 10, 3 << 20, (100 << 20) + 1, (size_t)1 << 30};
 
-static int other; /* where the other process is */
+static int other; /* the socket to the other process */
 
 typedef struct message {
     cudaIpcMemHandle_t handle;
@@ -35,7 +35,7 @@ static int hear(message *m)
     return read(other, m, sizeof *m) == (ssize_t)sizeof *m;
 }
 
-/* Gives blocks away, and finds in them what the other has written. */
+/* Exports blocks, and finds the other process's contents in them. */
 static void first(void)
 {
     for (int i = 0; i < SIZES; i++) {
@@ -98,7 +98,7 @@ static int has_device(void)
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-/* Before either has asked for CUDA, which does not outlive fork(). */
+/* Forks before either process uses CUDA, which does not survive fork(). */
 int main(void)
 {
     int ends[2];

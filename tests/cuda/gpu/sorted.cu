@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A Thrust program for a machine with a GPU, to be run without the preload and with it: temporary
- * storage of algorithms and vectors that grow. Both are to print the same.
+ * storage of algorithms and vectors that grow. Both outputs must be equal.
  *
- *   sorted [brief]     brief: what is done in seconds by tools that look at each access
+ *   sorted [brief]     brief: a part that takes seconds with tools that check each access
  */
 #include <thrust/device_vector.h>
 #include <thrust/reduce.h>

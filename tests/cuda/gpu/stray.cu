@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program with a fault for compute-sanitizer to find: a kernel writes one byte past a block, or into
- * a block that was freed.
+ * A program with a fault for compute-sanitizer to find: a kernel writes one byte past a block, or
+ * into a block that was freed.
  *
  *   stray past|after BYTES
  */

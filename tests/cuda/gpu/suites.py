@@ -7,18 +7,18 @@
   suites.py --compare FOLDER...
 
 SUITE     FOLDER holds
-  torch     PyTorch's test_cuda.py and what that imports, of the version installed
+  torch     PyTorch's test_cuda.py and its imports, of the version installed
   torch-multiprocessing   test_multiprocessing.py: its CUDA tests
   cupy      CuPy's tests/cupy_tests/cuda_tests, of the version installed
   samples   built cuda-samples: each executable below it is a test, which passes with status 0
 
 `none` is the run without the preload. Specs run one after the other. Each test has a line in
-OUT/SUITE.SPEC.jsonl, written before it starts and when it ends, so that a test that kills its process
-is known; after a failure the rest goes on in a new process, since the context may be lost. What has an
-outcome already is not run again: an interrupted run is continued by the same command.
+OUT/SUITE.SPEC.jsonl, written before it starts and when it ends, so that a test that kills its
+process is known; after a failure the rest continues in a new process, because the context may be
+lost. A test with an outcome is not run again: the same command continues an interrupted run.
 
---compare reads such folders and prints a table of what differs from `none`, in Markdown. The exit
-status is 1 where something differs, and 77 where nothing was run.
+--compare reads such folders and prints a table of the differences from `none`, in Markdown. The
+exit status is 1 if there are differences, and 77 if nothing was run.
 """
 
 import argparse
@@ -204,7 +204,7 @@ class Run:
               + ", ".join(f"{n} {name}" for name, n in sorted(found.items())), flush=True)
 
 
-# ---- what there is ------------------------------------------------------------------------------
+# ---- lists of tests ------------------------------------------------------------------------
 
 def executables(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*")
@@ -214,7 +214,8 @@ def executables(folder: Path) -> list[str]:
 
 
 def collect(arguments: argparse.Namespace) -> list[str]:
-    """The tests of a suite, in its order; kept beside the results, so that all specs run the same."""
+    """The tests of a suite, in its order; stored beside the results, so that all specs run one
+    list."""
     kept = arguments.out / f"{arguments.suite}.tests"
     if kept.exists():
         return kept.read_text(encoding="utf-8").splitlines()
@@ -263,7 +264,8 @@ def read_results(folders: list[Path]) -> dict[str, dict[str, dict[str, dict]]]:
 
 
 def differs(outcome: str, plain: str) -> bool:
-    """Whether a test is worse or better than without the preload; skipped or not is a difference."""
+    """True if a test is worse or better than without the preload; skipped or not is a
+    difference."""
     return outcome != plain and not (outcome not in GOOD and plain not in GOOD)
 
 
@@ -339,7 +341,7 @@ def main() -> int:
         return 77
     deadline = time.time() + arguments.minutes * 60
     specs = arguments.spec.split(",")
-    for i, spec in enumerate(specs):  # each has its share of what time is left
+    for i, spec in enumerate(specs):  # each has its share of the remaining time
         share = (deadline - time.time()) / (len(specs) - i)
         Run(arguments, spec, time.time() + share).run(tests)
     return compare([arguments.out]) if len(specs) > 1 else 0

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""PyTorch with the library as its allocator, in both ways: what does not fit, captures, streams.
+"""PyTorch with the library as its allocator, by both methods: requests that do not fit,
+captures, streams.
 
-  GPUALLOC_DEVICE=vmm python3 torch_plugin.py plugin|pool libgpualloc.so.0
+GPUALLOC_DEVICE=vmm python3 torch_plugin.py plugin|pool libgpualloc.so.0
 """
 
 import sys

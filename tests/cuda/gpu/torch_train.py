@@ -4,9 +4,9 @@
 
   torch_train.py cached | uncached | graph
 
-cached: with PyTorch's cache. uncached: without, so that each tensor is a cudaMalloc. graph: a step is
-captured once and replayed. The same numbers come out of every run on one GPU, wherever the tensors
-are. 77 where there is no PyTorch, or no GPU.
+cached: with PyTorch's cache. uncached: without, so that each tensor is a cudaMalloc. graph: a
+step is captured once and replayed. Every run on one GPU prints equal numbers, for any
+addresses of the tensors. Exit status 77: no PyTorch, or no GPU.
 """
 
 import os
@@ -42,7 +42,8 @@ class Transformer(torch.nn.Module):
         self.register_buffer("mask", torch.nn.Transformer.generate_square_subsequent_mask(LENGTH))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        # Told so, since to find out that the mask is causal waits for the device: no capture allows it.
+        # Set explicitly: detecting that the mask is causal waits for the device, which no capture
+        # permits.
         seen = self.layers(self.tokens(tokens) + self.places, mask=self.mask, is_causal=True)
         return self.out(seen)
 
@@ -79,7 +80,7 @@ def train(trainer: Trainer) -> None:
 
 
 def train_by_graph(trainer: Trainer) -> None:
-    """Three steps come first, on another stream, as torch.cuda.graph wants it."""
+    """Three steps come first, on another stream, as torch.cuda.graph requires."""
     data = batches()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

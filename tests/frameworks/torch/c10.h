@@ -2,7 +2,7 @@
  *
  * The classes of PyTorch that a plug-in meets, in libraries of PyTorch's names: exceptions and
  * allocators, with the mangled names, bases and constructors of PyTorch 2.11. As there, the plug-in
- * allocator does not test what it gets.
+ * allocator does not test its result.
  */
 #ifndef GPUALLOC_TESTS_FRAMEWORKS_C10_H
 #define GPUALLOC_TESTS_FRAMEWORKS_C10_H
@@ -34,7 +34,7 @@ class EXPORTED Error : public std::exception
     ~Error() override;
     const char *what() const noexcept override;
 
-    static std::atomic<int> alive; /* objects: what is thrown is destroyed */
+    static std::atomic<int> alive; /* objects: thrown ones are destroyed */
 
   private:
     std::string message_;

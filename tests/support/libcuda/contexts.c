@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Contexts, those that are not the device's own too, and captures: what vmm_driver has not.
+ * Contexts, also others than the device's own, and captures: missing in vmm_driver.
  */
 #include "libcuda.h"
 
@@ -24,7 +24,8 @@ enum {
 /* ---- beginning ----------------------------------------------------------------------------- */
 
 ga_cuda_driver stand_in_table;
-static pid_t starter; /* who called cuInit(); 0: nobody. Relaxed, as all words here: one alone */
+static pid_t starter; /* the process that called cuInit(); 0: none. Relaxed, as all words here: each
+                       * is independent */
 static bool shut_down;
 
 /* vmm_driver puts its table here instead of into a runtime of ours. */
@@ -123,8 +124,8 @@ void stand_in_shut_down(void)
 
 /* ---- contexts ------------------------------------------------------------------------------ */
 
-/* A context that is not the device's own: what is asked of it is asked of the device's. `over` is
- * where in the thread's stack it stands. */
+/* A context that is not the device's own: calls on it act on the device's. `over` is its position
+ * in the thread's stack. */
 static _Thread_local struct {
     CUcontext other;
     int depth, over;
@@ -212,7 +213,7 @@ CUresult cuCtxGetDevice(CUdevice *device)
     return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
 }
 
-static int active[VMM_DRIVER_DEVICES]; /* somebody has used the device's own context */
+static int active[VMM_DRIVER_DEVICES]; /* the device's own context is in use */
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *is_active)
 {
@@ -240,13 +241,13 @@ static CUresult retain(WORDS)
     return result;
 }
 
-/* A reference for somebody who does not go through the preload. */
+/* A reference for a caller that bypasses the preload. */
 CUresult stand_in_retain(CUcontext *context, CUdevice device)
 {
     return retain((stand_in_word)context, (stand_in_word)device, 0, 0, 0, 0);
 }
 
-/* With the last reference the context goes, and what was not freed with it. */
+/* The last reference destroys the context, with all memory in it. */
 static CUresult release(WORDS)
 {
     CUresult result = stand_in_table.cuDevicePrimaryCtxRelease((CUdevice)a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The symbols of what vmm_driver has. Weak: those that the hook table names, and those that are
- * defined once more because captures or pools matter to them, are elsewhere.
+ * Symbols for the functions of vmm_driver. Weak: functions that the hook table names, or that
+ * captures or pools affect, are defined elsewhere.
  */
 #include "libcuda.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph that a capture becomes: it holds user objects and does nothing else. Also the capture
- * mode of each thread, and which streams wait for the legacy one.
+ * The graph that a capture becomes: it holds user objects and has no other function. Also the
+ * capture mode of each thread, and the streams that wait for the legacy one.
  */
 #include "libcuda.h"
 
@@ -27,7 +27,7 @@ struct stand_in_graph {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUstream blocking[STREAMS];
-static stand_in_graph *graphs; /* all that are there; guarded by `lock`, with what follows */
+static stand_in_graph *graphs; /* all graphs; guarded by `lock`, as are the following */
 static uint64_t last_number, alive;
 
 /* ---- graphs -------------------------------------------------------------------------------- */
@@ -67,7 +67,7 @@ static void unlink_graph(const stand_in_graph *graph)
     pthread_mutex_unlock(&lock);
 }
 
-/* In a thread of the driver's, as the real one does. */
+/* In a thread of the driver, as the real one does. */
 void stand_in_graph_destroy(stand_in_graph *graph)
 {
     pthread_t thread;
@@ -114,7 +114,7 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id,
     return nodes || count ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
-/* Only in the form that the graph takes over, with one reference. */
+/* Only in the form in which the graph takes over the object with one reference. */
 CUresult cuUserObjectCreate(user_object **object, void *pointer, void (*destroy)(void *pointer),
                             unsigned count, unsigned flags)
 {
@@ -181,8 +181,8 @@ bool stand_in_is_blocking(CUstream stream)
     return found;
 }
 
-/* An event of a capture is nothing that may be asked for outside, and a stream that waits for one joins
- * the capture: our library does neither. */
+/* An event of a capture cannot be queried outside, and a stream that waits for one joins the
+ * capture: the library does neither. */
 STAND_IN_API CUresult cuEventRecord(CUevent event, CUstream stream);
 STAND_IN_API CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 

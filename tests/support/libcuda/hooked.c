@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A figure each, for any thread; settings are made while one thread runs. */
+/* Figures, for any thread; settings are made while one thread runs. */
 static struct {
     uint64_t calls[GA_CUDA_HOOK_COUNT];
     int failures[GA_CUDA_HOOK_COUNT];
@@ -59,7 +59,7 @@ uint64_t stand_in_calls(const char *symbol)
     return __atomic_load_n(&rows.calls[row_of(symbol)], __ATOMIC_RELAXED); /* a figure */
 }
 
-/* ---- by symbol: what vmm_driver has, and what is our own ----------------------------------- */
+/* ---- by symbol: functions of vmm_driver, and those of this library ------------------------ */
 
 #define MEMBER(name, symbol, parameters)                                                           \
     if (strcmp(wanted, symbol) == 0) {                                                             \
@@ -77,7 +77,7 @@ static stand_in_function *function_of(int row)
     return found;
 }
 
-static stand_in_function *known[GA_CUDA_HOOK_COUNT]; /* the same word, whoever writes it */
+static stand_in_function *known[GA_CUDA_HOOK_COUNT]; /* every thread writes the same word */
 
 static CUresult call(int row, stand_in_word a, stand_in_word b, stand_in_word c, stand_in_word d,
                      stand_in_word e, stand_in_word f)
@@ -95,10 +95,10 @@ static CUresult call(int row, stand_in_word a, stand_in_word b, stand_in_word c,
         rows.failures[row]--;
         return rows.error[row];
     }
-    stand_in_function *real = __atomic_load_n(&known[row], __ATOMIC_RELAXED); /* as it says */
+    stand_in_function *real = __atomic_load_n(&known[row], __ATOMIC_RELAXED); /* see there */
     if (!real) {
         real = function_of(row);
-        __atomic_store_n(&known[row], real, __ATOMIC_RELAXED); /* as it says */
+        __atomic_store_n(&known[row], real, __ATOMIC_RELAXED); /* see there */
     }
     return real ? real(a, b, c, d, e, f) : CUDA_ERROR_NOT_SUPPORTED;
 }

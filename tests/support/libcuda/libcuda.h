@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * A libcuda.so.1 for tests on machines without a GPU: vmm_driver.h behind the driver's own symbols,
- * with memory pools, captures, a second kind of context and both cuGetProcAddress(). What else the
- * hook table names answers as stand_in_echo() says. It is not a driver for the CUDA runtime, which
- * wants tables of the driver's that are nobody else's business.
+ * with memory pools, captures, a second kind of context and both cuGetProcAddress(). The other
+ * functions of the hook table return as documented at stand_in_echo(). It is not a driver for the
+ * CUDA runtime, which needs private tables of the driver.
  *
- * STAND_IN_DEVICES, STAND_IN_MEMORY, STAND_IN_PINNED (bytes, pinned at once), STAND_IN_NO_FD (1: no memory
- * for other processes) and STAND_IN_NO_RDMA (1:
- * no network cards) in the environment say what machine it is. Programs find the functions below by dlsym().
+ * STAND_IN_DEVICES, STAND_IN_MEMORY, STAND_IN_PINNED (bytes, pinned at once), STAND_IN_NO_FD (1: no
+ * memory for other processes) and STAND_IN_NO_RDMA (1: no network cards) in the environment
+ * describe the machine. Programs find the functions below by dlsym().
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_LIBCUDA_H
 #define GPUALLOC_TESTS_SUPPORT_LIBCUDA_H
@@ -23,11 +23,11 @@ typedef CUresult stand_in_function(stand_in_word a, stand_in_word b, stand_in_wo
 
 enum {
     STAND_IN_CAPTURES = 16,    /* streams capturing at once */
-    STAND_IN_ECHO_BASE = 5000, /* and the row's number: its arguments came through */
+    STAND_IN_ECHO_BASE = 5000, /* plus the row's number: the arguments arrived */
     STAND_IN_GARBLED = 4999
 };
 
-/* From now on each function of the table answers STAND_IN_ECHO_BASE and its row's number, if its
+/* From now on each function of the table returns STAND_IN_ECHO_BASE and its row's number, if its
  * six arguments are 11, 22, 33, 44, 55 and 66. */
 STAND_IN_API void stand_in_echo(bool on);
 
@@ -35,14 +35,15 @@ STAND_IN_API void stand_in_echo(bool on);
 STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
 
 /* The n-th call from now on that reaches vmm_driver fails with `error`, and so do `more` after it;
- * n = 0: none. Whether it has come. See vmm_driver_fail_many(). */
+ * n = 0: no call. stand_in_has_failed(): true if the n-th call was made. See
+ * vmm_driver_fail_many(). */
 STAND_IN_API void stand_in_fail_any(uint64_t n, uint64_t more, CUresult error);
 STAND_IN_API bool stand_in_has_failed(void);
 
 /* Calls so far of a function of the table, by its symbol. */
 STAND_IN_API uint64_t stand_in_calls(const char *symbol);
 
-/* Calls so far that reached vmm_driver, whoever made them; see vmm_driver_calls(). */
+/* Calls so far that reached vmm_driver, from any caller; see vmm_driver_calls(). */
 STAND_IN_API uint64_t stand_in_arrived(const char *name);
 
 STAND_IN_API vmm_driver_counts stand_in_count(void);
@@ -55,38 +56,40 @@ STAND_IN_API void stand_in_shut_down(void);
 STAND_IN_API uint64_t stand_in_violations(void);
 STAND_IN_API uint64_t stand_in_nodes(void);
 
-/* cuDevicePrimaryCtxRetain(), by a name that nobody stands in front of. */
+/* cuDevicePrimaryCtxRetain(), by a name that no library interposes. */
 STAND_IN_API CUresult stand_in_retain(CUcontext *context, CUdevice device);
 
-/* Graphs that are there; a capture makes one. cuGraphDestroy() calls what was retained in it. */
+/* The number of graphs; a capture makes one. cuGraphDestroy() calls the destructors of retained
+ * objects. */
 STAND_IN_API uint64_t stand_in_graphs(void);
 
 /* ---- between its files --------------------------------------------------------------------- */
 
 extern ga_cuda_driver stand_in_table; /* vmm_driver's */
 
-/* Begin, on first need. What a call answers that must not be made now: before cuInit(), in a child
- * of fork(). */
+/* Begin, on first need. Returns the error of a call that is not permitted: before cuInit(), in a
+ * child of fork(). */
 CUresult stand_in_arrive(bool needs_init);
 
-/* Functions of the hook table that vmm_driver has not, in contexts.c and memory.c; NULL: not there. */
+/* Functions of the hook table that vmm_driver has not, in contexts.c and memory.c; NULL: not
+ * there. */
 stand_in_function *stand_in_own_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 
-/* Pinned memory goes with its context. */
+/* Pinned memory ends with its context. */
 void stand_in_unpin(void);
 
 /* Count a call of a function of the hook table that is defined elsewhere. */
 void stand_in_called(const char *symbol);
 
-/* Whether a stream captures; one more block is a node of its graph. */
+/* Returns true if the stream captures; one more block is a node of its graph. */
 bool stand_in_capturing(CUstream stream);
 void stand_in_add_node(void);
 
 STAND_IN_API CUresult cuCtxGetDevice(CUdevice *device);
 
-/* graphs.c: what captures become, the capture mode of a thread, and streams that wait for the legacy
- * one. */
+/* graphs.c: the graphs of captures, the capture mode of a thread, and streams that wait for the
+ * legacy one. */
 typedef struct stand_in_graph stand_in_graph;
 stand_in_graph *stand_in_graph_create(void);
 stand_in_graph *stand_in_graph_of(CUstream stream);

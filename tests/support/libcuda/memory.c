@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks, pools, what is asked of pointers, and finding functions: what vmm_driver has not.
+ * Blocks, pools, pointer attributes, and finding functions: missing in vmm_driver.
  */
 #include "libcuda.h"
 
@@ -25,14 +25,14 @@ struct CUmemPoolHandle_st {
     int device;
     uint64_t used, reserved, used_high, reserved_high;
     uint64_t most;      /* bytes that it may have; 0: all */
-    uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, which nothing goes by here */
+    uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, stored without effect */
     unsigned access;    /* a bit for each other device that may reach it */
 };
 
 static struct CUmemPoolHandle_st default_pools[VMM_DRIVER_DEVICES];
 static CUmemoryPool current_pools[VMM_DRIVER_DEVICES]; /* NULL: the default one */
 
-/* A pool keeps what is freed, until it is trimmed or memory is short. */
+/* A pool keeps freed blocks until it is trimmed or memory is short. */
 typedef struct pooled {
     CUdeviceptr block;
     size_t size;
@@ -84,7 +84,7 @@ static void trim(CUmemoryPool pool, uint64_t keep)
     for (pooled **at = &all_pooled; *at;) {
         pooled *p = *at;
         bool goes = p->freed && (!pool || p->pool == pool) && p->pool->reserved > keep;
-        /* Where a test has that fail, it stays in the pool. */
+        /* If the test lets the free fail, the block stays in the pool. */
         if (!goes || stand_in_table.cuMemFree(p->block) != CUDA_SUCCESS) {
             at = &p->next;
             continue;
@@ -228,7 +228,7 @@ static CUresult pool_create(WORDS)
     return CUDA_SUCCESS;
 }
 
-/* Those that are kept: the others are flags, of no effect here. */
+/* Attributes that are stored: the others are flags, without effect here. */
 static uint64_t *attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute)
 {
     switch (attribute) {
@@ -260,7 +260,7 @@ static CUresult pool_get(WORDS)
     return CUDA_SUCCESS;
 }
 
-/* High marks can be set to 0 alone, and are what there is then. */
+/* High marks can be set only to 0, which makes them the present value. */
 static CUresult pool_set(WORDS)
 {
     CUmemoryPool pool = (CUmemoryPool)a;
@@ -317,7 +317,7 @@ static CUresult location_set_pool(WORDS)
                                               : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What it has is freed with its last block, which tests wait for. */
+/* The pool is freed with its last block, which tests wait for. */
 static CUresult pool_destroy(WORDS)
 {
     CUmemoryPool pool = (CUmemoryPool)a;
@@ -385,7 +385,7 @@ typedef struct array_shape {
     size_t width, height, depth;
 } array_shape;
 
-/* An array is a block of as many bytes, of 32-bit channels; a sparse one of none. */
+/* An array is a block of its size in bytes, of 32-bit channels; a sparse one has no block. */
 static CUresult make_array(void **array, const array_shape *s, unsigned channels, unsigned levels)
 {
     CUdeviceptr block = 0;
@@ -523,7 +523,7 @@ static CUresult pinned_range(CUdeviceptr *base, size_t *size, CUdeviceptr pointe
     return result;
 }
 
-/* ---- what is asked of pointers ------------------------------------------------------------- */
+/* ---- pointer attributes ------------------------------------------------------------------- */
 
 static CUmemoryPool pool_of(CUdeviceptr pointer)
 {
@@ -561,7 +561,7 @@ static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr poi
     }
 }
 
-/* Both answers may be left out. */
+/* Both results may be omitted. */
 static CUresult address_range(WORDS)
 {
     CUdeviceptr base = 0;
@@ -639,8 +639,8 @@ static CUresult ipc_handle(WORDS)
     return CUDA_SUCCESS;
 }
 
-/* 64 bytes by value, which the table's words do not have. One of ours opens as an address that says
- * with which flags; others are unknown. */
+/* 64 bytes by value, which the table's words do not have. One of this driver opens as an address
+ *    that encodes the flags; others are unknown. */
 typedef struct ipc_bytes {
     char bytes[64];
 } ipc_bytes;
@@ -686,7 +686,7 @@ static const struct {
     {"cuDeviceGetDefaultMemPool", 11020, GA_CUDA_ANY, "cuDeviceGetDefaultMemPool"},
 };
 
-/* By the name, the latest version that is not later than asked for. */
+/* By the name, the latest version that is not later than requested. */
 static CUresult find(const char *name, void **function, int version, uint64_t flags, int *status)
 {
     const char *symbol = NULL;
