@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * Large blocks: each call goes to the parent and updates the record.
+ *
+ * ORDER  V1 to V4 keep a block alive while ga_slab_large_each() asks for its size. The visitor
+ *        publishes the address, then looks it up in the set. The thread that frees the block
+ *        removes it from the set, then reads the published address. All four operations are
+ *        sequentially consistent, so that at least one of the two threads sees the other.
  */
 #include "large.h"
 
 #include "give_back.h"
+#include "slab_heap.h"
 
 static void count_bytes(ga_slab_large *large, size_t more, size_t less)
 {
@@ -33,15 +39,27 @@ ga_status ga_slab_large_alloc_zeroed(ga_slab_large *large, size_t size, void **o
     return status == GA_OK ? record(large, *out) : status;
 }
 
-/* Remove the address from the set. If two threads free the block, only one gets true. */
+static void wait_for_visitor(ga_slab_large *large, const void *block)
+{
+    /* V4: pairs with V1. */
+    bool visited = __atomic_load_n(&large->visited, __ATOMIC_SEQ_CST) == block;
+    if (__builtin_expect(visited && GA_SLAB_MUTANT != 22, 0)) {
+        pthread_mutex_lock(large->lock);
+        pthread_mutex_unlock(large->lock);
+    }
+}
+
+/* Remove the address from the set. If two threads free the block, only one gets true, and only that
+ * one may ask the parent for the size. */
 static bool forget(ga_slab_large *large, void *block)
 {
-    size_t bytes = ga_slab_large_usable_size(large, block);
-    bool dropped = ga_slab_starts_remove(&large->starts, block);
-    if (dropped) {
-        count_bytes(large, 0, bytes);
+    /* V3: pairs with V2. */
+    bool removed = ga_slab_starts_remove(&large->starts, block);
+    if (removed) {
+        wait_for_visitor(large, block);
+        count_bytes(large, 0, ga_usable_size(large->parent, block));
     }
-    return dropped;
+    return removed;
 }
 
 /* Record a block again whose free the parent refused, as a device in trouble does. Needs no memory:
@@ -104,4 +122,41 @@ ga_status ga_slab_large_grow(ga_slab_large *large, void *block, size_t size)
 size_t ga_slab_large_usable_size(ga_slab_large *large, const void *block)
 {
     return ga_slab_large_owns(large, block) ? ga_usable_size(large->parent, block) : 0;
+}
+
+/* ---- visits -------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    ga_slab_large *large;
+    ga_visit *visit;
+    void *context;
+} walk;
+
+/* 0 if the block has been freed. */
+static size_t size_of_visited(ga_slab_large *large, const void *block)
+{
+    pthread_mutex_lock(large->lock);
+    /* V1: pairs with V4. */
+    __atomic_store_n(&large->visited, block, __ATOMIC_SEQ_CST);
+    /* V2: pairs with V3. */
+    size_t size = ga_slab_large_usable_size(large, block);
+    __atomic_store_n(&large->visited, NULL, __ATOMIC_RELAXED); /* relaxed: see the lock */
+    pthread_mutex_unlock(large->lock);
+    return size;
+}
+
+/* The visitor may allocate, so the lock is not held. */
+static void visit_block(void *context, void *block)
+{
+    walk *w = context;
+    size_t size = size_of_visited(w->large, block);
+    if (size) {
+        w->visit(w->context, block, size);
+    }
+}
+
+void ga_slab_large_each(ga_slab_large *large, ga_visit *visit, void *context)
+{
+    walk w = {large, visit, context};
+    ga_slab_starts_each(&large->starts, visit_block, &w);
 }

@@ -4,7 +4,8 @@
  * recorded, because some parents cannot tell them from others' (the C library claims every
  * pointer).
  *
- * Thread safe and lock-free, if the parent is.
+ * Thread safe. Lock-free, if the parent is, but for a thread that frees a block while
+ * ga_slab_large_each() asks the parent for the size of that block: it waits for the answer.
  */
 #ifndef GPUALLOC_SLAB_LARGE_H
 #define GPUALLOC_SLAB_LARGE_H
@@ -13,9 +14,13 @@
 
 #include <gpualloc/backend.h>
 
-/* Zero-initialised, but for the parent. */
+#include <pthread.h>
+
+/* Zero-initialised, but for the parent and the lock. */
 typedef struct ga_slab_large {
     ga_heap *parent;
+    pthread_mutex_t *lock; /* the heap's, which a fork waits for; held while a block is visited */
+    const void *visited;   /* must not be freed before the lock is released; or NULL */
     uint64_t bytes; /* live bytes as the parent counts them; relaxed: a figure */
     ga_slab_starts starts;
 } ga_slab_large;
@@ -30,7 +35,10 @@ ga_status ga_slab_large_free(ga_slab_large *large, void *block);
 ga_status ga_slab_large_realloc(ga_slab_large *large, void *block, size_t size, void **out);
 ga_status ga_slab_large_grow(ga_slab_large *large, void *block, size_t size);
 
-/* 0 if the block is not recorded. */
+/* Call `visit` for each block and its usable size, without the lock. */
+void ga_slab_large_each(ga_slab_large *large, ga_visit *visit, void *context);
+
+/* 0 if the block is not recorded. No other thread may be freeing the block. */
 size_t ga_slab_large_usable_size(ga_slab_large *large, const void *block);
 
 static inline bool ga_slab_large_owns(const ga_slab_large *large, const void *pointer)

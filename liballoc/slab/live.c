@@ -33,12 +33,6 @@ static void visit_word(void *context, uint32_t word, uint32_t bits)
     }
 }
 
-static void visit_large(void *context, void *block)
-{
-    walk *w = context;
-    w->visit(w->context, block, ga_slab_large_usable_size(&w->s->large, block));
-}
-
 ga_status ga_slab_state_each_live(void *state, ga_visit *visit, void *context)
 {
     ga_slab_state *s = state;
@@ -52,7 +46,7 @@ ga_status ga_slab_state_each_live(void *state, ga_visit *visit, void *context)
     for (; w.class < s->classes.count; w.class ++) {
         ga_slab_host_each_word(&s->slabs[w.class], visit_word, &w);
     }
-    ga_slab_starts_each(&s->large.starts, visit_large, &w);
+    ga_slab_large_each(&s->large, visit, context);
     return GA_OK;
 }
 

@@ -121,6 +121,7 @@ static ga_status open_slabs(const ga_open_args *args, const ga_slab_settings *se
     }
     s->classes = classes;
     s->large.parent = args->parent;
+    s->large.lock = &s->store.lock;
     s->device = args->device;
     s->on_device = args->place == GA_PLACE_DEVICE;
     s->check = settings->check;

@@ -2,8 +2,10 @@
  *
  * STRUCTURE  root[address >> 36] -> middle[address >> 25 & 2047] -> a leaf of 2^21 bits
  * INVARIANT  a middle and a leaf stay until the end; a bit is set while its block is live
- * ORDER      L1/L2 publish a middle or a leaf. The bits are relaxed: a thread that frees a block
- *            got it from the thread that allocated it, through the program's own synchronisation.
+ * ORDER      L1/L2 publish a middle or a leaf. The bits need no order of their own: a thread that frees a
+ *            block got it from the thread that allocated it, through the program's own
+ *            synchronisation. Their order is sequential consistency, because a visitor of large
+ *            blocks relies on it (V2 and V3 in large.c).
  *            L3/L4 pass a spare table from one reservation to the next.
  * PROGRESS   wait-free, but for the compare-and-swap that installs: lock-free
  */
@@ -115,8 +117,7 @@ static void **middle_slot(ga_slab_starts *starts, const void *block)
 
 static void set_bit(ga_slab_starts_leaf *leaf, const void *block)
 {
-    /* relaxed, see ORDER */
-    __atomic_fetch_or(word_of(leaf, block), bit_of(block), __ATOMIC_RELAXED);
+    __atomic_fetch_or(word_of(leaf, block), bit_of(block), __ATOMIC_SEQ_CST); /* see ORDER */
 }
 
 bool ga_slab_starts_add(ga_slab_starts *starts, const void *block)
@@ -187,22 +188,21 @@ void ga_slab_starts_add_reserved(ga_slab_starts *starts, const void *block,
 bool ga_slab_starts_remove(ga_slab_starts *starts, const void *block)
 {
     uint64_t *word = find_word(starts, block);
-    /* relaxed, see ORDER */
-    return word && __atomic_fetch_and(word, ~bit_of(block), __ATOMIC_RELAXED) & bit_of(block);
+    /* See ORDER. */
+    return word && __atomic_fetch_and(word, ~bit_of(block), __ATOMIC_SEQ_CST) & bit_of(block);
 }
 
 bool ga_slab_starts_has(const ga_slab_starts *starts, const void *block)
 {
     uint64_t *word = find_word(starts, block);
-    /* relaxed, see ORDER */
-    return word && __atomic_load_n(word, __ATOMIC_RELAXED) & bit_of(block);
+    return word && __atomic_load_n(word, __ATOMIC_SEQ_CST) & bit_of(block); /* see ORDER */
 }
 
 static void each_of_leaf(ga_slab_starts_leaf *leaf, uintptr_t base,
                          void (*visit)(void *context, void *block), void *context)
 {
     for (uintptr_t i = 0; i < LEAF_WORDS; i++) {
-        /* relaxed, see ORDER */
+        /* relaxed: a snapshot, because blocks come and go meanwhile */
         uint64_t bits = __atomic_load_n(&(*leaf)[i], __ATOMIC_RELAXED);
         for (; bits; bits &= bits - 1) {
             uintptr_t index = i * 64 + (uintptr_t)__builtin_ctzll(bits);

@@ -2,8 +2,10 @@
  *
  * Claims and frees beside threads that trim, on a device made of host memory. The parent fills a
  * superblock that is freed to it, and may hand it out at once, to this heap or another one. Now and
- * then it refuses to take one. A live unit keeps its contents. Planted bug
- * (tests/stress/meson.build): 11 a superblock with a live unit is freed.
+ * then it refuses to take one. A live unit keeps its contents. Threads list the blocks while others
+ * free them, and ask the parent only for the sizes of live blocks. Planted bugs
+ * (tests/stress/meson.build): 11 a superblock with a live unit is freed; 22 a large block is freed
+ * while another thread asks for its size.
  */
 #include "stress.h"
 #include "support/random.h"
@@ -26,6 +28,8 @@ enum {
     UNIT = 1024,
     LARGE = 100 << 10, /* size of a block that the parent itself serves */
     BYTES = 256,       /* bytes of a block that are written and read */
+    ALIGN = 256,       /* of all blocks of the parent */
+    LIVE = 0x11fe,
     HEAPS = 2,
     REFUSALS = 16 /* one in REFUSALS frees is refused */
 };
@@ -46,23 +50,43 @@ static void plain_close(void *state)
     (void)state;
 }
 
+/* ALIGN bytes in front of each block. */
+typedef struct header {
+    uint64_t live; /* LIVE, until the block is freed */
+    void *memory;
+    size_t size;
+} header;
+
+static header *header_of(const void *block)
+{
+    return (header *)((uintptr_t)block - ALIGN);
+}
+
 static ga_status plain_aligned(void *state, size_t size, size_t align, void **out)
 {
     (void)state;
-    *out = aligned_alloc(align, (size / align + 2) * align); /* no unit has that size */
-    __atomic_fetch_add(&parents_blocks, *out != NULL, __ATOMIC_RELAXED);
-    return *out ? GA_OK : GA_ERR_MEMORY;
+    align = align > ALIGN ? align : ALIGN;
+    size = (size / align + 2) * align; /* no unit has that size */
+    char *memory = aligned_alloc(align, align + size);
+    if (!memory) {
+        return GA_ERR_MEMORY;
+    }
+    *out = memory + align;
+    *header_of(*out) = (header){LIVE, memory, size};
+    __atomic_fetch_add(&parents_blocks, 1, __ATOMIC_RELAXED);
+    return GA_OK;
 }
 
 static ga_status plain_alloc(void *state, size_t size, void **out)
 {
-    return plain_aligned(state, size, 256, out);
+    return plain_aligned(state, size, ALIGN, out);
 }
 
 static size_t plain_size(void *state, const void *block)
 {
     (void)state;
-    return malloc_usable_size((void *)block);
+    NEED(header_of(block)->live == LIVE);
+    return header_of(block)->size;
 }
 
 static ga_status plain_free(void *state, void *block)
@@ -71,7 +95,8 @@ static ga_status plain_free(void *state, void *block)
         return ga_fail(GA_ERR_DEVICE, "plain: not now");
     }
     memset(block, 0xdd, plain_size(state, block));
-    free(block);
+    header_of(block)->live = 0;
+    free(header_of(block)->memory);
     __atomic_fetch_sub(&parents_blocks, 1, __ATOMIC_RELAXED);
     return GA_OK;
 }
@@ -172,9 +197,11 @@ static void trim(size_t number)
     while (__atomic_load_n(&working, __ATOMIC_RELAXED)) {
         ga_heap *heap = heaps[random_below(&random, HEAPS)];
         ga_backend_stats stats;
+        size_t live = 0;
         NEED(ga_trim(heap, random_below(&random, 2) << 20) == GA_OK);
         ga_slab_backend.stats(heap->state, &stats);
         NEED(stats.live_bytes <= stats.held_bytes);
+        NEED(ga_heap_each_live(heap, count_one, &live) == GA_OK);
     }
 }
 
