@@ -52,7 +52,7 @@ static ga_status pool_open(const ga_open_args *args, void **state)
 }
 
 /* The pool is trimmed but not destroyed, because driver 580 may crash when a pool is destroyed
- * (liballoc/native/async_pool.h). */
+ * (liballoc/backends/native/async_pool.h). */
 static void pool_close(void *state)
 {
     pool *p = state;

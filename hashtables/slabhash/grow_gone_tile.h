@@ -47,9 +47,9 @@
 
 #include "grow_tile.h"
 
-#include <gpualloc/reclaim/epoch_tile.h>
+#include <gpualloc/detail/reclaim/epoch_tile.h>
 #ifdef __CUDACC__
-#include <gpualloc/slab/sized_kernel.h>
+#include <gpualloc/detail/backends/slab/classes/sized_kernel.h>
 #endif
 
 enum {

@@ -67,9 +67,9 @@
 #include "slots.h"
 
 #ifdef __CUDACC__
-#include <gpualloc/slab/slab_kernel.h>
+#include <gpualloc/detail/backends/slab/units/slab_kernel.h>
 #else
-#include <gpualloc/slab/slab_tile.h>
+#include <gpualloc/detail/backends/slab/units/slab_tile.h>
 #endif
 
 /* Ways to combine values for APPLY. In kernels the caller's own function is a macro, defined

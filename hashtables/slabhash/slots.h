@@ -41,7 +41,7 @@
 #ifndef GPUALLOC_SLABHASH_SLOTS_H
 #define GPUALLOC_SLABHASH_SLOTS_H
 
-#include <gpualloc/simt/simt.h>
+#include <gpualloc/detail/simt/simt.h>
 #include <gpualloc/slabhash.h>
 
 /* The stress tests weaken one step at a time, to check that they notice. In their programs this

@@ -13,7 +13,7 @@
 #include "grow_tile.h"
 #include "use_tile.h"
 
-#include "../../liballoc/slab/host.h"
+#include "../../liballoc/backends/slab/host/host.h"
 
 #include <gpualloc/reclaim.h>
 

@@ -13,7 +13,7 @@
 #ifndef GPUALLOC_SLABHASH_USE_TILE_H
 #define GPUALLOC_SLABHASH_USE_TILE_H
 
-#include <gpualloc/simt/simt.h>
+#include <gpualloc/detail/simt/simt.h>
 
 #define GA_SLABHASH_EXCLUSIVE (UINT64_C(1) << 32)
 

@@ -2,7 +2,7 @@
  *
  * `gpualloc trace`: prints a trace file as a summary, as lines or as JSON.
  */
-#include "../../liballoc/trace/reader.h"
+#include "../../liballoc/backends/trace/reader.h"
 #include "cli.h"
 #include "summary.h"
 

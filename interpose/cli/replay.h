@@ -8,7 +8,7 @@
 #ifndef INTERPOSE_CLI_REPLAY_H
 #define INTERPOSE_CLI_REPLAY_H
 
-#include "../../liballoc/trace/format.h"
+#include "../../liballoc/backends/trace/format.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #ifndef INTERPOSE_CLI_SUMMARY_H
 #define INTERPOSE_CLI_SUMMARY_H
 
-#include "../../liballoc/trace/reader.h"
+#include "../../liballoc/backends/trace/reader.h"
 
 #include <stdio.h>
 

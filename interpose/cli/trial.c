@@ -4,11 +4,11 @@
  */
 #include "trial.h"
 
+#include "../../liballoc/backends/trace/format.h"
 #include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/output_file.h"
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
-#include "../../liballoc/trace/format.h"
 
 #include <gpualloc/backend.h>
 

@@ -7,7 +7,7 @@
 #ifndef GPUALLOC_INTERPOSE_CUDA_HANDOVER_H
 #define GPUALLOC_INTERPOSE_CUDA_HANDOVER_H
 
-#include "../../liballoc/arena/vmm_share.h"
+#include "../../liballoc/backends/vmm/share.h"
 
 enum {
     GA_CUDA_SOCKET_NAME_BYTES = 16

@@ -11,7 +11,7 @@
  */
 #include "pinned.h"
 
-#include "../../liballoc/arena/vmm_steps.h"
+#include "../../liballoc/backends/vmm/steps.h"
 #include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/libc.h"
 #include "captures.h"

@@ -6,7 +6,7 @@
 #ifndef GPUALLOC_INTERPOSE_CUDA_SERVED_H
 #define GPUALLOC_INTERPOSE_CUDA_SERVED_H
 
-#include "../../liballoc/arena/vmm_share.h"
+#include "../../liballoc/backends/vmm/share.h"
 #include "blocks.h"
 
 #include <gpualloc/gpualloc.h>

@@ -21,7 +21,7 @@
 #ifndef GPUALLOC_ARENA_APPEND_H
 #define GPUALLOC_ARENA_APPEND_H
 
-#include "growth.h"
+#include "../growth/growth.h"
 
 /* The stress tests weaken one thing at a time, to check that they detect it
  * (tests/stress/meson.build). */

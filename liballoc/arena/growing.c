@@ -4,10 +4,10 @@
  */
 #include "growing.h"
 
+#include "../growth/growth_probe.h"
+#include "../growth/pager.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
-#include "growth_probe.h"
-#include "pager.h"
 
 #include <gpualloc/arena.h>
 #include <inttypes.h>

@@ -5,9 +5,9 @@
  */
 #include <gpualloc/backend.h>
 
+#include "../growth/growth_probe.h"
+#include "../growth/pager.h"
 #include "append.h"
-#include "growth_probe.h"
-#include "pager.h"
 #include "platform/cuda_refused.h"
 #include "platform/libc.h"
 #include "platform/log.h"

@@ -5,17 +5,17 @@
  */
 #include "registry.h"
 
-#include "../arena/vmm.h"
-#include "../coalesce/coalesce.h"
-#include "../doubles/doubles.h"
-#include "../hardened/hardened.h"
-#include "../native/native.h"
+#include "../backends/coalesce/coalesce.h"
+#include "../backends/hardened/hardened.h"
+#include "../backends/hazard/hazard.h"
+#include "../backends/native/native.h"
+#include "../backends/slab/slab.h"
+#include "../backends/testing/doubles.h"
+#include "../backends/trace/trace.h"
+#include "../backends/vmm/vmm.h"
 #include "../platform/environment.h"
 #include "../platform/forks.h"
 #include "../platform/log.h"
-#include "../reclaim/hazard.h"
-#include "../slab/slab.h"
-#include "../trace/trace.h"
 #include "options.h"
 
 #include <dlfcn.h>

@@ -10,12 +10,12 @@
  *       the cases whose name contains the words; fewer kernels
  */
 #include <gpualloc/arena.h>
-#include <gpualloc/arena/growth.h>
+#include <gpualloc/detail/growth/growth.h>
 
 #include "gpu_suite.h"
 
 extern "C" {
-#include "arena/pager.h"
+#include "growth/pager.h"
 /* See arena/growth_probe.h; for the host. */
 ga_status ga_growth_try(int device);
 }

@@ -11,7 +11,7 @@
 #include "gpu_suite.h"
 
 extern "C" {
-#include "slab/kernel.h"
+#include "backends/slab/units/kernel.h"
 }
 
 #define SLAB_CASES(part)                                                                           \

@@ -6,7 +6,7 @@
  */
 #include "slab_oracle.h"
 
-#include "slab/shape.h"
+#include "backends/slab/units/shape.h"
 
 #include <stdlib.h>
 #include <string.h>

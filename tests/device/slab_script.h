@@ -7,7 +7,7 @@
 #ifndef TESTS_DEVICE_SLAB_SCRIPT_H
 #define TESTS_DEVICE_SLAB_SCRIPT_H
 
-#include "slab/slab_tile.h"
+#include "backends/slab/units/slab_tile.h"
 
 typedef enum slab_step_kind {
     SLAB_CLAIM_LANES = 0, /* the lanes of `mask`, from word `start` on */

@@ -8,10 +8,10 @@
  */
 #include "fuzz.h"
 
+#include <backends/trace/reader.h>
 #include <err.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <trace/reader.h>
 #include <unistd.h>
 
 const char *const fuzz_tokens[] = {

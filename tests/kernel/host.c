@@ -6,10 +6,10 @@
  */
 #include "cudart.h"
 
-#include "coalesce/coalesce_heap.h"
-#include "coalesce/coalesce_words.h"
+#include "backends/coalesce/coalesce_heap.h"
+#include "backends/coalesce/coalesce_words.h"
 #include "device/kinds.h"
-#include "runtime/linked.h"
+#include "linked/linked.h"
 #include "runtime/registry.h"
 #include "support/expect.h"
 #include "support/scene.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of growth under a running kernel (liballoc/arena/growth.h and pager.c): two tiles that
+ * A model of growth under a running kernel (liballoc/growth/growth.h and pager.c): two tiles that
  * wait for steps, one pager, the mailbox between them. check_model explores all executions.
  *
  * MEMORY    Spin has sequential consistency only, so weaker orders are modelled. A store goes to

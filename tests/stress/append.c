@@ -9,7 +9,7 @@
  * the thread sanitizer (meson.build here, and that of tests/planted).
  */
 #include "arena/append.h"
-#include "arena/pager.h"
+#include "growth/pager.h"
 
 #include "stress.h"
 

@@ -8,8 +8,8 @@
  * GA_GROWTH_MUTANT weakens one place at a time; each of these programs must fail, or be reported by
  * the thread sanitizer (meson.build here, and that of tests/planted).
  */
-#include "arena/growth.h"
-#include "arena/pager.h"
+#include "growth/growth.h"
+#include "growth/pager.h"
 
 #include "stress.h"
 

@@ -14,9 +14,9 @@
 
 #include <gpualloc/backend.h>
 
+#include <backends/trace/reader.h>
 #include <stdio.h>
 #include <string.h>
-#include <trace/reader.h>
 
 enum {
     THREADS = 6,

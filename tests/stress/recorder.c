@@ -12,12 +12,12 @@
 
 #include "support/scene.h"
 
+#include <backends/trace/reader.h>
+#include <backends/trace/recorder.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <trace/reader.h>
-#include <trace/recorder.h>
 #include <unistd.h>
 
 enum {

@@ -5,7 +5,7 @@
  * writes its mark plainly, so the thread sanitizer reports a missing order, and must find only its
  * own mark when it frees the block. At the end all free memory can be allocated in one piece.
  */
-#include "slab/sized_runs.h"
+#include "backends/slab/classes/sized_runs.h"
 #include "stress.h"
 #include "support/random.h"
 #include "support/sized_actor.h"

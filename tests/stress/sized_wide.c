@@ -9,7 +9,7 @@
  */
 #include "stress.h"
 
-#include "slab/sized_runs.h"
+#include "backends/slab/classes/sized_runs.h"
 #include "support/random.h"
 #include "support/sized_actor.h"
 #include "support/sized_world.h"

@@ -10,8 +10,8 @@
 #include "stress.h"
 #include "support/random.h"
 
+#include "backends/slab/slab.h"
 #include "runtime/heap.h"
-#include "slab/slab.h"
 
 #include <gpualloc/backend.h>
 

@@ -10,9 +10,9 @@
  * notice.
  */
 #define GA_SLAB_PREPARED_WORDS 64u /* words of one superblock, prepared in two parts */
-#include "slab/slab_growing.h"
-#include "arena/pager.h"
-#include "slab/shape.h"
+#include "backends/slab/units/slab_growing.h"
+#include "backends/slab/units/shape.h"
+#include "growth/pager.h"
 
 #include "stress.h"
 

@@ -10,7 +10,7 @@
  */
 #include "stress.h"
 
-#include "slab/host.h"
+#include "backends/slab/host/host.h"
 
 #include <stdio.h>
 

@@ -11,8 +11,8 @@
  */
 #include "stress.h"
 
-#include "slab/regions.h"
-#include "slab/starts.h"
+#include "backends/slab/host/regions.h"
+#include "backends/slab/host/starts.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -10,9 +10,9 @@
 #include "stress.h"
 #include "support/random.h"
 
+#include "backends/slab/slab.h"
+#include "backends/slab/state.h"
 #include "runtime/heap.h"
-#include "slab/slab.h"
-#include "slab/state.h"
 
 #include <pthread.h>
 #include <time.h>

@@ -11,7 +11,7 @@
 #include "support/random.h"
 #include "support/vmm_driver.h"
 
-#include "arena/vmm.h"
+#include "backends/vmm/vmm.h"
 #include "platform/cuda_driver.h"
 
 #include <string.h>

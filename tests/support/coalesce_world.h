@@ -8,7 +8,7 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_COALESCE_WORLD_H
 #define GPUALLOC_TESTS_SUPPORT_COALESCE_WORLD_H
 
-#include "coalesce/coalesce_static.h"
+#include "backends/coalesce/coalesce_static.h"
 
 #include "random.h"
 

@@ -7,7 +7,7 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_SIZED_ACTOR_H
 #define GPUALLOC_TESTS_SUPPORT_SIZED_ACTOR_H
 
-#include "slab/sized_tile.h"
+#include "backends/slab/classes/sized_tile.h"
 
 static inline ga_tile sized_tile(void)
 {

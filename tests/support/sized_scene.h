@@ -6,8 +6,8 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_SIZED_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_SIZED_SCENE_H
 
+#include "backends/slab/classes/sized_words.h"
 #include "device/kinds.h"
-#include "slab/sized_words.h"
 
 #include "kernel_scene.h"
 #include "random.h"

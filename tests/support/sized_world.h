@@ -10,8 +10,8 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_SIZED_WORLD_H
 #define GPUALLOC_TESTS_SUPPORT_SIZED_WORLD_H
 
-#include "arena/pager.h"
-#include "slab/sized_heap.h"
+#include "backends/slab/classes/sized_heap.h"
+#include "growth/pager.h"
 
 enum {
     SIZED_WORLD_BACKED = 0x5a5a

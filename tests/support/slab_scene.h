@@ -6,8 +6,8 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_SLAB_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_SLAB_SCENE_H
 
+#include "backends/slab/slab.h"
 #include "runtime/heap.h"
-#include "slab/slab.h"
 
 #include "expect.h"
 

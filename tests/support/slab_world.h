@@ -10,7 +10,7 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_SLAB_WORLD_H
 #define GPUALLOC_TESTS_SUPPORT_SLAB_WORLD_H
 
-#include "slab/shape.h"
+#include "backends/slab/units/shape.h"
 
 typedef enum slab_world_kind {
     SLAB_WORLD_FREE,  /* all units are free, and can be written to */

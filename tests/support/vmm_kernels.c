@@ -5,11 +5,11 @@
  */
 #include "vmm_state.h"
 
-#include "arena/growth_probe_tile.h"
+#include "backends/slab/classes/sized_checked.h"
+#include "backends/slab/classes/sized_words.h"
+#include "backends/slab/units/slab_growing.h"
 #include "device/device.h"
-#include "slab/sized_checked.h"
-#include "slab/sized_words.h"
-#include "slab/slab_growing.h"
+#include "growth/growth_probe_tile.h"
 
 #include <gpualloc/gpualloc.h>
 

@@ -6,7 +6,7 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_VMM_STREAM_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_VMM_STREAM_SCENE_H
 
-#include "arena/vmm.h"
+#include "backends/vmm/vmm.h"
 
 #include "vmm_scene.h"
 

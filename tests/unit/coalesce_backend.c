@@ -3,11 +3,11 @@
  * The host's side of `coalesce`, over a driver made of host memory: the meaning of its options
  * together, the view's contents, that nothing leaks, and that each call of the driver may fail.
  */
-#include "coalesce/coalesce_heap.h"
-#include "coalesce/coalesce_words.h"
+#include "backends/coalesce/coalesce_heap.h"
+#include "backends/coalesce/coalesce_words.h"
 
+#include "backends/slab/classes/sized_words.h"
 #include "device/kinds.h"
-#include "slab/sized_words.h"
 #include "support/expect.h"
 #include "support/sized_actor.h"
 #include "support/vmm_recover.h"

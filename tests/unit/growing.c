@@ -6,8 +6,8 @@
  */
 #include "arena/growing.h"
 
-#include "arena/growth.h"
-#include "arena/pager.h"
+#include "growth/growth.h"
+#include "growth/pager.h"
 #include "support/expect.h"
 #include "support/scene.h"
 #include "support/vmm_recover.h"

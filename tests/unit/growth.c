@@ -3,8 +3,8 @@
  * Growth during kernels, on the side of the kernels: one tile, with the test as the pager, one poll
  * at a time. tests/stress/growth.c runs many at once.
  */
-#include "arena/growth.h"
-#include "arena/pager.h"
+#include "growth/growth.h"
+#include "growth/pager.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * The trial of growth on devices of host memory: those that can, those that cannot, and those that
  * are disturbed.
  */
-#include "arena/growth_probe.h"
+#include "growth/growth_probe.h"
 
 #include "support/expect.h"
 #include "support/vmm_driver.h"

@@ -3,7 +3,7 @@
  * The `hardened` backend: each kind of misuse ends the program and is named; blocks are zeroed,
  * kept in quarantine and placed at random; and the heap works on if the kernel refuses calls.
  */
-#include "hardened/bin.h"
+#include "backends/hardened/bin.h"
 #include "platform/os_memory.h"
 #include "support/expect.h"
 #include "support/sanitized.h"

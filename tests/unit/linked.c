@@ -3,7 +3,7 @@
  * The heaps behind in-kernel malloc that was replaced by linking, without kernels. The rest needs a
  * GPU: tests/kernel.
  */
-#include "runtime/linked.h"
+#include "linked/linked.h"
 #include "support/first_call.h"
 #include "support/scene.h"
 

@@ -2,9 +2,9 @@
  *
  * The pager: which clients it serves, its answers, and that it ends on request.
  */
-#include "arena/pager.h"
+#include "growth/pager.h"
 
-#include "arena/growth.h"
+#include "growth/growth.h"
 #include "support/expect.h"
 #include "support/first_call.h"
 #include "support/sanitized.h"

@@ -3,13 +3,13 @@
  * The trace recorder and the trace layer, read back with the reader: every call is there, and
  * nothing that happens to the file or the process harms either.
  */
-#include "trace/recorder.h"
+#include "backends/trace/recorder.h"
 
+#include "backends/trace/reader.h"
 #include "support/expect.h"
 #include "support/first_call.h"
 #include "support/sanitized.h"
 #include "support/scene.h"
-#include "trace/reader.h"
 
 #include <gpualloc/backend.h>
 

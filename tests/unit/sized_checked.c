@@ -4,9 +4,9 @@
  * during frees of other lanes, and changes nothing; a valid free succeeds. Then heaps as programs
  * open them: the messages of the log.
  */
-#include "slab/sized_checked.h"
+#include "backends/slab/classes/sized_checked.h"
+#include "backends/slab/classes/sized_words.h"
 #include "device/kinds.h"
-#include "slab/sized_words.h"
 
 #include "support/expect.h"
 #include "support/random.h"

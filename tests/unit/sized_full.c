@@ -4,7 +4,7 @@
  * freed unit is found; and a heap that is empty, or has empty regions, serves any other size,
  * without the host.
  */
-#include "slab/sized_checked.h"
+#include "backends/slab/classes/sized_checked.h"
 #include "support/expect.h"
 #include "support/random.h"
 #include "support/sized_shape.h"

@@ -4,7 +4,7 @@
  * fails only if there is no run, in fixed and growing heaps; the pool, bit by bit; addresses in
  * runs. A script of operations is compared with a plain map of the owners of regions.
  */
-#include "slab/sized_runs.h"
+#include "backends/slab/classes/sized_runs.h"
 #include "support/expect.h"
 #include "support/random.h"
 #include "support/sized_actor.h"

@@ -3,8 +3,8 @@
  * The `slab` backend on a device: empty superblocks are freed to the parent, by a trim and, with
  * keep=, without one. Over a driver made of host memory.
  */
+#include "backends/slab/slab.h"
 #include "runtime/heap.h"
-#include "slab/slab.h"
 #include "support/vmm_scene.h"
 
 #include <pthread.h>

@@ -5,8 +5,8 @@
  * heaps grow during kernels, or between launches if the driver permits no more. Each call of the
  * driver fails once. Compiled with the spread of heaps for kernels.
  */
+#include "backends/slab/units/slab_growing.h"
 #include "device/kinds.h"
-#include "slab/slab_growing.h"
 
 #include "support/kernel_scene.h"
 #include "support/scene.h"

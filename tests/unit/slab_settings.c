@@ -2,11 +2,11 @@
  *
  * The options of the `slab` backend, and the size classes that they make.
  */
-#include "slab/settings.h"
+#include "backends/slab/settings.h"
 
+#include "backends/slab/host/classes.h"
+#include "backends/slab/slab.h"
 #include "runtime/options.h"
-#include "slab/classes.h"
-#include "slab/slab.h"
 #include "support/expect.h"
 
 /* ---- options --------------------------------------------------------------------------------- */

@@ -3,11 +3,11 @@
  * Memory blocks without a live unit return their pages to the system, by a trim and without one,
  * and are used again.
  */
-#include "slab/trim.h"
+#include "backends/slab/host/trim.h"
 
+#include "backends/slab/slab.h"
 #include "platform/os_memory.h"
 #include "runtime/heap.h"
-#include "slab/slab.h"
 #include "support/expect.h"
 #include "support/scene.h"
 

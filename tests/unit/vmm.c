@@ -7,7 +7,7 @@
 #include "support/random.h"
 #include "support/vmm_scene.h"
 
-#include "arena/vmm.h"
+#include "backends/vmm/vmm.h"
 #include "runtime/heap.h"
 
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * Blocks of a vmm heap that other processes map, and the effect of each failing call on the way.
  * Here the other process is this one: the driver identifies the memory by its file descriptor.
  */
-#include "arena/vmm_share.h"
-#include "arena/vmm.h"
+#include "backends/vmm/share.h"
+#include "backends/vmm/vmm.h"
 #include "runtime/heap.h"
 #include "support/vmm_scene.h"
 

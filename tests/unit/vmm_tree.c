@@ -3,7 +3,7 @@
  * The tree of chunks, compared with a walk along all of them: after any changes, both find the same
  * rows, spans and holes.
  */
-#include "arena/vmm_tree.h"
+#include "backends/vmm/tree.h"
 #include "support/random.h"
 
 #include <criterion/criterion.h>

@@ -34,11 +34,11 @@
 
 #include <gpualloc/gpualloc.h>
 
-#include "coalesce/coalesce_kernel.h"
-#include "device/kinds.h"
-#include "slab/block_kernel.h"
-#include "slab/sized_kernel.h"
-#include "slab/slab_kernel.h"
+#include "detail/backends/coalesce/coalesce_kernel.h"
+#include "detail/backends/slab/classes/sized_kernel.h"
+#include "detail/backends/slab/units/block_kernel.h"
+#include "detail/backends/slab/units/slab_kernel.h"
+#include "detail/device/kinds.h"
 
 /* ---- any heap -------------------------------------------------------------------------- */
 

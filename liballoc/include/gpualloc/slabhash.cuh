@@ -78,7 +78,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "device/kinds.h"
+#include "detail/device/kinds.h"
 
 #ifndef GA_SLABHASH_HASH
 #define GA_SLABHASH_HASH(table, key) ga_slabhash_seeded(table, key)
@@ -88,10 +88,10 @@
 #define GA_SLABHASH_ARRAYS "slab/vmm"
 #endif
 
-#include "slabhash/file_host.cuh"   /* ga_slabhash_device_save, _load */
-#include "slabhash/open_host.cuh"   /* ga_slabhash_device_open, _close, _count, _retrieve */
-#include "slabhash/resize_host.cuh" /* ga_slabhash_device_reserve */
-#include "slabhash/run_host.cuh"    /* ga_slabhash_device_run, _run_all, _flush, _clear */
-#include "slabhash/turn_kernel.cuh" /* ga_slabhash_turn_begin, _turn_end, _tile, _lanes */
+#include "detail/slabhash/file_host.cuh"   /* ga_slabhash_device_save, _load */
+#include "detail/slabhash/open_host.cuh"   /* ga_slabhash_device_open, _close, _count, _retrieve */
+#include "detail/slabhash/resize_host.cuh" /* ga_slabhash_device_reserve */
+#include "detail/slabhash/run_host.cuh"    /* ga_slabhash_device_run, _run_all, _flush, _clear */
+#include "detail/slabhash/turn_kernel.cuh" /* ga_slabhash_turn_begin, _turn_end, _tile, _lanes */
 
 #endif

@@ -30,7 +30,7 @@
 
 #include <gpualloc/vector.h>
 
-#include "arena/append.h"
+#include "detail/arena/append.h"
 
 /* Append `n` contiguous, uninitialised elements for each calling lane; each lane has its own n,
  * from 0 to 2^26. Returns the first, owned by the vector. NULL for n = 0, if the limit or memory

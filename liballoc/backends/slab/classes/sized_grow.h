@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Growth of a class: it gets more regions while other tiles allocate from those it has.
+ *
+ *     grow                        (names without ga_sized_)
+ *      |- grow_try_lock           one tile at a time gets regions for a class
+ *      |- class_cannot_grow       the tiles that wait give up if the pool has no region left
+ *      '- class_get_regions
+ *          |- regions_alloc       sized_pool.h; waits for memory if necessary
+ *          '- class_add_regions   clears bitmaps, sets owners, appends to the class's table
+ *
+ * STRUCTURE  See sized_heap.h. Regions come from the pool (sized_pool.h), a 32nd of the class's
+ *            number at a time. A tile clears their bitmaps and sets their owners, then publishes
+ *            them: in the class's table, and then by `total_words`. A region that leaves the class
+ *            (sized_sweep.h) leaves the table, and the last region of the table takes its place.
+ *
+ * INVARIANT  A region has one class. The table, `total_words` and the contiguous part are changed
+ *            only by the tile that holds the class's `table_lock`, and so is an owner that names
+ *            the class. The tile that holds the class's `grow_lock` gets regions for it.
+ *
+ * ORDER      S1 and S2: a region's bitmap has been cleared before a class publishes the region; S1
+ *            is in sized_places.h and sized_search.h as well. T1 and T2: the holder of a class's
+ *            `grow_lock` sees the changes of the one before. E1 and E2: likewise for
+ *            `table_lock`. O1 and O2: a region's bitmap has been cleared before its owner names the
+ *            class. P, Q and H are those of the pool.
+ *
+ * PROGRESS   A tile that needs more regions waits for the holder of `grow_lock`, and that one for a
+ *            region, for as long as growth.h says. The holder of `table_lock` does not wait.
+ */
+#ifndef GPUALLOC_SLAB_CLASSES_SIZED_GROW_H
+#define GPUALLOC_SLAB_CLASSES_SIZED_GROW_H
+
+#include "../../../simt/clock.h"
+#include "../../../simt/simt.h"
+#include "sized_heap.h"
+#include "sized_pool.h"
+
+/* Publish a value of the class map or table, by one lane. */
+GA_SIMT void ga_sized_publish(uint32_t *word, uint32_t value)
+{
+#if GA_SIZED_MUTANT == 5
+    ga_store_relaxed(word, value);
+#else
+    /* S2: release. Pairs with S1, here and elsewhere: bitmaps and owners are set. */
+    ga_store_release(word, value);
+#endif
+}
+
+/* A store that readers acquire, by a lane whose tile has called ga_tile_publish() since it wrote
+ * the data behind it. S2 for tables. Pairs with S1; for owners with O1, for second bitmaps with
+ * U1. */
+GA_SIMT void ga_sized_store_published(uint32_t *word, uint32_t value)
+{
+#ifdef __CUDACC__
+    ga_store_relaxed(word, value); /* after the fence of ga_tile_publish() */
+#else
+    ga_store_release(word, value);
+#endif
+}
+
+/* S2 by the tile's publish, for an entry of the table: readers with an old class map may read it
+ * before `total_words`. */
+GA_SIMT void ga_sized_publish_fenced(uint32_t *word, uint32_t value)
+{
+#if GA_SIZED_MUTANT == 5
+    ga_store_relaxed(word, value);
+#else
+    ga_sized_store_published(word, value);
+#endif
+}
+
+/* ---- the table of a class -------------------------------------------------------------- */
+
+/* Only the holder of `table_lock` changes the class map, the table and the owners. It never waits
+ * while it holds the lock. */
+GA_SIMT void ga_sized_table_lock(ga_sized_class *c, ga_tile tile)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* E1: acquire. Pairs with E2: the table and the owners as the last holder left them. */
+        while (GA_SIZED_MUTANT != 6 &&
+               (ga_load_relaxed(&c->table_lock) || ga_cas_acquire(&c->table_lock, 0, 1u) != 0)) {
+            ga_clock_sleep(200);
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+GA_SIMT void ga_sized_table_unlock(ga_sized_class *c, ga_tile tile)
+{
+    ga_tile_sync(tile);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_store_release(&c->table_lock, 0); /* E2: release. Pairs with E1. */
+    }
+    ga_tile_sync(tile);
+}
+
+/* Append the regions to the table. By one lane that holds `table_lock`, so relaxed loads are
+ * enough. Once a region has left the contiguous part, readers with an old class map may take
+ * that part for longer than it is. So it must not begin elsewhere from then on, and does not
+ * grow again. */
+GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_sized_extent extent)
+{
+    uint32_t words = c->map.words;
+    uint32_t count = ga_load_relaxed(&c->map.total_words) / words;
+    uint32_t contiguous = ga_load_relaxed(&c->map.contiguous) >> 6;
+    uint32_t first = count ? ga_load_relaxed(&c->map.first) : extent.first;
+    uint32_t any_spent = ga_load_relaxed(&heap->sweep.any_spent);
+    bool follows = words > 1u && !ga_load_relaxed(&c->shrunk);
+    for (uint32_t i = 0; i < extent.n; i++) {
+        uint32_t region = extent.first + i;
+        uint32_t spent = any_spent ? ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT : 0;
+        ga_store_relaxed(heap->places + region, (count + i) | spent);
+        ga_sized_publish_fenced(c->map.table + count + i, (region + 1u) | spent);
+        follows = follows && !spent && contiguous == count + i && first + contiguous == region;
+        contiguous += follows;
+    }
+    if (!count && !ga_load_relaxed(&c->shrunk)) {
+        ga_sized_publish(&c->map.first, first); /* not read before `contiguous` */
+    }
+    if (contiguous != ga_load_relaxed(&c->map.contiguous) >> 6) {
+        ga_sized_publish(&c->map.contiguous, contiguous << 6 | GA_SIZED_SHIFT(c->map));
+    }
+    ga_sized_publish(&c->map.total_words, (count + extent.n) * words);
+}
+
+/* Remove the region from the table; the last region takes its place. By one lane that holds
+ * `table_lock`. Readers with an old table find the region's first bitmap full, or check its owner.
+ * The region that was moved is still the class's, at either index. */
+GA_SIMT void ga_sized_table_remove(ga_sized_heap *heap, ga_sized_class *c, uint32_t region)
+{
+    uint32_t place = ga_load_relaxed(heap->places + region) & ~GA_SIZED_SPENT;
+    uint32_t last = ga_load_relaxed(&c->map.total_words) / c->map.words - 1u;
+    if (place < ga_load_relaxed(&c->map.contiguous) >> 6) {
+        ga_sized_publish(&c->map.contiguous, place << 6 | GA_SIZED_SHIFT(c->map));
+        ga_store_relaxed(&c->shrunk, 1u);
+    }
+    if (place != last) {
+        uint32_t entry = ga_load_relaxed(c->map.table + last);
+        ga_store_relaxed(heap->places + ((entry & ~GA_SIZED_SPENT) - 1u),
+                         place | (entry & GA_SIZED_SPENT));
+        ga_sized_publish(c->map.table + place, entry);
+    }
+    ga_sized_publish(c->map.table + last, 0);
+    ga_sized_publish(&c->map.total_words, last * c->map.words);
+    ga_store_relaxed(heap->places + region, GA_SIZED_SPENT);
+}
+
+/* ---- regions for a class --------------------------------------------------------------- */
+
+/* The owner to store for a region that the class gets. */
+GA_SIMT uint32_t ga_sized_owner_for(const ga_sized_heap *heap, uint32_t class_, uint32_t region)
+{
+    /* relaxed: acquired with the region (P1) */
+    bool spent = ga_load_relaxed(&heap->sweep.any_spent) &&
+                 ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT;
+    return (class_ + 1u) | (spent ? GA_SIZED_SECOND : 0);
+}
+
+/* Mark all units of the regions as free, or with `hold` all but the first. No tile holds bits of
+ * these bitmaps. A slow one may still set some of a second bitmap: it then reads a value stored
+ * here, and so also the new owner (ga_sized_class_owns()). */
+GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                    ga_sized_extent extent, bool hold)
+{
+    const ga_sized_class *c = heap->of + class_;
+    uint32_t words = c->map.words;
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
+        uint32_t spent = ga_load_relaxed(&heap->sweep.any_spent); /* relaxed: P1, as above */
+        for (uint32_t i = rank; i < words * extent.n; i += ga_tile_size(tile)) {
+            uint32_t region = extent.first + i / words;
+            uint32_t word = i % words;
+            uint32_t owner = spent ? ga_sized_owner_for(heap, class_, region) : 0;
+            uint32_t word_index = ga_sized_bitmap_index(heap->region_bits, region, owner) + word;
+            uint32_t bits = word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0;
+            bits |= hold && i == 0; /* the unit that the caller holds */
+            if (owner & GA_SIZED_SECOND) {
+                ga_sized_store_published(heap->bits + word_index, bits);
+            } else {
+                ga_store_relaxed(heap->bits + word_index, bits); /* relaxed: S2 and O2 release it */
+            }
+        }
+    }
+}
+
+/* Add `n` regions from `first` on to the class, by the holder of its `grow_lock`. With `hold` the
+ * tile keeps the first unit, and gets the index of its word. Otherwise a sweep might find the
+ * region empty and move it to another class before any lane is served, and that class might lose it
+ * in the same way, without end. */
+GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                            uint32_t first, uint32_t n, bool hold)
+{
+    ga_sized_class *c = heap->of + class_;
+    ga_sized_extent extent = {first, n};
+    /* U1 (sized_search.h) may read the bitmaps stored next; this fence comes before them and after
+     * the last owners' accesses (P1). */
+    ga_tile_publish(tile);
+    ga_sized_bitmaps_clear(heap, tile, class_, extent, hold);
+    ga_tile_publish(tile);
+    ga_sized_table_lock(c, tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
+        for (uint32_t i = rank; i < n; i += ga_tile_size(tile)) {
+            /* O2: release, with the tile's publish. Pairs with O1 (sized_sweep.h): a sweep that
+             * sees the class here sees the bitmap cleared. */
+            uint32_t owner = ga_sized_owner_for(heap, class_, first + i);
+            ga_sized_store_published(heap->owners + first + i, owner);
+        }
+    }
+    ga_tile_publish(tile);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* H2: release, after the owners, and before an allocation can find the regions. Pairs with
+         * H1: the result of a sweep that has passed these regions becomes invalid. */
+        ga_post_add_release(&heap->releases, 1u);
+        ga_sized_table_append(heap, c, extent);
+    }
+    ga_sized_table_unlock(c, tile);
+    uint32_t owner = ga_sized_owner_for(heap, class_, first);
+    return hold ? ga_sized_bitmap_index(heap->region_bits, first, owner) : GA_SIZED_NONE;
+}
+
+#define GA_SIZED_GROW_DIVISOR 32u /* a class grows by 1/32 of its regions at a time */
+
+/* Get a 32nd more regions for the class, at least one, by the holder of its `grow_lock`. Waits for
+ * memory if necessary. Returns their number. `*held` is set to the word of the unit that the tile
+ * keeps. */
+GA_SIMT uint32_t ga_sized_class_get_regions(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                            uint32_t *held)
+{
+    ga_sized_class *c = heap->of + class_;
+    /* relaxed: an estimate; a sweep may take regions at the same time */
+    uint32_t more = ga_load_relaxed(&c->map.total_words) / c->map.words / GA_SIZED_GROW_DIVISOR;
+    ga_sized_request request = {1u, more ? more : 1u, 1u, 0};
+    uint32_t got = 0;
+    ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
+    while (extent.n) {
+        uint32_t word_index =
+            ga_sized_class_add_regions(heap, tile, class_, extent.first, extent.n, got == 0);
+        *held = got ? *held : word_index;
+        got += extent.n;
+        request.most -= extent.n;
+        if (!request.most) {
+            break;
+        }
+        extent = ga_sized_regions_alloc_fast(heap, tile, request); /* without waiting */
+    }
+    return got;
+}
+
+/* The next step of a tile that needs more regions. */
+typedef enum ga_sized_grow_step {
+    GA_SIZED_GROW_DONE = 0, /* the class's words have changed since the tile read them */
+    GA_SIZED_GROW_LOCKED,   /* the tile holds `grow_lock` now */
+    GA_SIZED_GROW_WAIT
+} ga_sized_grow_step;
+
+/* Try to take the class's `grow_lock`. By one lane. The value is odd while a tile holds it, so that
+ * a tile that waits for one holder does not wait for the next holder too. */
+GA_SIMT bool ga_sized_grow_try_lock_alone(ga_sized_class *c)
+{
+    uint32_t ticket = ga_load_relaxed(&c->grow_lock);
+    /* T1: acquire. Pairs with T2: `total_words` and the table as the last holder left them. */
+    return !(ticket & 1u) && ga_cas_acquire(&c->grow_lock, ticket, ticket + 1u) == ticket;
+}
+
+/* By the lane that took it. */
+GA_SIMT void ga_sized_grow_unlock(ga_sized_class *c)
+{
+    /* T2: release. Pairs with T1. The load is relaxed because no other tile changes the word
+     * now. */
+    ga_store_release(&c->grow_lock, ga_load_relaxed(&c->grow_lock) + 1u);
+}
+
+GA_SIMT uint32_t ga_sized_grow_try_lock(ga_sized_class *c, ga_tile tile, uint32_t seen)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes steps = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        uint32_t step = GA_SIZED_GROW_WAIT;
+        if (ga_load_acquire(&c->map.total_words) != seen) { /* S1. Pairs with S2. */
+            step = GA_SIZED_GROW_DONE;
+        } else if (ga_sized_grow_try_lock_alone(c)) {
+            step = ga_load_relaxed(&c->map.total_words) == seen ? GA_SIZED_GROW_LOCKED
+                                                                : GA_SIZED_GROW_DONE;
+            if (step == GA_SIZED_GROW_DONE) {
+                ga_sized_grow_unlock(c);
+            }
+        }
+        ga_lane_write(&steps, own, step);
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, steps, leader);
+}
+
+/* True if the class, seen with `seen` words, cannot get a region: the pool has none, and a tile
+ * that took the last one for this class has published it. The caller waits for that tile, but not
+ * for later holders of `grow_lock`: if tiles waited for each other in turn, none would ever be
+ * refused. */
+GA_SIMT bool ga_sized_class_cannot_grow(const ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                        uint32_t seen)
+{
+    const ga_sized_class *c = heap->of + class_;
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes none = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        if (ga_sized_pool_known_full(heap, 1u)) {             /* N2, before T1 */
+            uint32_t ticket = ga_load_acquire(&c->grow_lock); /* T1: acquire. Pairs with T2. */
+            while (ticket & 1u && ga_load_acquire(&c->grow_lock) == ticket) { /* T1 */
+                ga_clock_sleep(500);
+            }
+            ga_lane_write(&none, own,
+                          ga_load_acquire(&c->map.total_words) == seen); /* S1. Pairs with S2. */
+        }
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, none, leader) != 0;
+}
+
+/* Get more regions for the class, seen with `seen` words. True if it has changed since, by this
+ * tile or another. If this tile got regions, it holds the first unit of the word `*held`. */
+GA_SIMT bool ga_sized_grow(ga_sized_heap *heap, ga_tile tile, uint32_t class_, uint32_t seen,
+                           uint32_t *held)
+{
+    ga_sized_class *c = heap->of + class_;
+    uint32_t step;
+    *held = GA_SIZED_NONE;
+    while ((step = ga_sized_grow_try_lock(c, tile, seen)) == GA_SIZED_GROW_WAIT) {
+        if (ga_sized_class_cannot_grow(heap, tile, class_, seen)) {
+            return false;
+        }
+        ga_clock_sleep(500);
+    }
+    if (step == GA_SIZED_GROW_DONE) {
+        return true;
+    }
+    uint32_t got = ga_sized_class_get_regions(heap, tile, class_, held);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_sized_grow_unlock(c);
+    }
+    ga_tile_sync(tile);
+    return got != 0;
+}
+
+#endif

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Find and claim units of one class: the atomics on bitmaps, and searches by a whole tile.
+ *
+ * STRUCTURE  See sized_heap.h, and sized_places.h for addresses.
+ *
+ * INVARIANT  A unit belongs to its tile from the time the tile sets the bit until it clears it.
+ *            Bits of a second bitmap count only after a check of the region's owner; else the tile
+ *            clears them again.
+ *
+ * ORDER      U1 and U2 (sized_tile.h): the last owner's accesses to a unit happen before those of
+ *            the next one. H1 and H2 (sized_pool.h): events that `releases` counts happen before a
+ *            tile sees the count. O3 and O4: the checks of a free for a sweep (sized_sweep.h).
+ *
+ * PROGRESS   No search waits. Each loads a fixed number of words, and repeats that only if another
+ *            tile claimed the units that it saw.
+ */
+#ifndef GPUALLOC_SLAB_CLASSES_SIZED_SEARCH_H
+#define GPUALLOC_SLAB_CLASSES_SIZED_SEARCH_H
+
+#include "../../../simt/simt.h"
+#include "sized_grow.h"
+#include "sized_heap.h"
+#include "sized_places.h"
+
+/* ---- bits of one word, by one lane ----------------------------------------------------- */
+
+/* Set `bits` of the word. Returns the bits that were set before. */
+GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint32_t bits)
+{
+#if GA_SIZED_MUTANT == 2
+    return ga_or_relaxed(heap.bits + word_index, bits);
+#elif GA_SIZED_MUTANT == 3
+    /* U1, but not atomic. Pairs with U2. */
+    uint32_t taken = ga_load_acquire(heap.bits + word_index);
+    ga_store_relaxed(heap.bits + word_index, taken | bits);
+    return taken;
+#else
+    /* U1: acquire. Pairs with U2: the last owner's accesses to a unit happen before ours. */
+    return ga_or_acquire(heap.bits + word_index, bits);
+#endif
+}
+
+/* Call after a free has cleared its bits. If a sweep watches the region, its result and those of
+ * all earlier sweeps are invalid now. Ends the watch, so that frees take the fast path again,
+ * unless another sweep has begun to watch the region. */
+GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
+{
+    /* O3: acq_rel, though it changes nothing. Pairs with O1 (sized_sweep.h): a sweep that comes
+     * later sees the bit clear, and one that came before is seen here. */
+    uint32_t owner = ga_or_acq_rel(heap->owners + region, 0);
+    if (ga_sized_owner_class(owner) == GA_SIZED_NONE || !(owner & GA_SIZED_WATCH)) {
+        return;
+    }
+#if GA_SIZED_MUTANT != 24
+    ga_post_add_release(&heap->releases, 1u); /* H2: release, after the bit. Pairs with H1. */
+#endif
+    /* O4: release. Pairs with O3, and with the fence of a free on the fast path: a free that does
+     * not see the watch any more comes after the change of `releases`. */
+    ga_cas_release(heap->owners + region, owner, owner & ~GA_SIZED_WATCH);
+}
+
+/* Clear bits of one word, by one lane. Precondition: its tile has called ga_tile_publish() since
+ * it used the units. On the CPU this reads the owner again. On the GPU that would delay every
+ * free, so the owner that the free loaded before its fence decides; sweeps allow for that
+ * (sized_sweep.h). */
+GA_SIMT void ga_sized_release_bits(ga_sized_view heap, uint32_t word_index, uint32_t bits)
+{
+#if GA_SIZED_MUTANT == 21
+    /* too early; a sweep has time to pass before the bit is clear */
+    ga_sized_notify_sweep(heap.heap, word_index >> ga_sized_stride_bits(heap.region_bits));
+    ga_clock_sleep(20000);
+#endif
+#if GA_SIZED_MUTANT == 4
+    ga_post_and_relaxed(heap.bits + word_index, ~bits);
+#else
+    /* U2: release, with the tile's publish. Pairs with U1. No answer to wait for. */
+    ga_post_and_published(heap.bits + word_index, ~bits);
+#endif
+#if !defined __CUDACC__ && GA_SIZED_MUTANT != 21
+    ga_sized_notify_sweep(heap.heap, word_index >> ga_sized_stride_bits(heap.region_bits));
+#endif
+}
+
+/* Set `bits` of a word that was the class's when the caller looked. Returns the bits that the
+ * caller did not get. The region may have another class by now; then the bits that it got are
+ * cleared again. */
+GA_SIMT uint32_t ga_sized_try_set_verify(ga_sized_view heap, uint32_t class_, uint32_t word_index,
+                                         uint32_t bits)
+{
+    uint32_t taken = ga_sized_try_set(heap, word_index, bits);
+    uint32_t got = bits & ~taken;
+    if (!got || ga_sized_class_owns(heap, class_, word_index)) {
+        return taken;
+    }
+    ga_sized_release_bits(heap, word_index, got);
+    /* H2: release. Pairs with H1. A sweep may have read the word while these bits were set. */
+    ga_post_add_release(&heap.heap->releases, 1u);
+    return GA_ALL_BITS;
+}
+
+/* Claim those of `bits` that are free. Returns them. */
+GA_SIMT uint32_t ga_sized_claim_bits(ga_sized_view heap, uint32_t class_, uint32_t word_index,
+                                     uint32_t bits)
+{
+    return bits & ~ga_sized_try_set_verify(heap, class_, word_index, bits);
+}
+
+/* Where a group of `n` lanes begins. `number` is the tile's, `lane` the lowest of the group. Each
+ * tile has a word of its own while the class has enough words, and each group of the tile has
+ * different bits of it. Tiles beyond the last word share words with others, and begin at different
+ * bits. */
+typedef struct ga_sized_start {
+    uint32_t word, shift;
+} ga_sized_start;
+
+GA_SIMT ga_sized_start ga_sized_start_of(uint32_t total_words, uint32_t number, uint32_t lane,
+                                         uint32_t n)
+{
+    ga_sized_start start = {number, lane};
+    uint32_t bits = n > 1u ? 32u - ga_bits_leading(n - 1u) : 0; /* n is at most 2^bits */
+    if (number >= total_words) {
+        uint32_t round = number / total_words;
+        start.word = number - round * total_words;
+        start.shift += round << bits;
+    }
+    start.shift = start.shift >> bits << bits & 31u;
+    return start;
+}
+
+/* `n` of the set bits, counted from bit number `rotation` on, wrapping round. */
+GA_SIMT uint32_t ga_sized_pick(uint32_t bits, uint32_t n, uint32_t rotation)
+{
+    uint32_t back = (32u - rotation) & 31u;
+    uint32_t picked = ga_bits_take(bits >> rotation | bits << back, n);
+    return picked << rotation | picked >> back;
+}
+
+#define GA_SIZED_RANDOM_PROBES 4u /* words that one lane tries before its tile searches */
+
+/* Claim up to `n` units of one random word, by one lane. */
+GA_SIMT uint32_t ga_sized_claim_random(ga_sized_view heap, ga_sized_class_map map, uint32_t n,
+                                       uint32_t hash, uint32_t *word_index)
+{
+    uint32_t got = 0;
+    uint32_t class_ = ga_sized_class_of_last(heap, map.unit - 1u);
+    for (uint32_t i = 0; i < GA_SIZED_RANDOM_PROBES && !got; i++) {
+        uint32_t random = ga_bits_mix(hash + i);
+        *word_index =
+            ga_sized_word_index(heap, map, (uint32_t)((uint64_t)random * map.total_words >> 32));
+        /* relaxed: a guess; the atomic below decides */
+        uint32_t free =
+            *word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *word_index);
+        got = free ? ga_sized_claim_bits(heap, class_, *word_index,
+                                         ga_sized_pick(free, n, random & 31u))
+                   : 0;
+    }
+    return got;
+}
+
+/* Claim up to `n` units for a group, by one lane: at the word where the group begins, first its own
+ * bits, then those that the first attempt has shown to be free; else at random words. Returns the
+ * bits, and their word. */
+GA_SIMT uint32_t ga_sized_claim_group(ga_sized_view heap, uint32_t class_, uint32_t n,
+                                      uint32_t number, uint32_t lane, uint32_t *word_index)
+{
+    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
+    *word_index = GA_SIZED_NONE;
+    if (!map.total_words) {
+        return 0;
+    }
+    ga_sized_start start = ga_sized_start_of(map.total_words, number, lane, n);
+    *word_index = ga_sized_word_index(heap, map, start.word);
+    if (*word_index == GA_SIZED_NONE) {
+        return 0;
+    }
+    uint32_t bits = ga_bits_below(n) << start.shift;
+    uint32_t taken = ga_sized_try_set_verify(heap, class_, *word_index, bits);
+    uint32_t got = bits & ~taken;
+    if (got != bits) {
+        uint32_t more = ga_bits_take(~(taken | bits), n - ga_bits_count(got));
+        got |= more ? ga_sized_claim_bits(heap, class_, *word_index, more) : 0;
+    }
+    return got ? got : ga_sized_claim_random(heap, map, n, number * 32u + lane, word_index);
+}
+
+/* Claim units of a random word, but only if this tile shares its home word with others (the class
+ * has fewer words than there are tiles). Otherwise returns 0: the heap was filled in order, and the
+ * hint is the better guess. */
+GA_SIMT uint32_t ga_sized_claim_random_if_shared(ga_sized_view heap, uint32_t class_, uint32_t n,
+                                                 uint32_t number, uint32_t lane,
+                                                 uint32_t *word_index)
+{
+    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
+    return number < map.total_words
+               ? 0
+               : ga_sized_claim_random(heap, map, n, number * 32u + lane, word_index);
+}
+
+/* The number of the bit that has `rank` set bits below it. */
+GA_SIMT uint32_t ga_sized_nth_bit(uint32_t bits, uint32_t rank)
+{
+    uint32_t lowest = ga_bits_lowest(bits);
+    uint32_t run = bits >> lowest;
+    return run & (run + 1u) ? ga_bits_nth(bits, rank)
+                            : lowest + rank; /* mostly the bits are consecutive */
+}
+
+/* Give each lane its share of the units that the lowest lane of its group holds. */
+GA_SIMT void ga_sized_deal(ga_tile tile, uint32_t requesting, ga_lanes equal, ga_lanes word_indices,
+                           ga_lanes bits, ga_sized_units *got)
+{
+    ga_lanes leaders = equal;
+    GA_EACH_LANE(tile, requesting, own)
+    {
+        ga_lane_write(&leaders, own, ga_bits_lowest(ga_lane_read(equal, own)));
+    }
+    word_indices = ga_lanes_from(tile, word_indices, leaders);
+    bits = ga_lanes_from(tile, bits, leaders);
+    GA_EACH_LANE(tile, requesting, own)
+    {
+        uint32_t theirs = ga_lane_read(bits, own);
+        uint32_t rank = ga_bits_count(ga_lane_read(equal, own) & ga_bits_below(own));
+        if (rank < ga_bits_count(theirs)) {
+            ga_lane_write(&got->word_indices, own, ga_lane_read(word_indices, own));
+            ga_lane_write(&got->places, own, ga_sized_nth_bit(theirs, rank));
+        }
+    }
+}
+
+/* ---- the search ------------------------------------------------------------------------ */
+
+/* A search for units of one class, by all lanes of a tile. */
+typedef struct ga_sized_search {
+    uint32_t class_;
+    uint32_t requesting; /* mask of the lanes that still have no unit */
+    ga_sized_units got;
+    uint32_t word;     /* number, in the class, of the word of the last units found */
+    uint32_t rotation; /* 0 to 31: the bit at which claims begin, so that tiles spread out */
+    bool lost_race; /* another tile claimed some of the bits seen: try again, there may be more */
+} ga_sized_search;
+
+/* Deal out the units that the lanes have claimed: `bits` of the words `word_indices`. */
+GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes words, ga_lanes word_indices,
+                                  ga_lanes bits, ga_sized_search *search)
+{
+    uint32_t served = 0;
+    for (uint32_t claimers = ga_lanes_nonzero(tile, bits); claimers; claimers &= claimers - 1u) {
+        uint32_t claimer = ga_bits_lowest(claimers);
+        uint32_t claimed = ga_lanes_get(tile, bits, claimer);
+        uint32_t word_index = ga_lanes_get(tile, word_indices, claimer);
+        uint32_t takers = ga_bits_take(
+            search->requesting & ~ga_bits_take(search->requesting, served), ga_bits_count(claimed));
+        search->word = ga_lanes_get(tile, words, claimer);
+        ga_lanes_deal(tile, search->requesting, served, claimed, 0, &search->got.places);
+        search->got.word_indices =
+            ga_lanes_select(tile, takers, ga_lanes_all(word_index), search->got.word_indices);
+        served += ga_bits_count(claimed);
+    }
+    search->requesting &= ~ga_bits_take(search->requesting, served);
+}
+
+/* Load one word for each lane, GA_SIZED_NONE for none, and claim the units that are needed: all
+ * from one word if any has enough, else from as many as necessary, lowest lane first. `words` are
+ * the numbers that the search records. */
+GA_SIMT void ga_sized_search_at(ga_sized_view heap, ga_tile tile, ga_lanes word_indices,
+                                ga_lanes words, ga_sized_search *search)
+{
+    uint32_t needed = ga_bits_count(search->requesting);
+    ga_lanes free_bits = ga_lanes_all(0);
+    ga_lanes enough = ga_lanes_all(0);
+    ga_lanes missed = ga_lanes_all(0);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t word_index = ga_lane_read(word_indices, own);
+        /* relaxed: a guess; the atomic below decides */
+        uint32_t taken =
+            word_index == GA_SIZED_NONE ? GA_ALL_BITS : ga_load_relaxed(heap.bits + word_index);
+        ga_lane_write(&free_bits, own, ~taken);
+        ga_lane_write(&enough, own, ga_bits_count(~taken) >= needed);
+    }
+    uint32_t one = ga_lanes_nonzero(tile, enough);
+    uint32_t chosen = one ? ga_bits_from(one, search->rotation) : 0;
+    ga_lanes before = ga_lanes_prefix_count(tile, free_bits);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t bits = ga_lane_read(free_bits, own);
+        uint32_t ahead = one ? (chosen == own ? 0 : needed) : ga_lane_read(before, own);
+        uint32_t word_index = ga_lane_read(word_indices, own);
+        bits = ahead < needed ? ga_sized_pick(bits, needed - ahead, search->rotation) : 0;
+        uint32_t got = bits ? ga_sized_claim_bits(heap, search->class_, word_index, bits) : 0;
+        ga_lane_write(&missed, own, bits & ~got);
+        ga_lane_write(&enough, own, got);
+    }
+    ga_tile_sync(tile);
+    search->lost_race = ga_lanes_any(tile, missed);
+    ga_sized_search_deal(tile, words, word_indices, enough, search);
+}
+
+/* Search one word of the class for each lane. */
+GA_SIMT void ga_sized_search_words(ga_sized_view heap, ga_tile tile, ga_lanes words,
+                                   ga_sized_search *search)
+{
+    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + search->class_);
+    ga_lanes word_indices = ga_lanes_all(GA_SIZED_NONE);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        ga_lane_write(&word_indices, own, ga_sized_word_index(heap, map, ga_lane_read(words, own)));
+    }
+    ga_sized_search_at(heap, tile, word_indices, words, search);
+}
+
+/* Consecutive words from `word` on, wrapping round, one for each lane. */
+GA_SIMT ga_lanes ga_sized_words_from(ga_tile tile, uint32_t word, uint32_t total_words)
+{
+    ga_lanes words = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t mine = word + ga_lane_read(words, own);
+        ga_lane_write(&words, own, mine < total_words ? mine : (mine - total_words) % total_words);
+    }
+    return words;
+}
+
+/* A random word for each lane, of the `n` words from `from` on. */
+GA_SIMT ga_lanes ga_sized_words_random(ga_tile tile, uint32_t hash, uint32_t from, uint32_t n)
+{
+    ga_lanes words = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
+        ga_lane_write(&words, own, from + (uint32_t)(random * n >> 32));
+    }
+    return words;
+}
+
+/* ---- words that may have free units ---------------------------------------------------- */
+
+/* Record where a search found free units, as a distance from its start, so that other searches
+ * begin there. */
+GA_SIMT void ga_sized_set_hint(ga_sized_class *c, ga_tile tile, uint32_t start, uint32_t word,
+                               uint32_t total_words)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* relaxed: a guess */
+        ga_store_relaxed(&c->hint, word >= start ? word - start : word + total_words - start);
+    }
+}
+
+/* Acquire load by the leader, for all lanes: `total_words`, the hint or `releases`. */
+GA_SIMT uint32_t ga_sized_load_synced(const uint32_t *word, ga_tile tile)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes now = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&now, own, ga_load_acquire(word)); /* S1. Pairs with S2 (sized_grow.h). */
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, now, leader);
+}
+
+#define GA_SIZED_SEARCH_TRIES                                                                      \
+    3u                         /* rounds at random words, and at new ones, before the class grows */
+#define GA_SIZED_LOST_TRIES 8u /* further rounds, after another tile claimed the bits seen */
+
+/* Search up to `looks` rounds of random words, of the `n` words from `from` on. */
+GA_SIMT void ga_sized_search_random(ga_sized_view heap, ga_tile tile, uint32_t hash, uint32_t from,
+                                    uint32_t n, uint32_t looks, ga_sized_search *search)
+{
+    for (uint32_t looked = 0, lost = 0; looked < looks && search->requesting;) {
+        uint32_t where = hash + (looked + lost) * 0x9e3779b9u;
+        ga_sized_search_words(heap, tile, ga_sized_words_random(tile, where, from, n), search);
+        bool again = search->lost_race && lost < GA_SIZED_LOST_TRIES; /* there were free units */
+        lost += again;
+        looked += !again;
+    }
+}
+
+/* Search once at the hint, then at random words, then at the words that the class got last. A class
+ * grows by a 32nd at a time. Searches at random words alone would rarely see the new words, the
+ * less the smaller the tile, and each of them would make the class grow again. */
+GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t number,
+                                   uint32_t total_words, ga_sized_search *search)
+{
+    ga_sized_class *c = heap.heap->of + search->class_;
+    uint32_t start = number % total_words;
+    uint32_t word = (start + ga_sized_load_synced(&c->hint, tile) % total_words) % total_words;
+    uint32_t hash = ga_bits_mix(number) +
+                    ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
+    uint32_t last = total_words / GA_SIZED_GROW_DIVISOR > c->map.words
+                        ? total_words / GA_SIZED_GROW_DIVISOR
+                        : c->map.words;
+    ga_sized_search_words(heap, tile, ga_sized_words_from(tile, word, total_words), search);
+    if (!search->requesting) {
+        return;
+    }
+    ga_sized_search_random(heap, tile, hash, 0, total_words, GA_SIZED_SEARCH_TRIES, search);
+    ga_sized_search_random(heap, tile, ~hash, total_words - last, last, GA_SIZED_SEARCH_TRIES,
+                           search);
+    if (!search->requesting) {
+        ga_sized_set_hint(c, tile, start, search->word, total_words);
+    }
+}
+
+#endif

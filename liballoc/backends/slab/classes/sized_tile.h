@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Units for the lanes of a tile, once for CPU and GPU: the bitmaps of SlabAlloc (slab-hash-2018,
+ * §V) with many unit sizes over one pool of regions. sized_kernel.h has the call tree.
+ *
+ * STRUCTURE  See sized_heap.h, and sized_places.h for addresses. The lanes that ask for one class
+ *            are a group. Their units come from one word, by one atomic, if it has enough free
+ *            bits.
+ *
+ * INVARIANT  A unit belongs to its tile from the time the tile sets the bit until it clears it.
+ *
+ * ORDER      U1 and U2: the last owner's accesses to a unit happen before those of the next one. S1
+ *            (sized_search.h) is the partner of S2 in sized_grow.h: a class gets its words by it.
+ *
+ * PROGRESS   An allocation tries the home word twice and a few random words. Then its tile
+ *            searches, and waits for another region for as long as growth.h says. If there is none,
+ *            the tile takes part in a sweep of all regions (sized_sweep.h), or uses the result of
+ *            an earlier one, and returns NULL.
+ */
+#ifndef GPUALLOC_SLAB_CLASSES_SIZED_TILE_H
+#define GPUALLOC_SLAB_CLASSES_SIZED_TILE_H
+
+#include "../../../simt/simt.h"
+#include "sized_sweep.h"
+
+/* Give the lowest requesting lane the first unit of the word, which this tile holds
+ * (sized_grow.h). */
+GA_SIMT void ga_sized_search_use_held(ga_tile tile, uint32_t word_index, ga_sized_search *search)
+{
+    GA_EACH_LANE(tile, 1u << ga_bits_lowest(search->requesting), own)
+    {
+        ga_lane_write(&search->got.word_indices, own, word_index);
+        ga_lane_write(&search->got.places, own, 0u);
+    }
+    search->requesting &= search->requesting - 1u;
+}
+
+/* Get more regions for the class. Returns false if it has no new ones. `*total_words` is the number
+ * of words that the caller has seen, and is updated. */
+GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t number,
+                                  uint32_t *total_words, ga_sized_search *search)
+{
+    ga_sized_class *c = heap.heap->of + search->class_;
+    uint32_t held = GA_SIZED_NONE;
+    if (ga_sized_class_cannot_grow(heap.heap, tile, search->class_, *total_words) ||
+        !ga_sized_grow(heap.heap, tile, search->class_, *total_words, &held)) {
+        return false;
+    }
+    if (held != GA_SIZED_NONE) {
+        ga_sized_search_use_held(tile, held, search);
+    }
+    uint32_t now = ga_sized_load_synced(&c->map.total_words, tile);
+    if (now) { /* let other tiles begin at the new words */
+        ga_sized_set_hint(c, tile, number % now, *total_words < now ? *total_words : now - 1u, now);
+    }
+    *total_words = now;
+    return true;
+}
+
+/* True if no unit of the class is free: a sweep found none, and then the pool has no region either.
+ * The sweep may also serve the search. `*last` is as in ga_sized_sweep_join(); `*last_read` tells
+ * if it has been set. */
+GA_SIMT bool ga_sized_search_sweep(ga_sized_view heap, ga_tile tile, uint32_t number,
+                                   uint32_t *total_words, uint32_t *last, bool *last_read,
+                                   ga_sized_search *search)
+{
+    if (ga_sized_known_full(heap.heap, tile, search->class_)) {
+        return true;
+    }
+    if (!*last_read) {
+        *last = ga_sized_sweep_latest(heap.heap, tile);
+        *last_read = true;
+    }
+    bool none = ga_sized_sweep_join(heap, tile, last, search);
+    return none && !ga_sized_search_grow(heap, tile, number, total_words, search);
+}
+
+/* Search for units of one class for the lanes `requesting`, and grow the class until they are
+ * served or the request is refused. All lanes of the tile help. */
+GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t lanes,
+                                                  uint32_t requesting, uint32_t class_,
+                                                  uint32_t number)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_sized_view view = ga_sized_view_of(heap);
+    ga_sized_class *c = heap->of + class_;
+    ga_sized_search search = {class_,
+                              requesting,
+                              {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)},
+                              0,
+                              ga_bits_mix(number) & 31u,
+                              false};
+    uint32_t total_words = ga_sized_load_synced(&c->map.total_words, tile);
+    uint32_t last = 0;
+    bool last_read = false;
+    for (bool ends = false; search.requesting && !ends;) {
+        if (total_words) {
+            ga_sized_search_class(view, tile, number, total_words, &search);
+        }
+        if (search.requesting && !ga_sized_search_grow(view, tile, number, &total_words, &search)) {
+            ends =
+                ga_sized_search_sweep(view, tile, number, &total_words, &last, &last_read, &search);
+            total_words = ga_sized_load_synced(&c->map.total_words, tile);
+        }
+    }
+    GA_EACH_LANE(tile, search.requesting ? 1u << ga_tile_leader(tile) : 0, own)
+    {
+        (void)own;
+        ga_post_add_relaxed(&c->refused, ga_bits_count(search.requesting)); /* relaxed: a counter */
+    }
+    return search.got;
+}
+
+/* ---- allocation ------------------------------------------------------------------------ */
+
+/* The bits that the groups of a tile hold so far, in the lowest lane of each: word, and mask of
+ * bits. */
+typedef struct ga_sized_group_claims {
+    ga_lanes groups; /* for each lane the mask of its group */
+    ga_lanes word_indices, bits;
+} ga_sized_group_claims;
+
+/* Search for the lanes `missing`, which have no unit yet, one class after the other. */
+GA_SIMT void ga_sized_claim_search_groups(ga_sized_view heap, ga_tile tile, uint32_t missing,
+                                          ga_lanes classes, ga_lanes equal, uint32_t number,
+                                          ga_sized_units *got)
+{
+    while (missing) {
+        uint32_t first = ga_bits_lowest(missing);
+        uint32_t group = ga_lanes_get(tile, equal, first) & missing;
+        ga_sized_units more = ga_sized_claim_search(heap.heap, ga_tile_members(tile), group,
+                                                    ga_lanes_get(tile, classes, first), number);
+        got->word_indices = ga_lanes_select(tile, group, more.word_indices, got->word_indices);
+        got->places = ga_lanes_select(tile, group, more.places, got->places);
+        missing &= ~group;
+    }
+}
+
+/* Deal the bits that the groups hold to their lanes, and search for the lanes that are left
+ * over. */
+GA_SIMT ga_sized_units ga_sized_claim_finish(ga_sized_view heap, ga_tile tile, uint32_t requesting,
+                                             ga_lanes classes, uint32_t number,
+                                             ga_sized_group_claims taken)
+{
+    ga_sized_units got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
+    ga_sized_deal(tile, requesting, taken.groups, taken.word_indices, taken.bits, &got);
+    uint32_t served = ga_lanes_nonzero(tile, got.word_indices ^ ga_lanes_all(GA_SIZED_NONE));
+    ga_sized_claim_search_groups(heap, tile, requesting & ~served, classes, taken.groups, number,
+                                 &got);
+    return got;
+}
+
+/* A unit of the lane's class for each lane of `requesting`. `number` is the caller's warp number:
+ * tiles that run at the same time should pass different ones. */
+GA_SIMT ga_sized_units ga_sized_claim(ga_sized_view heap, ga_tile tile, uint32_t requesting,
+                                      ga_lanes classes, uint32_t number)
+{
+    ga_sized_group_claims taken = {ga_lanes_equal(tile, requesting, classes),
+                                   ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
+    GA_EACH_LANE(tile, requesting, own)
+    {
+        uint32_t group = ga_lane_read(taken.groups, own);
+        if (ga_bits_lowest(group) == own) {
+            uint32_t word_index;
+            uint32_t bits = ga_sized_claim_group(heap, ga_lane_read(classes, own),
+                                                 ga_bits_count(group), number, own, &word_index);
+            ga_lane_write(&taken.bits, own, bits);
+            ga_lane_write(&taken.word_indices, own, word_index);
+        }
+    }
+    ga_tile_sync(tile);
+    return ga_sized_claim_finish(heap, tile, requesting, classes, number, taken);
+}
+
+/* Set the bits of the tile's lanes in the word by one atomic. Returns the bits that were set
+ * before. */
+GA_SIMT uint32_t ga_sized_try_set_lanes(ga_sized_view heap, ga_tile tile, uint32_t word_index)
+{
+    uint32_t lanes = ga_tile_lanes(tile);
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes taken = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&taken, own, ga_sized_try_set(heap, word_index, lanes));
+    }
+    if (!(lanes & (lanes - 1u))) { /* a lone lane needs no broadcast */
+        return ga_lane_read(taken, leader);
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, taken, leader);
+}
+
+/* Off the fast path, where the region of the word may have left the class: set the bits of the
+ * tile's lanes by one atomic, and clear them again if it has. Returns the bits that the tile did
+ * not get. */
+GA_SIMT uint32_t ga_sized_try_set_lanes_verify(ga_sized_view heap, ga_tile tile, uint32_t class_,
+                                               uint32_t word_index)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes taken = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&taken, own,
+                      ga_sized_try_set_verify(heap, class_, word_index, ga_tile_lanes(tile)));
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, taken, leader);
+}
+
+/* Claim all free units of the word, for a tile of 32 lanes. Returns their bits. */
+GA_SIMT uint32_t ga_sized_claim_word(ga_sized_view heap, uint32_t word_index)
+{
+    return ~ga_sized_try_set_lanes(heap, ga_tile_of(32), word_index);
+}
+
+/* Second attempt, for a tile of one class that holds `bits` of its home word `word_index`, which
+ * are too few. If `word_index` is GA_SIZED_NONE, the tile holds nothing, and begins
+ * anew with ga_sized_claim_group(). */
+GA_SIMT ga_sized_units ga_sized_claim_retry(ga_sized_view heap, ga_tile tile, uint32_t class_,
+                                            uint32_t number, uint32_t word_index, uint32_t bits)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    uint32_t requesting = ga_tile_lanes(tile);
+    uint32_t more = ga_tile_size(tile) - ga_bits_count(bits);
+    ga_sized_group_claims taken = {ga_lanes_all(requesting), ga_lanes_all(word_index),
+                                   ga_lanes_all(bits)};
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        if (word_index == GA_SIZED_NONE) {
+            bits = ga_sized_claim_group(heap, class_, more, number, own, &word_index);
+        } else if (bits) {
+            /* relaxed: a guess; the atomic below decides */
+            uint32_t free = ~ga_load_relaxed(heap.bits + word_index);
+            bits |=
+                free ? ga_sized_claim_bits(heap, class_, word_index, ga_bits_take(free, more)) : 0;
+        } else {
+            bits = ga_sized_claim_random_if_shared(heap, class_, more, number, own, &word_index);
+        }
+        ga_lane_write(&taken.bits, own, bits);
+        ga_lane_write(&taken.word_indices, own, word_index);
+    }
+    ga_tile_sync(tile);
+    return ga_sized_claim_finish(heap, tile, requesting, ga_lanes_all(class_), number, taken);
+}
+
+/* ---- free ------------------------------------------------------------------------------ */
+
+/* Free the units of all lanes of the tile, which are all in one word. */
+GA_SIMT void ga_sized_free_units_of_word(ga_sized_view heap, ga_tile tile, ga_sized_units got)
+{
+    uint32_t bits = ga_lanes_union(tile, ga_lanes_all(1u) << got.places);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own), bits);
+    }
+}
+
+/* Free one unit for each lane of the tile, if the units are all in one word or all in different
+ * words. Else returns false and frees nothing. Precondition: the tile has called ga_tile_publish()
+ * since its lanes used the units. */
+GA_SIMT bool ga_sized_free_units_fast(ga_sized_view heap, ga_tile tile, ga_sized_units got)
+{
+    if (ga_lanes_same(tile, got.word_indices)) { /* as a warp allocates them */
+        ga_sized_free_units_of_word(heap, tile, got);
+        return true;
+    }
+    ga_lanes equal = ga_lanes_equal(tile, ga_tile_lanes(tile), got.word_indices);
+    if (ga_lanes_any(tile, equal & (equal - ga_lanes_all(1u)))) {
+        return false;
+    }
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own),
+                              1u << ga_lane_read(got.places, own));
+    }
+    return true;
+}
+
+/* Free one unit for each lane of `freeing`, by one atomic for each word. Precondition: the tile has
+ * called ga_tile_publish() since its lanes used the units. */
+GA_SIMT void ga_sized_free_units(ga_sized_view heap, ga_tile tile, uint32_t freeing,
+                                 ga_sized_units got)
+{
+    if (freeing == ga_tile_lanes(tile) && ga_sized_free_units_fast(heap, tile, got)) {
+        return;
+    }
+    ga_lanes bits = ga_lanes_all(1u) << got.places;
+    ga_lanes equal = ga_lanes_equal(tile, freeing, got.word_indices);
+    bits = ga_lanes_merge_or(tile, equal, bits);
+    GA_EACH_LANE(tile, freeing, own)
+    {
+        if (ga_bits_lowest(ga_lane_read(equal, own)) == own) {
+            ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own),
+                                  ga_lane_read(bits, own));
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slab heaps that grow under running kernels: a superblock is a step of growth.h. Addressing is
+ * light: addresses for the largest size are reserved at once, and steps are mapped in order.
+ *
+ *     units   | super 0 | super 1 | super 2 |   addresses only   |
+ *     rows    | row row | row row | row row |   addresses only   |
+ *     counts  | n n n n   n n n n   n n n n   0 0 0 0 0 0 0 0 0 0 |   all mapped from the start
+ *
+ *   ga_slab_claim_growing          like ga_slab_claim_lanes() in the steps that are ready
+ *    |- await_growth               found nothing: waits for one step more, then claims again in it
+ *    |   `- ga_slab_prepare        run by the tile that has the growth's turn: clears the new rows
+ *    `- grow_ahead                 3/4 of the units are taken: requests a step, does not wait
+ *   ga_slab_claim_word_growing     like ga_slab_claim_word(); otherwise the same path
+ *
+ * ORDER      The tile that prepares a superblock releases twice. G1 and G2: a tile that sees a new
+ *            count sees the cleared row, and its words are counted. G3 and G4: a tile that sees a
+ *            new number of words sees their cleared rows.
+ *
+ * PROGRESS   A claim that finds nothing waits as growth.h says and retries with the new memory. It
+ *            returns FULL when growth is refused, after it has searched all memory that was there
+ *            by then.
+ */
+#ifndef GPUALLOC_SLAB_UNITS_SLAB_GROWING_H
+#define GPUALLOC_SLAB_UNITS_SLAB_GROWING_H
+
+#include "../../../growth/growth.h"
+#include "slab_tile.h"
+#include "slab_words.h"
+
+/* 1 in N claims and frees adds N times its change to the estimate of taken units. On the CPU, where
+ * noise is 0, each call does. */
+#ifdef __CUDACC__
+#define GA_SLAB_CALLS_PER_SAMPLE 64u
+#else
+#define GA_SLAB_CALLS_PER_SAMPLE 1u
+#endif
+
+/* Rows of about this many bitmap words are prepared together. */
+#ifndef GA_SLAB_PREPARED_WORDS
+#define GA_SLAB_PREPARED_WORDS 16384u
+#endif
+
+/* ---- a new superblock --------------------------------------------------------------------- */
+
+GA_SIMT uint32_t ga_slab_step_words(const ga_slab_heap *heap)
+{
+    return GA_SLAB_ROW_WORDS << heap->super_bits;
+}
+
+/* Fill the units of a superblock with poison, as the hardened checks expect of free units. */
+GA_SIMT void ga_slab_poison_units(ga_slab_heap *heap, ga_tile tile, uint32_t step)
+{
+    uint32_t *words = (uint32_t *)(heap->units + heap->super_bytes * step);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
+        for (uint64_t i = rank; i < heap->super_bytes / 4u; i += ga_tile_size(tile)) {
+            ga_store_relaxed(words + i, GA_SLAB_POISON); /* relaxed: G2 and G4 release it */
+        }
+    }
+}
+
+/* Free all units of superblocks `from` to `to` - 1, which have been mapped. All at once, so that
+ * the tile waits for memory once. */
+GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t from, uint32_t to)
+{
+    uint32_t first = ga_slab_step_words(heap) * from;
+    uint32_t words = ga_slab_step_words(heap) * (to - from);
+    uint32_t *rows = heap->rows + first;
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
+        for (uint32_t i = rank; i < words; i += ga_tile_size(tile)) {
+            /* relaxed: G2 and G4 release it. */
+            ga_store_relaxed(rows + i, GA_SLAB_MUTANT == 9 ? GA_ALL_BITS : 0);
+        }
+    }
+    for (uint32_t step = from; heap->check && step < to; step++) {
+        ga_slab_poison_units(heap, tile, step);
+    }
+    ga_tile_publish(tile);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* G4: release. Pairs with G3 (slab_heap.h): the rows are clear. Before the counts, because
+         * these lead other tiles here: a unit that a tile claims it may free at once, and then
+         * `words` must cover it. */
+        ga_store_release(&heap->words, first + words);
+    }
+    ga_tile_publish(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
+        for (uint32_t i = rank; i < words / GA_SLAB_ROW_WORDS; i += ga_tile_size(tile)) {
+            uint32_t block = (from << heap->super_bits) + i;
+            uint32_t *count = heap->free + ga_slab_count_index(GA_SLAB_SPREAD, block);
+            /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear, and its
+             * words are counted. */
+            ga_post_add_published(count, GA_SLAB_MUTANT == 10 ? 0 : GA_SLAB_BLOCK_UNITS);
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+/* The callback of growth.h. Works in pieces of a few microseconds, so that other tiles may begin to
+ * claim from the first piece. */
+GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
+{
+    ga_slab_heap *heap = (ga_slab_heap *)context;
+    uint32_t words = heap->check ? 0 : GA_SLAB_PREPARED_WORDS; /* poisoning takes long */
+    uint32_t each = 1u + words / ga_slab_step_words(heap);
+    while (from < to) {
+        uint32_t end = to - from < each ? to : from + each;
+        ga_slab_prepare_steps(heap, tile, from, end);
+        from = end;
+    }
+}
+
+/* ---- low water ----------------------------------------------------------------------------- */
+
+/* Add `n` to the estimate of taken units (below 0: subtract) and return the new estimate, or 0 in
+ * calls that are not sampled. */
+GA_SIMT uint32_t ga_slab_adjust_taken(ga_slab_heap *heap, ga_tile tile, uint32_t n)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    uint32_t noise = ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), leader);
+    ga_lanes taken = ga_lanes_all(0);
+    if (ga_bits_mix(noise) % GA_SLAB_CALLS_PER_SAMPLE && GA_SLAB_CALLS_PER_SAMPLE > 1u) {
+        return 0;
+    }
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        n *= GA_SLAB_CALLS_PER_SAMPLE;
+        /* relaxed: an estimate. */
+        ga_lane_write(&taken, own, ga_add_relaxed(&heap->taken, n) + n);
+    }
+    return ga_lanes_get(tile, taken, leader);
+}
+
+/* True if less than a quarter of the units is free. */
+GA_SIMT bool ga_slab_is_low(uint32_t taken, uint32_t words)
+{
+    return (int32_t)taken > 0 && taken / 24u >= words;
+}
+
+/* ---- claims -------------------------------------------------------------------------------- */
+
+/* The number of superblocks that are ready, read by the leader for all lanes. */
+GA_SIMT uint32_t ga_slab_steps_ready(ga_slab_heap *heap, ga_tile tile)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes ready = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&ready, own, ga_growth_ready(heap->growth));
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, ready, leader);
+}
+
+/* Wait for one superblock more than `steps`, or request it without waiting. Functions of their
+ * own, so that a claim keeps few registers over the call. */
+GA_SIMT_SLOW bool ga_slab_await_growth(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
+{
+    return ga_growth_await(ga_tile_among(lanes), heap->growth, steps + 1u, ga_slab_prepare, heap) ==
+           GA_GROWTH_GRANTED;
+}
+
+GA_SIMT_SLOW void ga_slab_request_growth(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
+{
+    ga_growth_hint(ga_tile_among(lanes), heap->growth, steps + 1u, ga_slab_prepare, heap);
+}
+
+/* Request one superblock more if free units are low. */
+GA_SIMT void ga_slab_grow_ahead(ga_slab_heap *heap, ga_tile tile, uint32_t claimed, uint32_t steps)
+{
+    uint32_t taken = ga_slab_adjust_taken(heap, tile, claimed);
+    if (ga_slab_is_low(taken, steps * ga_slab_step_words(heap))) {
+        ga_slab_request_growth(heap, ga_tile_members(tile), steps);
+    }
+}
+
+/* The home word of warp `number`; if it is one of the first `full_words`, which were full, then
+ * another one behind those. */
+GA_SIMT uint32_t ga_slab_home_word_behind(uint32_t number, uint32_t full_words, uint32_t words)
+{
+    uint32_t home = number % words;
+    return home < full_words ? full_words + number % (words - full_words) : home;
+}
+
+/* Claim a unit for each lane of the mask, like ga_slab_claim_lanes(). If there is none, wait until
+ * the heap has grown, and begin in the new words. `number`, the number of the caller's warp, sets
+ * the home word. */
+GA_SIMT ga_lanes ga_slab_claim_growing_by(ga_slab_heap *heap, ga_tile tile, uint32_t lanes,
+                                          uint32_t number)
+{
+    uint32_t requesting = ga_tile_lanes(tile) & lanes;
+    ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
+    uint32_t steps = ga_slab_steps_ready(heap, tile);
+    uint32_t full_words = 0; /* words that the last search has found full */
+    for (;;) {
+        uint32_t words = steps * ga_slab_step_words(heap);
+        ga_slab_view slab = ga_slab_view_with(heap, words);
+        uint32_t home = ga_slab_home_word_behind(number, full_words, words);
+        ga_lanes got = ga_slab_claim_lanes(slab, tile, requesting, home);
+        units = ga_lanes_select(tile, requesting, got, units);
+        requesting &= ~ga_lanes_nonzero(tile, units ^ ga_lanes_all(GA_SLAB_FULL));
+        if (!requesting || !ga_slab_await_growth(heap, ga_tile_members(tile), steps)) {
+            break;
+        }
+        full_words = words;
+        steps = ga_slab_steps_ready(heap, tile);
+    }
+    ga_slab_grow_ahead(heap, tile, ga_bits_count(lanes & ~requesting), steps);
+    return units;
+}
+
+GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, uint32_t number)
+{
+    return ga_warp_is_whole(lanes)
+               ? ga_slab_claim_growing_by(heap, ga_tile_of(32), lanes, number)
+               : ga_slab_claim_growing_by(heap, ga_tile_among(lanes), lanes, number);
+}
+
+/* Claim a word of units for a tile, like ga_slab_claim_word(). */
+GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_growing(ga_slab_heap *heap, uint32_t lanes,
+                                                        uint32_t word)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_slab_claimed claimed;
+    uint32_t steps = ga_slab_steps_ready(heap, tile);
+    uint32_t full_words = 0;
+    for (;;) {
+        uint32_t words = steps * ga_slab_step_words(heap);
+        claimed.word = ga_slab_home_word_behind(word, full_words, words);
+        claimed.units = 0;
+        ga_slab_claim_word(ga_slab_view_with(heap, words), tile, &claimed);
+        if (claimed.units || !ga_slab_await_growth(heap, lanes, steps)) {
+            break;
+        }
+        full_words = words;
+        steps = ga_slab_steps_ready(heap, tile);
+    }
+    ga_slab_grow_ahead(heap, tile, ga_bits_count(claimed.units), steps);
+    return claimed;
+}
+
+#endif

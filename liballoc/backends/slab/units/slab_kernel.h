@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SlabAlloc in kernels: from the view passed to the kernel to the algorithm of slab_tile.h, and the
+ * hardened checks. Programs call gpualloc/device.cuh.
+ *
+ *   ga_slab_kernel_claim             light addressing, whole warp, no checks, no growth: fast path
+ *    |- ga_slab_claim_lanes          slab_tile.h
+ *    `- claim_general                all other calls, a function of its own
+ *        |- claim_growing            slab_growing.h
+ *        `- claim_fixed              slab_tile.h; then the poison is checked
+ *
+ *   ga_slab_kernel_release           publishes; fast path as above, for units of 2^n bytes
+ *    `- release_one_call
+ *        |- release_units            slab_tile.h
+ *        `- release_general
+ *            `- release_checked_or_growing
+ *                `- release_checked  one lane at a time
+ */
+#ifndef GPUALLOC_SLAB_UNITS_SLAB_KERNEL_H
+#define GPUALLOC_SLAB_UNITS_SLAB_KERNEL_H
+
+#include "slab_growing.h"
+
+/* The heap behind a view of the kind GA_KERNEL_KIND_SLAB. */
+GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
+{
+    ga_slab_view view;
+    uint32_t flags = GA_SLAB_WORDS_FLAGS(heap.words);
+    view.heap = (ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP];
+    view.free = (uint32_t *)heap.words[GA_SLAB_WORD_FREE];
+    view.rows = (uint32_t *)heap.words[GA_SLAB_WORD_ROWS];
+    view.units = (char *)heap.words[GA_SLAB_WORD_UNITS];
+    view.unit = GA_SLAB_WORDS_UNIT(heap.words);
+    view.words = GA_SLAB_WORDS_COUNT(heap.words);
+    view.shift = flags & GA_SLAB_FLAG_SHIFT;
+    view.inverse = flags & GA_SLAB_FLAG_ODD ? view.heap->inverse : 0;
+    view.light = view.rows != NULL;
+    return view;
+}
+
+/* The number of the caller's warp in a grid of any shape. Without the empty asm the compiler
+ * computes it always and selects afterwards. */
+GA_SIMT uint32_t ga_slab_warp_any_shape(void)
+{
+    asm volatile("");
+    uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    uint32_t thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    return block * ((blockDim.x * blockDim.y * blockDim.z + 31u) / 32u) + thread / 32u;
+}
+
+/* The number of the caller's warp in its grid. Few instructions in the usual case of one
+ * dimension. */
+GA_SIMT uint32_t ga_slab_warp(void)
+{
+    if (gridDim.y + gridDim.z + blockDim.y + blockDim.z != 4u) { /* each is at least 1 */
+        return ga_slab_warp_any_shape();
+    }
+    return blockIdx.x * ((blockDim.x + 31u) / 32u) + threadIdx.x / 32u;
+}
+
+/* The home word of the caller's warp. Warps take the words in the order of their numbers, so that
+ * neighbours claim neighbouring words. */
+GA_SIMT uint32_t ga_slab_home_word(ga_slab_view slab)
+{
+    uint32_t warp = ga_slab_warp();
+    return warp < slab.words ? warp : warp % slab.words;
+}
+
+/* ---- hardened checks --------------------------------------------------------------------- */
+
+/* Count a fault and report it to the host. Reports beyond the end of the array are only counted. */
+GA_SIMT_SLOW void ga_slab_report_fault(ga_slab_heap *heap, uint32_t fault, const void *address)
+{
+    ga_post_add64_relaxed(&heap->faults[fault], 1); /* relaxed: a count, read between launches */
+    if (heap->check) {
+        ga_slab_report_put(heap->reports, &heap->reported, fault, address);
+    }
+}
+
+/* Report the first word of a free unit that no longer holds GA_SLAB_POISON: the program wrote to
+ * the unit after it was freed. */
+GA_SIMT_SLOW void ga_slab_check_poison(ga_slab_heap *heap, void *unit)
+{
+    uint32_t *words = (uint32_t *)unit;
+    for (uint32_t i = 0; i < heap->unit / 4u; i++) {
+        if (ga_load_relaxed(words + i) != GA_SLAB_POISON) {
+            ga_slab_report_fault(heap, GA_SLAB_WRITTEN_FREE, words + i);
+            return;
+        }
+    }
+}
+
+/* Free one unit with all checks. Each lane works for itself; contention on a word does not matter
+ * here. */
+GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
+{
+    ga_slab_view slab = ga_slab_view_of(heap);
+    uint32_t unit = ga_slab_unit(slab, pointer);
+    if (unit == GA_SLAB_FULL) {
+        ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
+        return;
+    }
+    uint32_t *word = ga_slab_word(slab, unit / 32u);
+    uint32_t bit = 1u << (unit % 32u);
+    /* relaxed: the caller owns the unit, so its bit is set, unless this is a second free. */
+    if (ga_load_relaxed(word) & bit) {
+        uint32_t *words = (uint32_t *)pointer;
+        for (uint32_t i = 0; i < heap->unit / 4u; i++) {
+            ga_store_relaxed(words + i, GA_SLAB_POISON);
+        }
+        /* U2: release, with a result. Pairs with U1 (slab_tile.h). */
+        if (ga_and_release(word, ~bit) & bit) {
+            ga_slab_count_released(slab, unit / 32u, 1);
+            return;
+        }
+    }
+    ga_slab_report_fault(heap, GA_SLAB_DOUBLE_FREE, pointer);
+}
+
+/* ---- claims -------------------------------------------------------------------------------- */
+
+/* Claim in a heap that does not grow under kernels. */
+GA_SIMT_SLOW uint32_t ga_slab_claim_fixed(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
+{
+    return ga_slab_claim_lanes(ga_slab_view_of(heap), ga_tile_among(lanes), lanes, home);
+}
+
+/* The general path of a claim: some lanes of a warp, two-level addressing, checks or growth. A
+ * function of its own, so that the fast path stays small. `lanes` are the calling lanes, `home` is
+ * their ga_slab_home_word(). */
+GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
+{
+    uint32_t unit = heap->growth ? ga_slab_claim_growing(heap, lanes, ga_slab_warp())
+                                 : ga_slab_claim_fixed(heap, lanes, home);
+    if (unit == GA_SLAB_FULL) {
+        return NULL;
+    }
+    /* The view is made here, so that no register of it is kept over the claim. */
+    void *pointer = ga_slab_pointer(ga_slab_view_of(heap), unit);
+    if (heap->check) {
+        ga_slab_check_poison(heap, pointer);
+    }
+    return pointer;
+}
+
+/* True if a call of these lanes takes the general path. */
+GA_SIMT bool ga_slab_is_general(ga_kernel_heap heap, uint32_t lanes)
+{
+    return (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) || !ga_warp_is_whole(lanes);
+}
+
+GA_SIMT void *ga_slab_kernel_claim(ga_kernel_heap heap)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    uint32_t lanes = ga_warp_present();
+    uint32_t home = ga_slab_home_word(slab);
+    if (ga_slab_is_general(heap, lanes)) {
+        return ga_slab_claim_general(slab.heap, lanes, home);
+    }
+    slab.light = true; /* a constant from here on */
+    uint32_t unit = ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, home);
+    return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
+}
+
+/* ---- 32-bit addresses (shape.h): with light addressing, the unit's number -------------------- */
+
+GA_SIMT uint32_t ga_slab_address_of_unit(ga_slab_view slab, uint32_t unit)
+{
+    if (slab.light || unit == GA_SLAB_FULL) {
+        return unit;
+    }
+    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return (unit >> bits) << slab.heap->address_bits | (unit & ga_bits_below(bits));
+}
+
+GA_SIMT uint32_t ga_slab_unit_of_address(ga_slab_view slab, uint32_t address)
+{
+    if (slab.light || address == GA_SLAB_FULL) {
+        return address;
+    }
+    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return (address >> slab.heap->address_bits) << bits | (address & ga_bits_below(bits));
+}
+
+GA_SIMT uint32_t ga_slab_kernel_claim_address(ga_kernel_heap heap)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    uint32_t lanes = ga_warp_present();
+    uint32_t home = ga_slab_home_word(slab);
+    if (ga_slab_is_general(heap, lanes)) {
+        void *pointer = ga_slab_claim_general(slab.heap, lanes, home);
+        return pointer ? ga_slab_address_of_unit(slab, ga_slab_unit(slab, pointer)) : GA_SLAB_FULL;
+    }
+    slab.light = true;
+    return ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, home);
+}
+
+GA_SIMT void *ga_slab_kernel_pointer(ga_kernel_heap heap, uint32_t address)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    return ga_slab_pointer(slab, ga_slab_unit_of_address(slab, address));
+}
+
+/* Claim a word of units for a tile, in any kind of slab heap. */
+GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_general(ga_slab_heap *heap, uint32_t lanes,
+                                                        uint32_t word)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_slab_view slab = ga_slab_view_of(heap);
+    ga_slab_claimed claimed = {word, 0};
+    if (heap->growth) {
+        claimed = ga_slab_claim_word_growing(heap, lanes, word);
+    } else {
+        ga_slab_claim_word(slab, tile, &claimed);
+    }
+    for (uint32_t rest = heap->check ? claimed.units : 0; rest; rest &= rest - 1u) {
+        GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+        {
+            (void)own;
+            ga_slab_check_poison(heap,
+                                 ga_slab_pointer(slab, claimed.word * 32u + ga_bits_lowest(rest)));
+        }
+    }
+    return claimed;
+}
+
+/* Free the units of the tile's lanes, which have published. GA_SLAB_FULL: this lane has none. */
+GA_SIMT void ga_slab_release_units(ga_slab_view slab, ga_tile tile, uint32_t unit)
+{
+    uint32_t releasing = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
+    if (releasing) {
+        ga_slab_release_lanes(slab, tile, releasing, unit);
+    }
+}
+
+/* Like ga_slab_release_units(), for heaps that grow under kernels or have the hardened checks. */
+GA_SIMT void ga_slab_release_checked_or_growing(ga_slab_view slab, ga_tile tile, uint32_t unit,
+                                                void *pointer)
+{
+    uint32_t releasing = ga_lanes_nonzero(tile, ~unit);
+    if (slab.heap->growth && releasing) {
+        ga_slab_adjust_taken(slab.heap, tile, 0u - ga_bits_count(releasing));
+    }
+    if (!slab.heap->check) {
+        ga_slab_release_units(slab, tile, unit);
+    } else if (pointer) {
+        ga_slab_release_checked(slab.heap, pointer);
+    }
+}
+
+/* The general path of a free: some lanes of a warp, two-level addressing, checks or growth. The
+ * lanes have published their writes. */
+GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
+{
+    ga_slab_view slab = ga_slab_view_of(heap);
+    uint32_t unit = pointer ? ga_slab_unit(slab, pointer) : GA_SLAB_FULL;
+    if (ga_warp_is_whole(lanes)) {
+        ga_slab_release_checked_or_growing(slab, ga_tile_of(32), unit, pointer);
+    } else {
+        ga_slab_release_checked_or_growing(slab, ga_tile_among(lanes), unit, pointer);
+    }
+    if (unit == GA_SLAB_FULL && pointer && !heap->check) {
+        ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
+    }
+}
+
+/* Publish before a free. This comes first, because the load of the pointer may be under way:
+ * measured to be best. */
+GA_SIMT void ga_slab_publish(uint32_t lanes)
+{
+    if (ga_warp_is_whole(lanes)) {
+        ga_tile_publish(ga_tile_of(32));
+    } else {
+        ga_tile_publish(ga_tile_among(lanes));
+    }
+}
+
+/* One free of the lanes, which have published. */
+GA_SIMT void ga_slab_release_one_call(ga_kernel_heap heap, ga_slab_view slab, uint32_t lanes,
+                                      void *pointer)
+{
+    if ((GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAGS_DIVIDE) || !ga_warp_is_whole(lanes)) {
+        ga_slab_release_general(slab.heap, lanes, pointer);
+        return;
+    }
+    slab.light = true; /* constants from here on */
+    slab.inverse = 0;
+    uint32_t unit = ga_slab_unit(slab, pointer);
+    ga_slab_release_units(slab, ga_tile_of(32), unit);
+    if (unit == GA_SLAB_FULL && pointer) {
+        ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
+    }
+}
+
+GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
+{
+    uint32_t lanes = ga_warp_present();
+    ga_slab_publish(lanes);
+    ga_slab_release_one_call(heap, ga_slab_view_of_kernel(heap), lanes, pointer);
+}
+
+/* Free several pointers a lane: the lanes stay together, and wait at one fence. */
+GA_SIMT void ga_slab_kernel_release_several(ga_kernel_heap heap, void *const *pointers, uint32_t n)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    uint32_t lanes = ga_warp_present();
+    ga_slab_publish(lanes);
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++) {
+        ga_slab_release_one_call(heap, slab, lanes, pointers[i]);
+    }
+}
+
+GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t address)
+{
+    uint32_t lanes = ga_warp_present();
+    ga_slab_publish(lanes);
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    if (ga_slab_is_general(heap, lanes)) {
+        uint32_t unit = ga_slab_unit_of_address(slab, address);
+        bool is_one =
+            unit / 32u < ga_slab_words(slab.heap) && ga_slab_address_of_unit(slab, unit) == address;
+        /* If no unit has that address, the report shows the address itself. */
+        void *pointer = address == GA_SLAB_FULL ? NULL
+                        : is_one                ? ga_slab_pointer(slab, unit)
+                                                : (void *)(uint64_t)address;
+        ga_slab_release_general(slab.heap, lanes, pointer);
+        return;
+    }
+    slab.light = true;
+    if (address != GA_SLAB_FULL && address / 32u >= slab.words) {
+        ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, ga_slab_pointer(slab, address));
+        address = GA_SLAB_FULL;
+    }
+    ga_slab_release_units(slab, ga_tile_of(32), address);
+}
+
+/* Bytes of the unit that begins at `pointer`; 0 if none does. */
+GA_SIMT_SLOW size_t ga_slab_kernel_usable_size(ga_kernel_heap heap, const void *pointer)
+{
+    ga_slab_view slab = ga_slab_view_of((ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP]);
+    return ga_slab_unit(slab, pointer) == GA_SLAB_FULL ? 0 : GA_SLAB_WORDS_UNIT(heap.words);
+}
+
+#endif

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SlabAlloc over tiles and rows, for CPU and GPU (slab-hash-2018, §V; docs/internals/slab.md has
+ * the drawing). A claim takes free units, a release frees them. Three ways to claim:
+ *
+ *   ga_slab_claim_lanes     one unit for each lane of a mask
+ *    |  one atomic on the home word; for a whole warp then one on the word that the hint names
+ *    `- claim_slow          the rest; a function of its own, for a whole warp or for some lanes
+ *        `- claim_search    a new hint (slab_hint.h); the block of the last word; 32 random words,
+ *                           3 times; then each block whose count says that it has room
+ *   ga_slab_claim_one       one unit for the tile: the paper's warp_allocate()
+ *    `- claim_resident      from the resident block, whose bitmap the tile keeps in registers
+ *        `- sweep           the next block that has room becomes the resident one
+ *   ga_slab_claim_word      all free units of one word, for the caller to deal out
+ *    `- claim_word_slow     the home word's block; then a sweep
+ *
+ * STRUCTURE  A memory block is 1024 units and one row of 1024 bits: a bit is set while its unit is
+ *            taken. Each memory block has a count of its free units too, 32 counts a row.
+ *
+ *              counts    row  ----+---------------  1 word: a memory block
+ *              bitmaps   row  ----+---------------  1 bit:  a unit
+ *
+ * INVARIANT  A tile owns a unit from the moment when it set the unit's bit until it clears it. When
+ *            no tile is in a call, a count is the number of clear bits of its row, because a tile
+ *            that changes bits changes the count by as much soon after. In between the count may be
+ *            off by the changes under way, and even below 0 (modulo 2^32).
+ *
+ * ORDER      U1 and U2 below: the accesses of a unit's last owner happen before those of the next
+ *            one. Counts are relaxed, because they only guide the search: a unit is claimed by its
+ *            bit. If a free happens before a claim, the claim reads the count that the free has
+ *            changed. A tile's free has happened for its other lanes once they have synchronised
+ *            with the leader.
+ *
+ * PROGRESS   Lock-free: an attempt fails only because another tile's succeeded. A claim visits each
+ *            memory block at most once more than it finds room there, then returns FULL. FULL is
+ *            exact while no tile frees. Beside frees a claim may return FULL too early.
+ */
+#ifndef GPUALLOC_SLAB_UNITS_SLAB_TILE_H
+#define GPUALLOC_SLAB_UNITS_SLAB_TILE_H
+
+#include "slab_hint.h"
+#include "slab_units.h"
+
+/* ---- bits and counts ----------------------------------------------------------------------- */
+
+/* Change the count of the block of `word` by `n` units, which the caller claimed or freed. Called
+ * by one lane. Relaxed: see ORDER. */
+GA_SIMT void ga_slab_count_claimed(ga_slab_view slab, uint32_t word, uint32_t n)
+{
+    uint32_t index = ga_slab_count_index(GA_SLAB_SPREAD, word / GA_SLAB_ROW_WORDS);
+    ga_post_add_relaxed(slab.free + index, 0u - n);
+}
+
+GA_SIMT void ga_slab_count_released(ga_slab_view slab, uint32_t word, uint32_t n)
+{
+    uint32_t index = ga_slab_count_index(GA_SLAB_SPREAD, word / GA_SLAB_ROW_WORDS);
+    ga_post_add_relaxed(slab.free + index, GA_SLAB_MUTANT == 3 ? 0 : n);
+}
+
+/* Set `bits` of the word and return its former value: the bits of `bits` that were clear are now
+ * the caller's units. Called by one lane, which then has to change the count. */
+GA_SIMT uint32_t ga_slab_set_bits(ga_slab_view slab, uint32_t word, uint32_t bits)
+{
+    uint32_t *at = ga_slab_word(slab, word);
+#if GA_SLAB_MUTANT == 1
+    return ga_or_relaxed(at, bits);
+#elif GA_SLAB_MUTANT == 4
+    uint32_t taken = ga_load_acquire(at); /* U1, as a load and a store. Pairs with U2. */
+    ga_store_relaxed(at, taken | bits);
+    return taken;
+#else
+    /* U1: acquire. Pairs with U2: the accesses of a unit's last owner happen before ours. */
+    return ga_or_acquire(at, bits);
+#endif
+}
+
+/* Like ga_slab_set_bits(), and changes the count. */
+GA_SIMT uint32_t ga_slab_claim_bits(ga_slab_view slab, uint32_t word, uint32_t bits)
+{
+    uint32_t taken = ga_slab_set_bits(slab, word, bits);
+    if (bits & ~taken) {
+        ga_slab_count_claimed(slab, word, ga_bits_count(bits & ~taken));
+    }
+    return taken;
+}
+
+/* Free the units `bits` of the word. The caller's tile owns all of them and has called
+ * ga_tile_publish() since it used them. Called by one lane. */
+GA_SIMT void ga_slab_release_bits(ga_slab_view slab, uint32_t word, uint32_t bits)
+{
+    uint32_t *at = ga_slab_word(slab, word);
+#if GA_SLAB_MUTANT == 2
+    ga_post_and_relaxed(at, ~bits);
+#else
+    /* U2: release, with the tile's publish. Pairs with U1. No lane waits for the result. */
+    ga_post_and_published(at, ~bits);
+#endif
+    ga_slab_count_released(slab, word, ga_bits_count(bits));
+}
+
+/* Both for a tile: its leader makes the change. */
+GA_SIMT uint32_t ga_slab_tile_claim_bits(ga_slab_view slab, ga_tile tile, uint32_t word,
+                                         uint32_t bits)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes taken = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&taken, own, ga_slab_claim_bits(slab, word, bits));
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, taken, leader);
+}
+
+GA_SIMT void ga_slab_tile_release_bits(ga_slab_view slab, ga_tile tile, uint32_t word,
+                                       uint32_t bits)
+{
+    ga_tile_publish(tile);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_slab_release_bits(slab, word, bits);
+    }
+}
+
+/* ---- the sweep: memory blocks that have room ----------------------------------------------- */
+
+/* A walk over all counts, once around, one row of 32 memory blocks a step. The order jumps between
+ * distant rows, because full blocks often lie together. */
+typedef struct ga_slab_sweep {
+    uint32_t steps_left; /* steps to come */
+    uint32_t row;        /* index of a row of counts */
+    uint32_t candidates; /* mask: blocks of the row that have room and have not been returned yet */
+} ga_slab_sweep;
+
+/* Number of rows of counts that are in use. */
+GA_SIMT uint32_t ga_slab_count_rows(ga_slab_view slab)
+{
+    uint32_t blocks = ga_slab_blocks(slab);
+    uint32_t whole = blocks >> (GA_SLAB_SPREAD + 5u);
+    uint32_t rest = blocks - (whole << (GA_SLAB_SPREAD + 5u));
+    uint32_t most = 1u << GA_SLAB_SPREAD;
+    return (whole << GA_SLAB_SPREAD) + (rest < most ? rest : most);
+}
+
+/* The lowest 2^n - 1 that is no less than the number of rows of counts. */
+GA_SIMT uint32_t ga_slab_sweep_mask(ga_slab_view slab)
+{
+    return ga_bits_below(32u - ga_bits_leading(ga_slab_count_rows(slab) | 1u));
+}
+
+GA_SIMT ga_slab_sweep ga_slab_sweep_begin(ga_slab_view slab)
+{
+    ga_slab_sweep sweep;
+    sweep.steps_left = ga_slab_sweep_mask(slab) + (GA_SLAB_MUTANT == 5 ? 0u : 1u);
+    sweep.row = 0;
+    sweep.candidates = 0;
+    return sweep;
+}
+
+/* The next memory block that may have room, or GA_SLAB_FULL at the end: the paper's resident
+ * change. `seed` is constant during a sweep and sets where it begins, so that tiles spread. */
+GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_sweep *sweep,
+                                    uint32_t seed)
+{
+    while (!sweep->candidates) {
+        if (!sweep->steps_left) {
+            GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+            {
+                (void)own;
+                /* relaxed: a statistic, which the host reads between launches. */
+                ga_post_add_relaxed(&slab.heap->full, 1u);
+            }
+            return GA_SLAB_FULL;
+        }
+        /* An odd multiplier modulo a power of two is a permutation: each row is visited once. */
+        sweep->row = ((seed + sweep->steps_left) * 0x9e3779b1u) & ga_slab_sweep_mask(slab);
+        sweep->steps_left -= 1u;
+        if (sweep->row < ga_slab_count_rows(slab)) {
+#if GA_SLAB_MUTANT == 7
+            sweep->candidates = ga_row_differ(
+                tile, ga_row_load(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS), 0);
+#else
+            /* G1: acquire. Pairs with G2 (host.c, slab_growing.h): a tile that sees a new
+             * superblock's count sees the superblock. */
+            sweep->candidates =
+                ga_row_scan(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS, 0);
+#endif
+        }
+    }
+    uint32_t index = ga_bits_from(sweep->candidates, seed & 31u);
+    sweep->candidates &= ~(1u << index);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* relaxed: a statistic, which the host reads between launches. */
+        ga_post_add_relaxed(&slab.heap->changes, 1u);
+    }
+    return ga_slab_block_of_count(GA_SLAB_SPREAD, sweep->row * GA_SLAB_ROW_WORDS + index);
+}
+
+/* ---- lane-parallel: a unit for each lane --------------------------------------------------- */
+
+/* 1 for each lane whose `bits` has at least `n` bits set, else 0. */
+GA_SIMT ga_lanes ga_slab_has_at_least(ga_tile tile, ga_lanes bits, uint32_t n)
+{
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        ga_lane_write(&bits, own, ga_bits_count(ga_lane_read(bits, own)) >= n);
+    }
+    return bits;
+}
+
+/* The state of a claim that searches. */
+typedef struct ga_slab_search {
+    uint32_t requesting; /* mask of the lanes that have no unit yet */
+    ga_lanes units;
+    uint32_t last_word; /* the last word that gave units */
+    bool lost_race; /* another tile took bits first, so the words may hold more than we asked for */
+} ga_slab_search;
+
+/* Each lane of the mask `probing` reads one word. The tile claims as many free units as
+ * `requesting` has lanes, and deals them out. `one_block`: all words are of one memory block. */
+GA_SIMT void ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t probing,
+                                    ga_lanes words, bool one_block, ga_slab_search *search)
+{
+    uint32_t wanted = ga_bits_count(search->requesting);
+    ga_lanes room = ga_lanes_all(0);
+    ga_lanes missed = ga_lanes_all(0);
+    GA_EACH_LANE(tile, probing, own)
+    {
+        ga_lane_write(&room, own, ~ga_load_relaxed(ga_slab_word(slab, ga_lane_read(words, own))));
+    }
+    /* If one word has enough units, it gives them all. Otherwise each word gives what the words of
+     * lower lanes leave open. */
+    uint32_t enough = ga_lanes_nonzero(tile, ga_slab_has_at_least(tile, room, wanted));
+    ga_lanes before = enough ? ga_lanes_select(tile, enough & (0u - enough), ga_lanes_all(0),
+                                               ga_lanes_all(wanted))
+                             : ga_lanes_prefix_count(tile, room);
+    GA_EACH_LANE(tile, probing, own)
+    {
+        uint32_t ahead = ga_lane_read(before, own);
+        uint32_t bits = ga_lane_read(room, own);
+        bits = ahead < wanted ? ga_bits_take(bits, wanted - ahead) : 0;
+        if (bits) {
+            uint32_t taken = ga_slab_set_bits(slab, ga_lane_read(words, own), bits);
+            ga_lane_write(&missed, own, bits & taken);
+            bits &= ~taken;
+            if (bits && !one_block) {
+                ga_slab_count_claimed(slab, ga_lane_read(words, own), ga_bits_count(bits));
+            }
+        }
+        ga_lane_write(&room, own, bits);
+    }
+    ga_tile_sync(tile);
+    uint32_t served = 0;
+    for (uint32_t serving = ga_lanes_nonzero(tile, room); serving; serving &= serving - 1u) {
+        uint32_t bits = ga_lanes_get(tile, room, ga_bits_lowest(serving));
+        search->last_word = ga_lanes_get(tile, words, ga_bits_lowest(serving));
+        ga_lanes_deal(tile, search->requesting, served, bits, search->last_word * 32u,
+                      &search->units);
+        served += ga_bits_count(bits);
+    }
+    if (one_block && served) {
+        GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+        {
+            (void)own;
+            ga_slab_count_claimed(slab, search->last_word, served);
+        }
+    }
+    search->requesting &= ~ga_bits_take(search->requesting, served);
+    search->lost_race = ga_lanes_any(tile, missed) && GA_SLAB_MUTANT != 6;
+}
+
+/* A random word below `word_count` for each lane. */
+GA_SIMT ga_lanes ga_slab_random_words(uint32_t word_count, ga_tile tile, uint32_t seed)
+{
+    ga_lanes words = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint64_t random = ga_bits_mix(seed + ga_lane_read(words, own));
+        ga_lane_write(&words, own, (uint32_t)(random * word_count >> 32));
+    }
+    return words;
+}
+
+/* Probe the whole row of `block`, beginning with its word `start`; or, for GA_SLAB_FULL, 32 random
+ * words chosen by `start`. A tile of fewer than 32 lanes does it in several steps. */
+GA_SIMT void ga_slab_claim_in_row(ga_slab_heap *heap, uint32_t word_count, ga_tile tile,
+                                  uint32_t block, uint32_t start, ga_slab_search *search)
+{
+    for (uint32_t first = 0; first < GA_SLAB_ROW_WORDS && search->requesting;
+         first += search->lost_race ? 0 : ga_tile_size(tile)) {
+        ga_lanes words = (ga_tile_ranks(tile) + (first + start)) & ga_lanes_all(31u);
+        words += block * GA_SLAB_ROW_WORDS;
+        if (block == GA_SLAB_FULL) {
+            words = ga_slab_random_words(word_count, tile, start + first);
+        }
+        uint32_t probing = ga_bits_take(ga_tile_lanes(tile), GA_SLAB_ROW_WORDS - first);
+        /* A new view in each step: to keep one would cost registers, which are dearer here than
+         * loads. */
+        ga_slab_claim_in_words(ga_slab_view_with(heap, word_count), tile, probing, words,
+                               block != GA_SLAB_FULL, search);
+    }
+}
+
+/* Claim the lowest n units of the word, where n is the number of lanes in `requesting`. Returns the
+ * mask of those that were free. */
+GA_SIMT uint32_t ga_slab_claim_lowest(ga_slab_view slab, ga_tile tile, uint32_t requesting,
+                                      uint32_t word)
+{
+    uint32_t bits = ga_bits_below(ga_bits_count(requesting));
+    return bits & ~ga_slab_tile_claim_bits(slab, tile, word, bits);
+}
+
+/* The steps of a search, in order. */
+typedef enum ga_slab_search_step {
+    GA_SLAB_SEARCH_SAME_BLOCK = 0, /* the block of the last word tried */
+    GA_SLAB_SEARCH_RANDOM,         /* 32 words anywhere, 3 times */
+    GA_SLAB_SEARCH_SWEEP = GA_SLAB_SEARCH_RANDOM + 3
+} ga_slab_search_step;
+
+/* The slow path of ga_slab_claim_lanes(). The home word had too few units. So had `tried`, the last
+ * word tried, which may be the home word; `got` is the mask of the units that the claim got there.
+ * If it got none, the hint may name another word. The search then probes 32 words at a time: the
+ * block of `tried`, unless that word gave nothing, or is the home word and gave less than half of
+ * the request; random words, because 32 words hold about 100 free units where 1 unit in 10 is free;
+ * and at last each block whose count says that it has room. */
+GA_SIMT ga_lanes ga_slab_claim_search(ga_slab_heap *heap, ga_tile tile, uint32_t requesting,
+                                      uint32_t home, uint32_t tried, uint32_t got, uint32_t words)
+{
+    if (!got) {
+        uint32_t word = ga_slab_hint_update(ga_slab_view_with(heap, words), tile, home, tried);
+        if (word != tried) {
+            tried = word;
+            got = ga_slab_claim_lowest(ga_slab_view_with(heap, words), tile, requesting, tried);
+        }
+    }
+    bool promising = got && (tried != home || 2u * ga_bits_count(got) >= ga_bits_count(requesting));
+    uint32_t step = promising ? GA_SLAB_SEARCH_SAME_BLOCK : GA_SLAB_SEARCH_RANDOM;
+    ga_slab_search search = {requesting & ~ga_bits_take(requesting, ga_bits_count(got)),
+                             ga_lanes_all(GA_SLAB_FULL), tried, false};
+    uint32_t hash =
+        ga_bits_mix(home) + ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
+    ga_slab_sweep sweep = ga_slab_sweep_begin(ga_slab_view_with(heap, words));
+    ga_lanes_deal(tile, requesting, 0, got, tried * 32u, &search.units);
+    for (; search.requesting; step++) {
+        uint32_t block =
+            step == GA_SLAB_SEARCH_SAME_BLOCK ? tried / GA_SLAB_ROW_WORDS : GA_SLAB_FULL;
+        if (step >= GA_SLAB_SEARCH_SWEEP) {
+            block = ga_slab_sweep_next(ga_slab_view_with(heap, words), tile, &sweep, hash);
+            if (block == GA_SLAB_FULL) {
+                return search.units;
+            }
+        }
+        uint32_t start = block == GA_SLAB_FULL ? hash + step * 0x9e3779b9u : home;
+        ga_slab_claim_in_row(heap, words, tile, block, start, &search);
+    }
+    return search.units;
+}
+
+/* Two functions: for a whole warp many values are constants, which halves the size. */
+GA_SIMT_SLOW ga_lanes ga_slab_claim_slow_warp(ga_slab_heap *heap, uint32_t requesting,
+                                              uint32_t home, uint32_t tried, uint32_t got,
+                                              uint32_t words)
+{
+    return ga_slab_claim_search(heap, ga_tile_of(32), requesting, home, tried, got, words);
+}
+
+GA_SIMT_SLOW ga_lanes ga_slab_claim_slow_lanes(ga_slab_heap *heap, uint32_t lanes,
+                                               uint32_t requesting, uint32_t home, uint32_t tried,
+                                               uint32_t got, uint32_t words)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    return ga_slab_claim_search(heap, tile, requesting, home, tried, got, words);
+}
+
+GA_SIMT ga_lanes ga_slab_claim_slow(ga_slab_heap *heap, uint32_t lanes, uint32_t requesting,
+                                    uint32_t home, uint32_t tried, uint32_t got, uint32_t words)
+{
+    return ga_warp_is_whole(lanes)
+               ? ga_slab_claim_slow_warp(heap, requesting, home, tried, got, words)
+               : ga_slab_claim_slow_lanes(heap, lanes, requesting, home, tried, got, words);
+}
+
+/* Claim a unit for each lane of the mask `requesting` (not empty); a lane that gets none has
+ * GA_SLAB_FULL. Fast path: one atomic on the word `home` serves all lanes as long as that word has
+ * room. Tiles that call at the same time should pass different home words. The tile is a whole warp
+ * or any subset of its lanes. */
+GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t requesting,
+                                     uint32_t home)
+{
+    uint32_t word = home;
+    uint32_t got;
+    if (requesting == GA_ALL_BITS) { /* the usual case, with constants */
+        ga_tile all = ga_tile_of(32);
+        /* relaxed: a guess. Loaded early, so that its latency overlaps the atomic. */
+        ga_lanes hint = ga_lanes_all(ga_load_relaxed(ga_slab_hint_copy(slab.heap, home)));
+        got = ~ga_slab_tile_claim_bits(slab, all, home, GA_ALL_BITS);
+        if (got == GA_ALL_BITS) {
+            return ga_lanes_numbers(all) + home * 32u;
+        }
+        uint32_t hinted = ga_slab_hinted_word(slab, ga_lanes_get(all, hint, 0), home);
+        if (!got && hinted != home) {
+            word = hinted;
+            got = ~ga_slab_tile_claim_bits(slab, all, word, GA_ALL_BITS);
+            if (got == GA_ALL_BITS) {
+                return ga_lanes_numbers(all) + word * 32u;
+            }
+        }
+    } else {
+        got = ga_slab_claim_lowest(slab, tile, requesting, home);
+    }
+    return ga_slab_claim_slow(slab.heap, ga_tile_members(tile), requesting, home, word, got,
+                              slab.words);
+}
+
+/* The slow path of ga_slab_release_lanes(): the units are of several words. The lowest lane of each
+ * word frees the units of that word with one atomic. */
+GA_SIMT void ga_slab_release_scattered(ga_slab_view slab, ga_tile tile, uint32_t releasing,
+                                       ga_lanes words, ga_lanes bits)
+{
+    ga_lanes equal = ga_lanes_equal(tile, releasing, words);
+    bits = ga_lanes_merge_or(tile, equal, bits);
+    GA_EACH_LANE(tile, releasing, own)
+    {
+        if (ga_bits_lowest(ga_lane_read(equal, own)) == own) {
+            ga_slab_release_bits(slab, ga_lane_read(words, own), ga_lane_read(bits, own));
+        }
+    }
+}
+
+/* Free one unit for each lane of `releasing` (not empty). One atomic frees all units of a word. The
+ * tile has called ga_tile_publish() since its lanes used the units. */
+GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t releasing,
+                                   ga_lanes units)
+{
+    ga_lanes words = units / 32u;
+    ga_lanes bits = ga_lanes_all(1u) << (units & ga_lanes_all(31u));
+    if (releasing == GA_ALL_BITS) { /* the usual case, with constants */
+        ga_tile all = ga_tile_of(32);
+        if (ga_lanes_same(all, words)) {
+            uint32_t together = ga_lanes_union(all, bits);
+            GA_EACH_LANE(all, 1u, own)
+            {
+                ga_slab_release_bits(slab, ga_lane_read(words, own), together);
+            }
+            return;
+        }
+    }
+    ga_slab_release_scattered(slab, tile, releasing, words, bits);
+}
+
+/* ---- tile: one unit at a time -------------------------------------------------------------- */
+
+/* A tile's state between its claims, set up by ga_slab_resident_begin(). */
+typedef struct ga_slab_resident {
+    uint32_t block; /* the resident memory block */
+    uint32_t start; /* its word to probe first, so that tiles that share a block spread */
+    uint32_t hash;
+    ga_row taken; /* its bitmap as the tile last saw it */
+} ga_slab_resident;
+
+/* Begin for the tile with that number. Tiles spread evenly over the words. */
+GA_SIMT void ga_slab_resident_begin(ga_slab_view slab, ga_tile tile, uint32_t number,
+                                    ga_slab_resident *resident)
+{
+    uint32_t word = number < slab.words ? number : number % slab.words;
+    resident->block = word / GA_SLAB_ROW_WORDS;
+    resident->start = word % GA_SLAB_ROW_WORDS;
+    resident->hash = ga_bits_mix(number);
+    resident->taken = ga_row_load(tile, ga_slab_row(slab, resident->block));
+}
+
+/* One unit of the resident block, or GA_SLAB_FULL once the copy of its bitmap shows no clear bit. A
+ * failed attempt updates the copy. */
+GA_SIMT uint32_t ga_slab_claim_resident(ga_slab_view slab, ga_tile tile, ga_slab_resident *resident)
+{
+    uint32_t room;
+    while ((room = ga_row_differ(tile, resident->taken, GA_ALL_BITS)) != 0) {
+        uint32_t index = ga_bits_from(room, resident->start);
+        uint32_t seen = ga_row_get(tile, resident->taken, index);
+        uint32_t bit = ~seen & (seen + 1u); /* lowest clear bit */
+        uint32_t word = resident->block * GA_SLAB_ROW_WORDS + index;
+        uint32_t taken = ga_slab_tile_claim_bits(slab, tile, word, bit);
+        ga_row_put(tile, &resident->taken, index, taken | bit);
+        if (!(taken & bit)) {
+            return word * 32u + ga_bits_lowest(bit);
+        }
+    }
+    return GA_SLAB_FULL;
+}
+
+/* One unit for the tile, or GA_SLAB_FULL: the paper's warp_allocate(), with one atomic a unit. */
+GA_SIMT uint32_t ga_slab_claim_one(ga_slab_view slab, ga_tile tile, ga_slab_resident *resident)
+{
+    uint32_t unit = ga_slab_claim_resident(slab, tile, resident);
+    if (unit != GA_SLAB_FULL) {
+        return unit;
+    }
+    ga_slab_sweep sweep = ga_slab_sweep_begin(slab);
+    while (unit == GA_SLAB_FULL) {
+        uint32_t block = ga_slab_sweep_next(slab, tile, &sweep, resident->hash);
+        if (block == GA_SLAB_FULL) {
+            break;
+        }
+        resident->block = block;
+        resident->taken = ga_row_load(tile, ga_slab_row(slab, block));
+        unit = ga_slab_claim_resident(slab, tile, resident);
+    }
+    resident->hash = ga_bits_mix(resident->hash + 1u);
+    return unit;
+}
+
+/* Free one unit that the tile owns. */
+GA_SIMT void ga_slab_release_one(ga_slab_view slab, ga_tile tile, uint32_t unit)
+{
+    ga_slab_tile_release_bits(slab, tile, unit / 32u, 1u << (unit % 32u));
+}
+
+/* ---- a word of units at a time ------------------------------------------------------------- */
+
+/* Units of one word that a tile or thread has claimed ahead. Their bits are set;
+ * ga_slab_release_word() frees those that are left. Initialise `word` to the word to try first and
+ * `units` to 0. */
+typedef struct ga_slab_claimed {
+    uint32_t word;
+    uint32_t units; /* mask of the units left */
+} ga_slab_claimed;
+
+/* Claim all free units of one word of the block; `units` is 0 if the block is full. */
+GA_SIMT ga_slab_claimed ga_slab_claim_word_in_block(ga_slab_view slab, ga_tile tile, uint32_t block,
+                                                    uint32_t start)
+{
+    ga_slab_claimed claimed;
+    uint32_t *row = ga_slab_row(slab, block);
+    uint32_t index;
+    claimed.word = block * GA_SLAB_ROW_WORDS + start;
+    claimed.units = 0;
+    while (!claimed.units && (index = ga_row_seek(tile, row, GA_ALL_BITS, start)) != GA_NONE) {
+        claimed.word = block * GA_SLAB_ROW_WORDS + index;
+        claimed.units = ~ga_slab_tile_claim_bits(slab, tile, claimed.word, GA_ALL_BITS);
+    }
+    return claimed;
+}
+
+GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_slow(ga_slab_heap *heap, uint32_t lanes,
+                                                     uint32_t home, uint32_t words)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_slab_view slab = ga_slab_view_with(heap, words);
+    uint32_t hash = ga_bits_mix(home);
+    uint32_t block = home / GA_SLAB_ROW_WORDS;
+    ga_slab_claimed claimed =
+        ga_slab_claim_word_in_block(slab, tile, block, home % GA_SLAB_ROW_WORDS);
+    ga_slab_sweep sweep = ga_slab_sweep_begin(slab);
+    while (!claimed.units &&
+           (block = ga_slab_sweep_next(slab, tile, &sweep, hash)) != GA_SLAB_FULL) {
+        claimed = ga_slab_claim_word_in_block(slab, tile, block, hash & 31u);
+    }
+    return claimed;
+}
+
+/* Claim all free units of one word, beginning with `claimed->word`. `units` stays 0 if the heap is
+ * full. */
+GA_SIMT void ga_slab_claim_word(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
+{
+    claimed->units = ~ga_slab_tile_claim_bits(slab, tile, claimed->word, GA_ALL_BITS);
+    if (!claimed->units) {
+        *claimed =
+            ga_slab_claim_word_slow(slab.heap, ga_tile_members(tile), claimed->word, slab.words);
+    }
+}
+
+/* Free the units that are left. */
+GA_SIMT void ga_slab_release_word(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
+{
+    if (claimed->units) {
+        ga_slab_tile_release_bits(slab, tile, claimed->word, claimed->units);
+        claimed->units = 0;
+    }
+}
+
+/* One unit for the tile from its claimed word, and from the next word once that is used up; or
+ * GA_SLAB_FULL. One atomic serves up to 32 units. */
+GA_SIMT uint32_t ga_slab_claim_next(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
+{
+    if (!claimed->units) {
+        ga_slab_claim_word(slab, tile, claimed);
+        if (!claimed->units) {
+            return GA_SLAB_FULL;
+        }
+    }
+    uint32_t unit = claimed->word * 32u + ga_bits_lowest(claimed->units);
+    claimed->units &= claimed->units - 1u;
+    return unit;
+}
+
+#endif
