@@ -80,7 +80,7 @@ static const char doc[] =
     "  gpualloc bench lfht hit mix --variant FHPA --heap slab --heap jemalloc --keys 4M,16M\n"
     "  gpualloc bench lfht --chain 1,2,4,8 --count --variant SNF --heap system --json FILE\n"
     "\n"
-    "Ratios are to the first map of the table. docs/benchmarks.md describes workloads and figures.";
+    "Ratios are to the first map of the table. bench/README.md describes workloads and figures.";
 
 typedef struct request {
     ga_bench_lfht_plan plan;

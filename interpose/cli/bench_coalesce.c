@@ -62,7 +62,7 @@ static const char doc[] =
     "  gpualloc bench coalesce alltoall --runs 5 --json new.json\n"
     "\n"
     "A line has the median over the runs, the 5th and 95th percentile, and the ratio to CUDA's "
-    "malloc in the same run. docs/guide/measuring.md describes the parts and the keys of the JSON "
+    "malloc in the same run. bench/README.md describes the parts and the keys of the JSON "
     "lines.";
 
 typedef struct request {
