@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: MIT
 """The manual pages: formatters accept them, indexes find them, and they agree with the headers, the
-symbol map, the command's options and the list of environment variables."""
+symbol map and the list of environment variables. tests/api/test_cli.py compares the options."""
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import unittest
 from pathlib import Path
 
 from surroundings import HEADERS, SOURCE, Case, main
 from test_exports import mapped, without_comments
 
-COMMAND = os.environ["TEST_COMMAND"]
 PAGES = sorted((SOURCE / "docs/man").glob("*.[1-9]"))
 FUNCTIONS = [page for page in PAGES if page.suffix == ".3"]
 SUBCOMMANDS = [page for page in PAGES if page.suffix == ".1" and "-" in page.stem]
@@ -110,15 +107,6 @@ class Truth(Case):
                 if name.startswith(("gpualloc", "ga_")):
                     self.assertIn((name, number), ours, page.name)
                     self.assertNotEqual((page.stem, page.suffix[1:]), (name, number))
-
-    @unittest.skipUnless(COMMAND, "the command is not in this build")
-    def test_options(self) -> None:
-        for page in SUBCOMMANDS:
-            with self.subTest(page.name):
-                answer = self.run_command(COMMAND, page.stem.split("-", 1)[1], "--help")
-                options = set(re.findall(r"^ +(?:-., +)?--([a-z]+)", answer, re.MULTILINE))
-                items = re.findall(r"^\.It Fl (.*)$", section(page, "DESCRIPTION"), re.MULTILINE)
-                self.assertEqual(options, set(re.findall(r"-([a-z]{2,})", " ".join(items))))
 
     def test_environment(self) -> None:
         reference = (SOURCE / "docs/reference/environment.md").read_text(encoding="utf-8")
