@@ -77,7 +77,7 @@ static int complain(int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fputs("gpualloc: bench coalesce: ", stderr);
+    fputs("gpualloc bench coalesce: ", stderr);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);

@@ -81,7 +81,7 @@ static int complain(int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fputs("gpualloc: bench: ", stderr);
+    fputs("gpualloc bench: ", stderr);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
