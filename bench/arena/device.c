@@ -8,7 +8,7 @@
  *                        [--trace FILE] [--fill] [--json FILE] [--print-trace torch|rmm]
  *
  * Exit status 1 if a measurement failed, 77 if no allocator can be opened, 2 for usage.
- * docs/guide/measuring.md describes the figures.
+ * bench/README.md describes the figures.
  */
 #include "device.h"
 #include "client.h"

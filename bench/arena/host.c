@@ -283,7 +283,7 @@ static void describe(const settings *set, const char *now)
     fflush(stdout);
 }
 
-/* Write a line for each variant, figure and baseline, with the keys of docs/guide/measuring.md. */
+/* Write a line for each variant, figure and baseline, with the keys of bench/README.md. */
 static bool write_json(const settings *set, const char *now)
 {
     FILE *file = fopen(set->json, "w");

@@ -80,7 +80,7 @@ static const char doc[] =
     "  gpualloc bench lfht hit mix --variant FHPA --heap slab --heap jemalloc --keys 4M,16M\n"
     "  gpualloc bench lfht --chain 1,2,4,8 --count --variant SNF --heap system --json FILE\n"
     "\n"
-    "Ratios are to the first map of the table. docs/benchmarks.md describes workloads and figures.";
+    "Ratios are to the first map of the table. bench/README.md describes workloads and figures.";
 
 typedef struct request {
     ga_bench_lfht_plan plan;
@@ -103,7 +103,7 @@ static _Noreturn void refuse(const struct argp_state *state, const char *format,
     const request *r = state->input;
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "gpualloc: %s: ", r->name);
+    fprintf(stderr, "gpualloc %s: ", r->name);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
@@ -255,7 +255,7 @@ static bool try_heap(const request *r, const char *spec)
     if (ga_bench_spec_try(GA_PLACE_HOST, spec, &report) == GA_OK) {
         return true;
     }
-    fprintf(stderr, "gpualloc: %s: \"%s\" cannot be measured: %s\n", r->name, spec, report.failure);
+    fprintf(stderr, "gpualloc %s: \"%s\" cannot be measured: %s\n", r->name, spec, report.failure);
     return false;
 }
 
@@ -307,7 +307,7 @@ static bool add_entry(request *r, const ga_bench_subject *subject, const char *h
                       ga_bench_shape shape)
 {
     if (r->plan.entry_count == GA_BENCH_LFHT_ENTRIES) {
-        fprintf(stderr, "gpualloc: %s: more than %d maps to measure\n", r->name,
+        fprintf(stderr, "gpualloc %s: more than %d maps to measure\n", r->name,
                 GA_BENCH_LFHT_ENTRIES);
         return false;
     }
@@ -380,7 +380,7 @@ static bool add_peers(request *r, const ga_bench_peers *const *peers)
     }
     if (r->peers && found != names) {
         fprintf(stderr,
-                "gpualloc: %s: --peers: \"%s\": expected names of maps that were installed when "
+                "gpualloc %s: --peers: \"%s\": expected names of maps that were installed when "
                 "bench-lfht was built, such as urcu,tbb\n",
                 r->name, wanted);
     }
@@ -404,7 +404,7 @@ static int run(request *r)
     size_t failed;
     r->plan.json = r->json ? fopen(r->json, "we") : NULL;
     if (r->json && !r->plan.json) {
-        fprintf(stderr, "gpualloc: %s: --json: \"%s\": %s\n", r->name, r->json, strerror(errno));
+        fprintf(stderr, "gpualloc %s: --json: \"%s\": %s\n", r->name, r->json, strerror(errno));
         return 1;
     }
     printf("gpualloc %s, commit %s, on %u cores of %s\n%u rounds, maps in turn; a figure is the "
@@ -414,7 +414,7 @@ static int run(request *r)
            r->plan.rounds, r->plan.entries[0].name);
     bool good = ga_bench_lfht_run(&r->plan, stdout, &failed);
     if (r->plan.json && fclose(r->plan.json) != 0) {
-        fprintf(stderr, "gpualloc: %s: --json: \"%s\": %s\n", r->name, r->json, strerror(errno));
+        fprintf(stderr, "gpualloc %s: --json: \"%s\": %s\n", r->name, r->json, strerror(errno));
         good = false;
     }
     return good && !failed ? 0 : 1;

@@ -9,7 +9,7 @@ Figure 5.5 compares heaps and has a picture for each variant. "peers" is not a f
 it shows the library's own shape (--tuned) beside maps of other projects. INLINE is not in the
 thesis either; it is in figures 5.6 to 5.10 with the shape that most of its results have. A panel
 shows the number of threads on the x axis and a line, with the spread, for each chain length, chunk
-size, heap or variant; for a single number of threads it shows a bar for each. docs/benchmarks.md has the
+size, heap or variant; for a single number of threads it shows a bar for each. bench/README.md has the
 commands for the measurements.
 
 If several runs have measured a point, the one from the figure's own run is drawn: the run with the

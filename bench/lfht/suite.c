@@ -83,7 +83,7 @@ static size_t failures_of(const cell *c, size_t entry)
     for (unsigned round = 0; round < c->plan->rounds; round++) {
         const ga_bench_report *report = report_of(c, entry, round);
         if (!report->done && !failed++) {
-            fprintf(stderr, "gpualloc: bench: %s, %s: %s\n", ga_bench_lfht_load_text(c->load),
+            fprintf(stderr, "gpualloc bench: %s, %s: %s\n", ga_bench_lfht_load_text(c->load),
                     c->plan->entries[entry].name, report->failure);
         }
     }
@@ -201,7 +201,7 @@ static bool run_cell(cell c, FILE *out, ga_bench_progress *progress, size_t *fai
         fflush(c.plan->json); /* so that an abort later loses no result */
     }
     if (!good) {
-        fputs("gpualloc: bench: out of memory, or the JSON file cannot be written\n", stderr);
+        fputs("gpualloc bench: out of memory, or the JSON file cannot be written\n", stderr);
     }
     free(c.results);
     free(c.reports);

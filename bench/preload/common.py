@@ -65,7 +65,7 @@ def commit() -> str:
 
 def write_result(out: TextIO, *, bench: str, spec: str, metric: str, unit: str, value: float,
                  spread: float, baseline: str, ratio: float, size: int = 0) -> None:
-    """One line with the keys that docs/guide/measuring.md describes. Size 0: the program's own."""
+    """One line with the keys that bench/README.md describes. Size 0: the program's own."""
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     line: dict[str, Any] = {
         "bench": bench, "place": "host", "spec": spec, "device": processor(), "driver": None,

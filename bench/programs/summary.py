@@ -76,7 +76,8 @@ def print_table(lines: list[dict]) -> None:
 
 def print_program(lines: list[dict]) -> None:
     """Each spec of a real program; the baseline's second run says how large noise is."""
-    print(f"\n{lines[0]['bench']}: time and peak memory, to {lines[0]['baseline']}")
+    print(f"\n{lines[0]['bench']}: ratios to {lines[0]['baseline']}; "
+          "\"again\" repeats that, so its ratio is noise")
     by_spec: dict[str, dict[str, dict]] = {}
     for line in lines:
         by_spec.setdefault(line["spec"], {})[line["metric"]] = line

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One measurement, and its form as a line of JSON. docs/guide/measuring.md has the keys.
+ * One measurement, and its form as a line of JSON. bench/README.md has the keys.
  */
 #ifndef BENCH_RUNNER_RESULT_H
 #define BENCH_RUNNER_RESULT_H

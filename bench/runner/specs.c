@@ -65,7 +65,7 @@ static bool add(ga_bench_plan *plan, const char *spec)
         return false;
     }
     if (ga_bench_spec_try(plan->place, spec, &report) != GA_OK) {
-        fprintf(stderr, "gpualloc: bench: left out %s: %s\n", spec, report.failure);
+        fprintf(stderr, "gpualloc bench: left out %s: %s\n", spec, report.failure);
         return false;
     }
     plan->specs[plan->spec_count++] = spec;

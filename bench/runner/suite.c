@@ -148,7 +148,7 @@ static ga_bench_result *new_result(const cell *c, size_t spec, ga_bench_results 
 static bool record(const cell *c, const ga_bench_result *result)
 {
     if (c->plan->json && !ga_bench_result_write(c->plan->json, result, ga_bench_today().text)) {
-        fputs("gpualloc: bench: the JSON file cannot be written\n", stderr);
+        fputs("gpualloc bench: the JSON file cannot be written\n", stderr);
         return false;
     }
     return true;
@@ -165,7 +165,7 @@ static bool record_failures(const cell *c, size_t spec, size_t failed, const cha
     line.spread = 0;
     line.ratio = NAN;
     results->failed += failed;
-    fprintf(stderr, "gpualloc: bench: %s, %s, threads %u, size %s: %zu of %u rounds failed: %s\n",
+    fprintf(stderr, "gpualloc bench: %s, %s, threads %u, size %s: %zu of %u rounds failed: %s\n",
             c->workload->name, c->plan->specs[spec], c->threads,
             ga_bench_size_text_of(c->size).text, failed, c->plan->rounds, failure);
     return record(c, &line);
@@ -178,7 +178,7 @@ static bool summarize_spec(const cell *c, size_t spec, double *space, ga_bench_r
     for (size_t metric = 0; metric < c->workload->metric_count; metric++) {
         ga_bench_result *result = new_result(c, spec, results);
         if (!result) {
-            fputs("gpualloc: bench: out of memory for the results\n", stderr);
+            fputs("gpualloc bench: out of memory for the results\n", stderr);
             return false;
         }
         ga_bench_figures figures = values_of(c, spec, metric, space);
@@ -212,7 +212,7 @@ static bool run_cell(const ga_bench_plan *plan, const ga_bench_workload *workloa
     bool good = false;
     c.reports = calloc(plan->spec_count * plan->rounds, sizeof *c.reports);
     if (!space || !c.reports) {
-        fputs("gpualloc: bench: out of memory for the measurements\n", stderr);
+        fputs("gpualloc bench: out of memory for the measurements\n", stderr);
         goto done;
     }
     measure_cell(&c, progress);

@@ -2,7 +2,7 @@
  *
  * SlabAlloc in kernels against preallocated memory. Each figure is the median of several rounds, in
  * which the limit and ours take turns; the spread is the fastest and slowest round. Prints GPU,
- * driver and date. docs/guide/measuring.md explains the lines.
+ * driver and date. bench/README.md explains the lines.
  *
  *   bench-slab-kernels [--rounds N] [--only WORDS]
  */

@@ -3,7 +3,7 @@
  * In-kernel malloc for all sizes against preallocated memory: ga_kernel_malloc() over a heap of
  * size classes, or, with LINKED defined, malloc and free themselves, replaced by
  * libgpualloc-kernel.a, over the spec in GPUALLOC_KERNEL, else the default. Figures are medians of
- * several rounds, in which the limit and ours take turns. docs/guide/measuring.md explains the lines.
+ * several rounds, in which the limit and ours take turns. bench/README.md explains the lines.
  *
  *   bench-slab-sizes [--rounds N] [--only WORDS]
  *   bench-slab-sizes-linked [--rounds N] [--only WORDS]

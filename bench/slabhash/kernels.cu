@@ -3,7 +3,7 @@
  * The slab hash in kernels: Figures 4 to 7 of slab-hash-2018, §VI, beside baselines of the same
  * run. A figure is the median over the rounds, and the 5th and 95th percentile; "times" is the
  * ratio to open addressing, the median of the same rounds. Every result is checked: a wrong one is
- * exit status 1. Prints GPU, driver and date. docs/guide/measuring.md explains the sections.
+ * exit status 1. Prints GPU, driver and date. bench/README.md explains the sections.
  *
  *   bench-slabhash-kernels [--only NAME,NAME] [--rounds N] [--keys LOG2,LOG2] [--at U,U]
  *                          [--paths K,K] [--slabs SPEC] [--json FILE]

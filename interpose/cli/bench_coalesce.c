@@ -62,7 +62,7 @@ static const char doc[] =
     "  gpualloc bench coalesce alltoall --runs 5 --json new.json\n"
     "\n"
     "A line has the median over the runs, the 5th and 95th percentile, and the ratio to CUDA's "
-    "malloc in the same run. docs/guide/measuring.md describes the parts and the keys of the JSON "
+    "malloc in the same run. bench/README.md describes the parts and the keys of the JSON "
     "lines.";
 
 typedef struct request {
@@ -77,7 +77,7 @@ static int complain(int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fputs("gpualloc: bench coalesce: ", stderr);
+    fputs("gpualloc bench coalesce: ", stderr);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);

@@ -66,7 +66,7 @@ static const char doc[] =
     "  gpualloc bench lfht --help     the lock-free hash trie map over node heaps\n"
     "  gpualloc bench coalesce --help     malloc in kernels, as in the paper\n"
     "\n"
-    "docs/guide/measuring.md describes the workloads, the figures and the keys of the JSON lines.";
+    "bench/README.md describes the workloads, the figures and the keys of the JSON lines.";
 
 typedef struct request {
     ga_bench_plan plan;
@@ -81,7 +81,7 @@ static int complain(int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fputs("gpualloc: bench: ", stderr);
+    fputs("gpualloc bench: ", stderr);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);

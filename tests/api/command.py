@@ -68,7 +68,7 @@ class CommandTest(unittest.TestCase):
         lines = [line for line in answer.err.splitlines() if not line.startswith("Try ")]
         self.assertEqual((status, ""), (answer.status, answer.out), answer.err)
         self.assertEqual(1, len(lines), answer.err)
-        self.assertTrue(lines[0].startswith("gpualloc"), lines[0])
+        self.assertRegex(lines[0], rf"^gpualloc( [a-z-]+)*: (?!({'|'.join(COMMANDS)})\\b.*:)")
         for part in parts:
             self.assertIn(part, lines[0])
 

@@ -184,6 +184,28 @@ class Refused(RunTest):
             self.refused(self.gpualloc("run", "--host", "dl:" + library, "true"), 2, "--host: ",
                          library, part)
 
+    @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
+    def test_libraries_that_must_be_preloaded_too(self) -> None:
+        """The message is a command line that works."""
+        (self.folder / "large.c").write_text(
+            "#include <stddef.h>\n"
+            "static __thread char large[1 << 16];\n"
+            "extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);\n"
+            "extern void *__libc_realloc(void *, size_t), __libc_free(void *);\n"
+            "void *malloc(size_t size) { large[0]++; return __libc_malloc(size); }\n"
+            "void *calloc(size_t n, size_t size) { return __libc_calloc(n, size); }\n"
+            "void *realloc(void *old, size_t size) { return __libc_realloc(old, size); }\n"
+            "void free(void *block) { __libc_free(block); }\n")
+        library = self.folder / "large.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-ftls-model=initial-exec", "-fno-builtin", "-o",
+                        library, self.folder / "large.c"], check=True)
+        answer = self.gpualloc("run", f"--host=dl:{library}", "true")
+        hint = f"LD_PRELOAD={library}"
+        self.refused(answer, 2, "static TLS", f"; begin the command line with {hint}")
+        answer = self.gpualloc("run", f"--host=dl:{library}", "true",
+                               env={"LD_PRELOAD": str(library)})
+        self.assertEqual((0, ""), (answer.status, answer.err))
+
     def test_libraries_that_are_no_files(self) -> None:
         os.mkfifo(self.folder / "pipe")
         for path in (self.folder / "pipe", self.folder, "/dev/zero"):

@@ -15,7 +15,7 @@ from driver import HOOKS, LIBCUDA, LIBCUDA_OLD, Case, alone
 
 ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
 OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
-PAGE = HOOKS.parents[2] / "docs" / "guide" / "preload.md"
+PAGE = HOOKS.parents[2] / "docs" / "reference" / "cuda-calls.md"
 HOOK_LINE = re.compile(r'X\((\w+), (\w+), \d+, \w+, \w+,[ \\]*"([^"]*)"\)')
 # The functions that are passed on, and their words on the page.
 GROUPS = {

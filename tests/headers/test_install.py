@@ -107,10 +107,29 @@ class Install(Installed):
             self.assertEqual("gpualloc", self.one(header.name).parent.name)
         for name in ("libgpualloc.a", "libgpualloc-malloc.so"):
             self.assertTrue(self.one(name).is_file(), name)
-        pages = [page.name for page in (SOURCE / "docs/man").glob("*.1")]
-        self.assertIn("gpualloc.1", pages)
+
+    def test_manual_pages(self) -> None:
+        """Each page is found by each name in its NAME section."""
+        pages = sorted((SOURCE / "docs/man").glob("*.[1-9]"))
+        self.assertEqual({".1", ".3", ".7"}, {page.suffix for page in pages})
         for page in pages:
-            self.assertEqual("man1", self.one(page).parent.name)
+            text = page.read_text(encoding="utf-8").split(".Sh NAME\n")[1].split(".Sh")[0]
+            for name in re.findall(r"^\.Nm (\S+)", text, re.MULTILINE):
+                found = self.one(name + page.suffix)
+                self.assertEqual("man" + page.suffix[1:], found.parent.name)
+                self.assertEqual(page.name, found.resolve().name)
+
+    def test_documents(self) -> None:
+        """Those that headers and manual pages refer to are installed."""
+        include = self.one("gpualloc.h").parents[1]
+        named = set()
+        for folder in (include, include.parent / "share/man"):
+            for file in folder.rglob("*.*"):
+                named |= set(re.findall(r"\bdocs/[\w/-]+\.md\b", file.read_text(encoding="utf-8")))
+        self.assertGreater(len(named), 5)
+        documents = self.one("security.md").parents[1]
+        for name in named:
+            self.assertTrue((documents / name).is_file(), name)
 
     def test_headers_find_each_other(self) -> None:
         include = self.one("gpualloc.h").parents[1]
@@ -164,38 +183,59 @@ class Install(Installed):
 
 
 class Readme(Installed):
-    """Each command that README prints, as it stands, with what it has installed; but for those that
-    build the project, which is what these tests come from, and those that need root."""
+    """Each command that README prints, as it stands, in the environment that README sets; but for
+    those that build the project, which is what these tests come from, and those that need root."""
 
-    NOT_HERE = ("scripts/quickstart", "sudo ")
+    NOT_HERE = ("scripts/quickstart", "ninja ", "sudo ", "export ")
+
+    def setUp(self) -> None:
+        """The folders that `scripts/quickstart --prefix ~/gpualloc` leads to."""
+        super().setUp()
+        self.readme = (SOURCE / "README.md").read_text(encoding="utf-8")
+        self.move()
+        installed = self.one("gpualloc.pc").parents[1]
+        self.prefix = self.folder / "gpualloc"
+        shutil.copytree(self.root, self.prefix, symlinks=True)
+        shutil.copytree(installed, self.prefix / "lib", symlinks=True, dirs_exist_ok=True)
+        for config in (self.prefix / "lib/pkgconfig").iterdir():
+            text = re.sub(r"(?m)^prefix=.*", f"prefix={self.prefix}", config.read_text())
+            config.write_text(re.sub(r"(?m)^libdir=.*", "libdir=${prefix}/lib", text))
+        self.env = {"HOME": str(self.folder)}
 
     def blocks(self, language: str) -> list[str]:
-        text = (SOURCE / "README.md").read_text(encoding="utf-8")
-        return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        return re.findall(rf"^```{language}\n(.*?)^```$", self.readme, re.MULTILINE | re.DOTALL)
 
     def commands(self) -> list[str]:
         lines = "".join(self.blocks("console")).splitlines()
         self.assertTrue(all(line.startswith("$ ") for line in lines), lines)
-        return [line[2:] for line in lines if not line[2:].startswith(self.NOT_HERE)]
+        return [line[2:] for line in lines]
 
-    def surroundings(self) -> dict[str, str]:
-        library = self.one("libgpualloc-malloc.so").parent
-        return {"PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
-                "LD_LIBRARY_PATH": str(library), "PKG_CONFIG_PATH": str(library / "pkgconfig")}
+    def run_in_readme(self, command: str, leave_out: str = "nothing") -> None:
+        exports = [line for line in self.commands()
+                   if line.startswith("export ") and leave_out not in line]
+        self.run_command("bash", "-ec", "\n".join([*exports, command]), env=self.env,
+                         silent=False)
 
-    def test_commands(self) -> None:
+    def write_example(self) -> None:
         programs = self.blocks("c")
         self.assertEqual(1, len(programs))
-        self.move()
         self.write("app.c", programs[0])
-        env = self.surroundings()
-        prefix = self.root
-        commands = self.commands()
+
+    def test_commands(self) -> None:
+        self.write_example()
+        commands = [line for line in self.commands() if not line.startswith(self.NOT_HERE)]
         self.assertGreater(len(commands), 3)
         for command in commands:
-            command = command.replace("pkg-config ", f"pkg-config --define-variable=prefix={prefix} ")
             with self.subTest(command):
-                self.run_command("bash", "-ec", command, env=env, silent=False)
+                self.run_in_readme(command)
+
+    def test_a_program_with_the_path_in_it(self) -> None:
+        """It starts without LD_LIBRARY_PATH."""
+        self.write_example()
+        link = next(line for line in self.commands() if line.startswith("cc "))
+        found = re.search(r"`(-Wl,-rpath,[^`]*)`", self.readme)
+        self.assertTrue(found, "README says how")
+        self.run_in_readme(f"{link} {found[1]}\n./app", leave_out="LD_LIBRARY_PATH")
 
 
 if __name__ == "__main__":

@@ -96,9 +96,11 @@ static const char *first_missing(const dl_state *dl)
 static ga_status not_loaded(const dl_state *dl)
 {
     const char *why = dlerror();
-    const char *hint = why && strstr(why, "static TLS") ? "; name it in LD_PRELOAD as well" : "";
-    return ga_fail(GA_ERR_LIBRARY, "dl: path: cannot load \"%s\": %s%s", dl->path,
-                   why ? why : "unknown reason", hint);
+    bool no_tls = why && strstr(why, "static TLS");
+    return ga_fail(GA_ERR_LIBRARY, "dl: path: cannot load \"%s\": %s%s%s", dl->path,
+                   why ? why : "unknown reason",
+                   no_tls ? "; begin the command line with LD_PRELOAD=" : "",
+                   no_tls ? dl->path : "");
 }
 
 static ga_status load(dl_state *dl)

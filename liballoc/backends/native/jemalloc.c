@@ -8,6 +8,7 @@
 
 #include "../../platform/pages.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jemalloc.h>
 #include <pthread.h>
@@ -22,6 +23,9 @@ static ga_malloc_table table; /* set once, by the first open */
 
 static ga_status set_failed(const char *name, int error)
 {
+    if (error == EAGAIN) { /* jemalloc's error for a failed allocation */
+        return ga_fail(GA_ERR_MEMORY, "jemalloc: no memory to set %s", name);
+    }
     return ga_fail(GA_ERR_SPEC, "jemalloc: %s: jemalloc refused the setting (error %d)", name,
                    error);
 }

@@ -9,7 +9,8 @@
  *
  * Errors: calls that can fail return a ga_status. A failed call changes nothing, sets `*out` to
  * NULL if it has that parameter (except ga_realloc()), and stores a sentence for the calling thread
- * in ga_error_text(). No call aborts.
+ * in ga_error_text(). No call aborts, except that the backend `hardened` ends the process on
+ * misuse.
  *
  * Thread safety: all functions may be called from any thread at any time, also on the same heap.
  * ga_heap_close() and ga_heap_reset() need a heap that no other thread is using. No function is
