@@ -231,7 +231,7 @@ static uint32_t find_run(ga_hardened_bin *bin)
     return index;
 }
 
-/* The addresses stay reserved and become unreadable. Where the kernel refuses, only the pages go. */
+/* The addresses stay reserved and become unreadable. If the kernel refuses, only the pages go. */
 static void purge_run(ga_hardened_bin *bin, uint32_t index)
 {
     uint8_t *start = address_of_run(bin, index);

@@ -9,8 +9,8 @@
  *            slot and one that is not.
  * PROGRESS   one mutex a bin; a thread uses the bins of one arena, chosen by its id.
  *
- * Slots and guards follow hardened_malloc's design (GrapheneOS): out-of-line bitmaps, a quarantine of
- * a random part and a queue, canaries, zero on free.
+ * Slots and guards follow hardened_malloc's design (GrapheneOS): out-of-line bitmaps, a quarantine
+ * of a random part and a queue, canaries, zero on free.
  */
 #ifndef GPUALLOC_HARDENED_BIN_H
 #define GPUALLOC_HARDENED_BIN_H

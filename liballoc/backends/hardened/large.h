@@ -55,7 +55,7 @@ ga_hardened_misuse ga_hardened_large_free(ga_hardened_large *large, void *block)
 /* The requested size of a live block, or why there is none. */
 ga_hardened_misuse ga_hardened_large_size(ga_hardened_large *large, const void *block, size_t *out);
 
-/* A block of `size` bytes with the contents of `block`, which is freed. NULL where the kernel has no
+/* A block of `size` bytes with the contents of `block`, which is freed. NULL if the kernel has no
  * memory; then `block` is as it was. Moves pages rather than bytes where the kernel can. */
 void *ga_hardened_large_resize(ga_hardened_large *large, void *block, size_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernel is asked once for 256 numbers, which spreads the cost of the call. A forked child must not
- * repeat the parent's numbers: the fork handler empties the buffers.
+ * The kernel is asked once for 256 numbers, which spreads the cost of the call. A forked child must
+ * not repeat the parent's numbers: the fork handler empties the buffers.
  */
 #include "random.h"
 

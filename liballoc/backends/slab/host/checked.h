@@ -2,8 +2,7 @@
  *
  * The hardened checks (check=full) of slabs that the host works on: each free is checked against
  * the bitmap, and free units in host memory hold poison. Faults go to the log with their address,
- * and are counted in the slab's heap; the program goes on. Faults that kernels reported are logged
- * here too.
+ * and are counted in the slab's heap; the program goes on.
  *
  * Thread safe.
  */
@@ -18,11 +17,6 @@ ga_status ga_slab_checked_free(ga_slab_host *slab, ga_slab_region *region, uint3
 
 /* Check that a unit that the caller has just claimed has not been written to since it was freed. */
 void ga_slab_checked_claim(ga_slab_host *slab, uint32_t unit, void *block);
-
-/* Log the reports of kernels that are new: the first `*logged` of the `reported` ones have been
- * logged. `reports` is a copy of the heap's; `faults` has the text for each kind. */
-void ga_slab_checked_log(int device, const char *const *faults, const ga_slab_report *reports,
-                         uint64_t reported, uint64_t *logged);
 
 /* Log and count a free of an invalid pointer. */
 ga_status ga_slab_checked_no_unit(ga_slab_host *slab, const void *pointer);

@@ -13,7 +13,7 @@
 
 #include "../../../platform/libc.h"
 #include "../../../platform/os_memory.h"
-#include "../give_back.h"
+#include "../units/give_back.h"
 #include "trim.h"
 
 #include <errno.h>

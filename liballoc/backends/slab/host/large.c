@@ -9,7 +9,7 @@
  */
 #include "large.h"
 
-#include "../give_back.h"
+#include "../units/give_back.h"
 #include "../units/slab_heap.h"
 
 static void count_bytes(ga_slab_large *large, size_t more, size_t less)

@@ -2,10 +2,10 @@
  *
  * STRUCTURE  root[address >> 36] -> middle[address >> 25 & 2047] -> a leaf of 2^21 bits
  * INVARIANT  a middle and a leaf stay until the end; a bit is set while its block is live
- * ORDER      L1/L2 publish a middle or a leaf. The bits need no order of their own: a thread that frees a
- *            block got it from the thread that allocated it, through the program's own
- *            synchronisation. Their order is sequential consistency, because a visitor of large
- *            blocks relies on it (V2 and V3 in large.c).
+ * ORDER      L1/L2 publish a middle or a leaf. The bits need no order of their own: a thread that
+ *            frees a block got it from the thread that allocated it, through the program's own
+ *            synchronisation. They are sequentially consistent, because a visitor of large blocks
+ *            relies on it (V2 and V3 in large.c).
  *            L3/L4 pass a spare table from one reservation to the next.
  * PROGRESS   wait-free, but for the compare-and-swap that installs: lock-free
  */

@@ -21,7 +21,7 @@
 #include "trim.h"
 
 #include "../../../platform/os_memory.h"
-#include "../give_back.h"
+#include "../units/give_back.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -13,8 +13,7 @@
 #include "../../../device/kinds.h"
 #include "../../../platform/libc.h"
 #include "../../../platform/log.h"
-#include "../give_back.h"
-#include "../host/checked.h"
+#include "give_back.h"
 #include "slab_words.h"
 
 #include <string.h>
@@ -325,7 +324,7 @@ ga_status ga_slab_kernel_read_heap(ga_slab_kernel *slab, const ga_cuda_scope *sc
 {
     ga_status status = ga_slab_kernel_copy_from(scope, now, slab->heap, sizeof *now);
     if (status == GA_OK) {
-        ga_slab_checked_log(slab->device, faults, now->reports, now->reported, &slab->reported);
+        ga_slab_report_log(slab->device, faults, now->reports, now->reported, &slab->reported);
     }
     return status;
 }

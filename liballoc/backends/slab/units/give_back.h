@@ -2,10 +2,10 @@
  *
  * Free memory to the parent where no caller could handle a refusal.
  */
-#ifndef GPUALLOC_SLAB_GIVE_BACK_H
-#define GPUALLOC_SLAB_GIVE_BACK_H
+#ifndef GPUALLOC_SLAB_UNITS_GIVE_BACK_H
+#define GPUALLOC_SLAB_UNITS_GIVE_BACK_H
 
-#include "../../platform/log.h"
+#include "../../../platform/log.h"
 
 #include <gpualloc/gpualloc.h>
 
