@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * INLINE: a hash trie whose buckets are lines that hold the pairs themselves. Here are its rules
- * and its table of functions. lines.h defines a line; trail.h has paths and glance.h cursors, the
+ * and its table of functions. lines.h defines a line; path.h has paths and cursor.h cursors, the
  * two ways to a line; rebuild.h has the growing and shrinking of nodes; inline_calls.h,
  * inline_put.h and inline_batch.h have the calls.
  *

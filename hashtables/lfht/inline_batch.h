@@ -5,7 +5,7 @@
  * A batch is looked up in groups of keys. For a whole group the root's words are prefetched before
  * the first is read, then their targets, and so on. Three groups overlap: one begins, one takes
  * its second step, one is finished; so the memory accesses of each overlap with the work on the
- * others. A key whose cursor gives up (glance.h) gets a call of its own.
+ * others. A key whose cursor gives up (cursor.h) gets a call of its own.
  */
 #ifndef GPUALLOC_LFHT_INLINE_BATCH_H
 #define GPUALLOC_LFHT_INLINE_BATCH_H

@@ -6,7 +6,7 @@
 #ifndef GPUALLOC_LFHT_INLINE_CALLS_H
 #define GPUALLOC_LFHT_INLINE_CALLS_H
 
-#include "glance.h"
+#include "cursor.h"
 #include "rebuild.h"
 
 /* ---- deep nodes: arrays that never change --------------------------------------------------- */

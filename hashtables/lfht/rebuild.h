@@ -30,7 +30,7 @@
 #ifndef GPUALLOC_LFHT_REBUILD_H
 #define GPUALLOC_LFHT_REBUILD_H
 
-#include "trail.h"
+#include "path.h"
 
 enum {
     REBUILD_STACK_PAIRS = 24 /* up to this many pairs are collected on the stack */

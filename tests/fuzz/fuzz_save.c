@@ -34,7 +34,7 @@ enum {
     MOST_PAIRS = FUZZ_INPUT_MOST / PAIR
 };
 
-/* As in hashtables/slabhash/file.c. */
+/* As in hashtables/slabhash/host/file.c. */
 typedef struct head {
     uint64_t magic;
     uint32_t head_size, kind;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A model of epochs of tiles (liballoc/reclaim/epoch_tile.h) as used by a table that migrates while
- * kernels run (hashtables/slabhash/grow_turn_tile.h). Splits, merges and compactions do not differ
+ * kernels run (hashtables/slabhash/kernel_growth/resize_tile.h). Splits, merges and compactions do not differ
  * here: a newer version replaces an older one (slabhash.pml models the steps in between). Versions
  * are in a ring of two entries. An entry can be reused once its version has been freed. Each tile
  * enters on a stripe, reads the version `now`, uses it, reads it again, and leaves or enters anew.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of a slab hash that migrates (hashtables/slabhash/grow_tile.h): one bucket of the old
+ * A model of a slab hash that migrates (hashtables/slabhash/table/grow_tile.h): one bucket of the old
  * version, of two slots and, once a thread has chained it, a slab of one more; and the bucket of
  * the new version that its pairs go to. It makes no difference here whether the table doubles,
  * halves or keeps its size: a bucket leaves out pairs that belong elsewhere, and one with two
@@ -20,7 +20,7 @@
  *           operation changes a new bucket that is pending; 9 a frozen key is reported as absent;
  *           10 a search does not read the new bucket at all. Each must be detected.
  *
- * STALE     As in hashtables/slabhash/grow_turn_tile.h: a thread may have an old snapshot long
+ * STALE     As in hashtables/slabhash/kernel_growth/resize_tile.h: a thread may have an old snapshot long
  *           after there is a newer version, and refreshes it only when it meets a frozen pair, or
  *           the SEALED end. Mutants: 11 a removal, 12 a search does not refresh it.
  */

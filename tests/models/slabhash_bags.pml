@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of a multimap that migrates (hashtables/slabhash/grow_tile.h), in the shape of
+ * A model of a multimap that migrates (hashtables/slabhash/table/grow_tile.h), in the shape of
  * slabhash.pml: one bucket of the old version, of two slots and, once a thread has chained it, a
  * slab of one more; and the bucket of the new version that its pairs go to. All pairs are of one
  * key, each with a number of its own. Threads insert a pair or delete the first that they find,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of two buckets of a slab hash that become one (hashtables/slabhash/grow_tile.h), in the
+ * A model of two buckets of a slab hash that become one (hashtables/slabhash/table/grow_tile.h), in the
  * shape of slabhash.pml: two buckets of the old version, the sources, of two slots each and, once a
  * thread has chained it, a slab of one more; and the bucket of the new version that the pairs of
  * both go to. Each source has a key of its own that a thread inserts and deletes, TURNS times;

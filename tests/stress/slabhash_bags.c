@@ -7,7 +7,7 @@
  *
  * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
  */
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
 #include "slabhash_small.h"
 
 #include "support/bags.h"

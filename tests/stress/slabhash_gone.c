@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Slab hashes that migrate to new arrays while threads use them, as the tiles of kernels do, and
- * free old arrays with their slabs once no tile can use them (grow_gone_tile.h). Each thread
+ * free old arrays with their slabs once no tile can use them (arrays_tile.h). Each thread
  * inserts, changes, searches and deletes its own keys and checks each result; all threads add to a
  * few shared keys. Each thread makes the table migrate now and then, or sleeps while it holds a
  * snapshot. No thread may touch freed memory: a freed array becomes unreadable, or is freed under
@@ -11,9 +11,9 @@
  *
  * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
  */
-#include "../../hashtables/slabhash/grow_turn_tile.h"
-#include "../../hashtables/slabhash/many_tile.h"
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
+#include "../../hashtables/slabhash/kernel_growth/resize_tile.h"
+#include "../../hashtables/slabhash/table/many_tile.h"
 #include "stress.h"
 
 #include "support/random.h"

@@ -9,8 +9,8 @@
  *
  * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
  */
-#include "../../hashtables/slabhash/many_tile.h"
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
+#include "../../hashtables/slabhash/table/many_tile.h"
 #include "slabhash_small.h"
 
 #include "support/histories.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab hashes that grow by themselves (grow_turn_tile.h), used by threads as the tiles of kernels
+ * Slab hashes that grow by themselves (resize_tile.h), used by threads as the tiles of kernels
  * (slabhash_turns_tiles.c). It alternates between short histories (slabhash_turns_histories.c) and
  * tables that grow, shrink and are compacted (slabhash_turns_volumes.c).
  *

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shared by the files of stress-slabhash-turns: a table that grows by itself (grow_turn_tile.h),
+ * Shared by the files of stress-slabhash-turns: a table that grows by itself (resize_tile.h),
  * its memory, which the tests allocate and free, and threads as the tiles of kernels, each with a
  * snapshot of any age.
  */
 #ifndef GPUALLOC_TESTS_STRESS_SLABHASH_TURNS_H
 #define GPUALLOC_TESTS_STRESS_SLABHASH_TURNS_H
 
-#include "../../hashtables/slabhash/grow_turn_tile.h"
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
+#include "../../hashtables/slabhash/kernel_growth/resize_tile.h"
 #include "stress.h"
 
 #include "support/random.h"

@@ -5,7 +5,7 @@
  */
 #include "slabhash_turns.h"
 
-#include "../../hashtables/slabhash/many_tile.h"
+#include "../../hashtables/slabhash/table/many_tile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * The slab hash in one thread: each kind of table is compared with an array of its expected
  * contents; the paper's errata, and its hash; values changed by the caller's own function.
  */
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
 
 #include "support/random.h"
 #include "support/slabhash_scene.h"

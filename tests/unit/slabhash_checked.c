@@ -3,7 +3,7 @@
  * Slab hashes that check their use: their results are those of unchecked tables; closed tables stay
  * closed; calls that overlap an exclusive one are refused.
  */
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
 
 #include "support/slabhash_scene.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Arrays of buckets that a table has migrated from, and the time when they are freed
- * (grow_gone_tile.h): one thread acts as several tiles, and the test decides each step. Older
+ * (arrays_tile.h): one thread acts as several tiles, and the test decides each step. Older
  * snapshots, a full ring, slabs, shares.
  */
 #include "slabhash_tiles.h"

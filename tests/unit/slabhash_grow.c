@@ -6,7 +6,7 @@
  */
 #include <gpualloc/slabhash.h>
 
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
 
 #include "support/expect.h"
 #include "support/random.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables that migrate to fewer buckets, or to the same number: when, and to how many
- * (grow_when_tile.h), and how several buckets become one (grow_group_tile.h).
+ * (trigger_tile.h), and how several buckets become one (migrate_tile.h).
  */
 #include "slabhash_tiles.h"
 

@@ -3,9 +3,9 @@
  * Requests of a tile that are served together (many_tile.h), and searches by whole slabs
  * (search_tile.h), as in kernels, compared with an array of the expected results.
  */
-#include "../../hashtables/slabhash/many_tile.h"
-#include "../../hashtables/slabhash/search_tile.h"
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
+#include "../../hashtables/slabhash/table/many_tile.h"
+#include "../../hashtables/slabhash/table/search_tile.h"
 
 #include "support/expect.h"
 #include "support/random.h"

@@ -3,7 +3,7 @@
  * Refusals of slab hashes: reserved keys and values, by the host's calls and by those of kernels;
  * operations that a table does not have; no table, and closed ones; bad options.
  */
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
 
 #include "platform/machine.h"
 #include "support/scene.h"

@@ -3,7 +3,7 @@
  * Seeds of the slab hash: each table draws its own, a fixed one repeats the layout, and keys that
  * were computed to share a bucket under a known seed do not share one under a drawn one.
  */
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
 
 #include "support/slabhash_scene.h"
 

@@ -6,8 +6,8 @@
 #ifndef GPUALLOC_TESTS_UNIT_SLABHASH_TILES_H
 #define GPUALLOC_TESTS_UNIT_SLABHASH_TILES_H
 
-#include "../../hashtables/slabhash/grow_turn_tile.h"
-#include "../../hashtables/slabhash/table.h"
+#include "../../hashtables/slabhash/host/table.h"
+#include "../../hashtables/slabhash/kernel_growth/resize_tile.h"
 
 #include "support/expect.h"
 

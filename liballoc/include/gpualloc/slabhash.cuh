@@ -88,10 +88,10 @@
 #define GA_SLABHASH_ARRAYS "slab/vmm"
 #endif
 
-#include "detail/slabhash/file_host.cuh"   /* ga_slabhash_device_save, _load */
-#include "detail/slabhash/open_host.cuh"   /* ga_slabhash_device_open, _close, _count, _retrieve */
-#include "detail/slabhash/resize_host.cuh" /* ga_slabhash_device_reserve */
-#include "detail/slabhash/run_host.cuh"    /* ga_slabhash_device_run, _run_all, _flush, _clear */
-#include "detail/slabhash/turn_kernel.cuh" /* ga_slabhash_turn_begin, _turn_end, _tile, _lanes */
+#include "detail/slabhash/device/file_host.cuh" /* ga_slabhash_device_save, _load */
+#include "detail/slabhash/device/open_host.cuh" /* ga_slabhash_device_open, _close, _count, _retrieve */
+#include "detail/slabhash/device/resize_host.cuh" /* ga_slabhash_device_reserve */
+#include "detail/slabhash/device/run_host.cuh" /* ga_slabhash_device_run, _run_all, _flush, _clear */
+#include "detail/slabhash/device/turn_kernel.cuh" /* ga_slabhash_turn_begin, _turn_end, _tile, _lanes */
 
 #endif

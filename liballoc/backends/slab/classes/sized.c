@@ -10,6 +10,7 @@
 #include "sized_state.h"
 
 #include "../units/give_back.h"
+#include "../units/report_log.h"
 
 #include "../../../device/device.h"
 #include "../../../device/kinds.h"
@@ -284,7 +285,7 @@ ga_status ga_sized_inspect(ga_sized *sized, const ga_cuda_scope *scope, ga_sized
     ga_status status = ga_sized_get(scope, now, sized->heap, sizeof *now);
     if (status == GA_OK) {
         ga_slab_report_log(sized->device, faults, now->reports, now->reported,
-                            &sized->reports_logged);
+                           &sized->reports_logged);
     }
     return status;
 }

@@ -14,6 +14,7 @@
 #include "../../../platform/libc.h"
 #include "../../../platform/log.h"
 #include "give_back.h"
+#include "report_log.h"
 #include "slab_words.h"
 
 #include <string.h>
