@@ -12,11 +12,11 @@ SIMT = SOURCE / "liballoc/simt"
 CPU_ONLY = {"lanes_cpu.h", "row_cpu.h"}
 GPU_ONLY = {"lanes_gpu.h", "row_gpu.h"}
 HEADERS = [*sorted(header.name for header in SIMT.glob("*.h")),
-           "../arena/growth.h", "../arena/mailbox.h"]
+           "../growth/growth.h", "../arena/mailbox.h"]
 
 # The functions are inlined: they are only compiled if they are called.
 GROWTH = """
-#include "../arena/growth.h"
+#include "../growth/growth.h"
 GA_SIMT void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     uint32_t *rows = (uint32_t *)context;
