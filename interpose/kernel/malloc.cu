@@ -32,7 +32,8 @@ static __device__ __forceinline__ bool coalesces()
            ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE;
 }
 
-/* True if the heap is of the default kind, whose fast path is that of the size classes below. */
+/* True if the heap is of the default kind, which coalesces over size classes without headers. Its
+ * small blocks may be plain units of the classes, so the fast path is that of the classes. */
 static __device__ __forceinline__ bool is_plain()
 {
     return coalesces() && ga_coalesce_kernel_is_plain(ga_kernel_linked);

@@ -6,7 +6,7 @@
  *
  *   a tile of the kernel (this file)        mailbox (pinned)     pager thread (pager.c)
  *
- *   ga_growth_await: needs step n
+ *   ga_growth_await: needs step n, that is n + 1 steps
  *     load refusal and ready   (V2, R2)
  *     n < ready: done
  *     take the lock by a CAS   (T1)
@@ -15,7 +15,7 @@
  *     ga_growth_poll_mailbox
  *       load the answer        (M2)
  *       too few steps: post    (M3)  -->  request n + 1  -->   serve: a new serial  (M4)
- *       release the lock       (T2)                            back: growing.c, loan.c
+ *       release the lock       (T2)                            back: arena/{growing,loan}.c
  *     sleep, and start again                                     ga_arena_grow
  *           .                                                      cuMemCreate
  *           .                                                      cuMemMap
@@ -43,9 +43,9 @@
  *            refusal are visible before it, so that no tile is refused steps that are ready.
  *
  * PROGRESS   A tile waits for `ready` or for a refusal, at most `timeout_ns` if the pager does not
- *            answer. It waits for the lock only while another tile polls and prepares, because the
- *            lock is never held across a wait for the pager. The pager waits for the driver. The
- *            host waits for no tile. Tiles of one warp may wait for each other, because diverged
+ *            answer. It waits for the lock (T) only while another tile polls and prepares, because
+ *            that lock is never held across a wait for the pager; the caller's own locks may be.
+ *            The pager waits for the driver. The host waits for no tile. Tiles of one warp may wait for each other, because diverged
  *            lanes progress independently (sm_70 and later); the lanes of one tile call together.
  *
  * The caller's function prepare(tile, context, from, to) prepares steps `from` to `to` - 1. The

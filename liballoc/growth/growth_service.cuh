@@ -2,8 +2,8 @@
  *
  * The kernel of the trial (growth_probe.h); part of device_code.cu.
  */
-#ifndef GPUALLOC_ARENA_GROWTH_SERVICE_CUH
-#define GPUALLOC_ARENA_GROWTH_SERVICE_CUH
+#ifndef GPUALLOC_GROWTH_GROWTH_SERVICE_CUH
+#define GPUALLOC_GROWTH_GROWTH_SERVICE_CUH
 
 #include "growth_probe_tile.h"
 

@@ -32,7 +32,7 @@ typedef enum ga_growth_reason {
     GA_GROWTH_GRANTED = 0, /* no refusal */
     GA_GROWTH_LIMIT,       /* final: the heap's limit or its reservation is reached */
     GA_GROWTH_MEMORY,      /* the device is out of memory for now; requested again later */
-    GA_GROWTH_GONE,        /* the pager does not answer, or has stopped, which is final */
+    GA_GROWTH_GONE,        /* final if the pager has stopped; else it has not answered in time */
     GA_GROWTH_FIXED,       /* final: this heap grows between launches only */
     GA_GROWTH_REASONS
 } ga_growth_reason;
@@ -65,7 +65,7 @@ typedef struct ga_growth {
     uint32_t ready;     /* R: steps that may be used */
     uint32_t lock;      /* T: 1 while a tile holds the lock for polling the mailbox */
     uint64_t request;   /* guarded by the lock: the word posted last */
-    uint64_t posted_at; /* guarded by the lock: when it was posted */
+    uint64_t posted_at; /* guarded by the lock: when the oldest unanswered request was posted */
     uint8_t padding_2[88];
 
     /* relaxed: counts, which the host reads between launches. waits[i]: waits of 2^i ns and more,

@@ -111,11 +111,12 @@ static ga_member *claim_unowned(ga_domain *domain)
     return NULL;
 }
 
-/* H1, below. Pairs with H2 (state.h). seq_cst: a scan that does not find the member loaded the head
- * earlier in that order, and so before anything that the member protects. */
+/* H1, below. Pairs with H2 (state.h). seq_cst, so that the heavy fence of a scan (S1) is before or
+ * after the push: a scan that does not find the member executed its fence before anything that the
+ * member protects. */
 enum {
-    H1_RELEASE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
-    H1_ACQUIRE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
+    H1_SUCCESS = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
+    H1_FAILURE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
 };
 
 static void push(ga_domain *domain, ga_member *member)
@@ -127,7 +128,7 @@ static void push(ga_domain *domain, ga_member *member)
         /* H1: release; acquire where another member was first. Pairs with H2 (state.h): the member
          * is initialised. */
     } while (
-        !__atomic_compare_exchange_n(&domain->head, &head, member, true, H1_RELEASE, H1_ACQUIRE));
+        !__atomic_compare_exchange_n(&domain->head, &head, member, true, H1_SUCCESS, H1_FAILURE));
 }
 
 /* The link to the calling thread's membership in that domain, or to the NULL at the list's end.

@@ -31,11 +31,12 @@
  *           P4  clear the slot: release        pairs with   S2  load the slot: acquire
  *
  *           The light fence orders the compiler alone and costs no instruction. membarrier(2)
- *           makes every processor that runs a thread of the process execute a full fence. A domain
- *           with sequentially consistent protection does without: there P1 and P2 are seq_cst, S1
- *           is a seq_cst fence in the scanning thread alone, and "before" and "after P1" mean
- *           their places in the single order of all seq_cst operations. If the kernel refuses a
- *           membarrier, scans free nothing until all members have changed to that (fences.c).
+ *           makes every processor that runs a thread of the process execute a full fence; a switch
+ *           to a thread that did not run is a full fence by itself. A domain with sequentially
+ *           consistent protection does without: there P1 and P2 are seq_cst, S1 is a seq_cst fence
+ *           in the scanning thread alone, and "before" and "after P1" mean their places in the
+ *           single order of all seq_cst operations. If the kernel refuses a membarrier, scans free
+ *           nothing until all members have changed to that (fences.c).
  *
  * SHARING   A membarrier interrupts all processors that run the process, so scans share them. The
  *           domain's heavy fences are numbered: M2 counts one that begins, M3 publishes the number

@@ -12,7 +12,7 @@ SIMT = SOURCE / "liballoc/simt"
 CPU_ONLY = {"lanes_cpu.h", "row_cpu.h"}
 GPU_ONLY = {"lanes_gpu.h", "row_gpu.h"}
 HEADERS = [*sorted(header.name for header in SIMT.glob("*.h")),
-           "../growth/growth.h", "../arena/mailbox.h"]
+           "../growth/growth.h", "../growth/mailbox.h"]
 
 # The functions are inlined: they are only compiled if they are called.
 GROWTH = """

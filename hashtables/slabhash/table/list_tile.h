@@ -26,8 +26,8 @@
  *              of map64 keeps its slot, with the value UNSET (tables that grow: GONE). A multimap's
  *              search returns the first pair along the path. On the CPU the slot is loaded again
  *              (read_match), and this load decides.
- *     ABSENT   unique keys: a slot had the key, but no pair. The key has no other slot on the path,
- *              or this one was deleted after the slab was loaded. A multimap's search goes on.
+ *     ABSENT   unique keys: a slot had the key, but no pair: the value of map64 is UNSET, or on the
+ *              CPU the slot was deleted before it was loaded again. A multimap's search goes on.
  *     ABSENT   the slab is a bucket's, buckets of the path remain, and the slab's overflow bit of
  *              the key's class is still set: no key of the class was ever put further on.
  *     ABSENT   the slab is the last: it is the path's last bucket or a chained slab, and the next
@@ -45,8 +45,11 @@
  *       ga_slabhash_seek (grow_tile.h)   tables that grow. It chooses an array: the new one if the
  *                                        key's bucket there is OPEN, else the old one. It ends in
  *                                        that one. There a frozen slot of the key is FOUND, too
- *                                        (map64: ABSENT with the value FROZEN_GONE), and the link
+ *                                        (map64: ABSENT if its value is FROZEN_GONE), and the link
  *                                        SEALED ends a chain like NO_SLAB
+ *       ga_slabhash_seek_from_snapshot   tables that grow in kernels (kernel_growth/). It chooses
+ *                                        in this way by a snapshot, and starts again if the
+ *                                        snapshot was too old
  *
  * INVARIANT  The path of a key is fixed and only grows longer; so is the order of its slots. A key
  *            is put into the first slot of its path that was seen empty, by a tile that has seen
@@ -55,8 +58,9 @@
  *            the key's class is cleared before the key is put further on.
  *
  * ORDER      L1 and L2: a slab is initialised, empty but for its first pair, before any tile
- *            follows the link to it. Overflow bits are relaxed: a tile that must find a key further
- *            on has seen the cleared bit itself, or synchronises with a tile that has.
+ *            follows the link to it. Overflow bits are relaxed: a search must find a key further on
+ *            only if the key's insertion ended before the search began. The program has ordered the
+ *            two calls then, and with them the cleared bit.
  *
  * PROGRESS   Lock-free: an attempt fails only because another tile's succeeded. Where a slab is
  *            needed and none is free, the result is FULL and nothing is changed.

@@ -11,7 +11,8 @@
  * A slot is one key (set32) or one pair. A slot is named by the word at which it begins, and a set
  * of slots by a mask of these words. An empty slab has all bits set: an empty slot has the key
  * EMPTY (all ones) and, in maps, a value of all ones. There is one overflow bit for each of 32
- * classes of keys. It is CLEARED once a key of the class found the slab full. `next` is the number
+ * classes of keys. It is set at first, and CLEARED once a key of the class found the slab full: a
+ * set bit means that no key of the class is further on. `next` is the number
  * of a slab heap's unit, or all ones. In the code `row` points at a slab in memory, and a ga_row is
  * a slab in the registers of a tile.
  *

@@ -34,6 +34,7 @@
 
 #include <gpualloc/gpualloc.h>
 
+/* In the source tree the folders of detail/ are links to the rooms of liballoc/. */
 #include "detail/backends/coalesce/coalesce_kernel.h"
 #include "detail/backends/slab/classes/sized_kernel.h"
 #include "detail/backends/slab/units/block_kernel.h"

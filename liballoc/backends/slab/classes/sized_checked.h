@@ -4,7 +4,7 @@
  * first region, by one atomic, whose answer tells if the block was live. A block that was not, or
  * an invalid pointer, is reported (report.h) and otherwise ignored.
  *
- * ORDER      U2 (sized_tile.h), with an answer: of several lanes that free a unit, one finds it
+ * ORDER      U2 (sized_search.h), with an answer: of several lanes that free a unit, one finds it
  *            live.
  */
 #ifndef GPUALLOC_SLAB_CLASSES_SIZED_CHECKED_H

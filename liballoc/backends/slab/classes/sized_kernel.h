@@ -17,7 +17,8 @@
  *      |       |- claim_slow       reads the class's table if claim_fast could not tell where
  *      |       |   |               the home word is, and tries it: one atomic OR
  *      |       |   |- claim_slow_lone    one lane: any other free bit of the home word, else
- *      |       |   |                     claim_group (sized_search.h): random words
+ *      |       |   |                     claim_group (sized_search.h): the home word once more,
+ *      |       |   |                     then random words
  *      |       |   '- claim_slow_same    several lanes: claim_retry (sized_tile.h): other free
  *      |       |                         bits of the home word. A few random words instead if
  *      |       |                         the tile got nothing there and warps share home words

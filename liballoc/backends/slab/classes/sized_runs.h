@@ -21,7 +21,7 @@
 #include "../../../simt/share.h"
 #include "sized_tile.h"
 
-#define GA_SIZED_REGIONS_MOST (1u << 24) /* of a heap (sized.c) */
+#define GA_SIZED_REGIONS_MOST (1u << 24) /* more than any heap has (sized_words.h) */
 
 /* The run that a pointer is in. */
 typedef struct ga_sized_run {

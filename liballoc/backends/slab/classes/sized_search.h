@@ -8,7 +8,7 @@
  *            Bits of a second bitmap count only after a check of the region's owner; else the tile
  *            clears them again.
  *
- * ORDER      U1 and U2 (sized_tile.h): the last owner's accesses to a unit happen before those of
+ * ORDER      U1 and U2 (this file): the last owner's accesses to a unit happen before those of
  *            the next one. H1 and H2 (sized_pool.h): events that `releases` counts happen before a
  *            tile sees the count. O3 and O4: the checks of a free for a sweep (sized_sweep.h).
  *

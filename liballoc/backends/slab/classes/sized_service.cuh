@@ -3,8 +3,8 @@
  * Kernels by which the host maintains heaps with size classes; part of device_code.cu. No other
  * kernel may use the heap at the same time, except beside the first two.
  */
-#ifndef GPUALLOC_SLAB_SIZED_SERVICE_CUH
-#define GPUALLOC_SLAB_SIZED_SERVICE_CUH
+#ifndef GPUALLOC_SLAB_CLASSES_SIZED_SERVICE_CUH
+#define GPUALLOC_SLAB_CLASSES_SIZED_SERVICE_CUH
 
 #include "sized_kernel.h"
 

@@ -2,8 +2,8 @@
  *
  * Kernels that the host launches for slab heaps in device memory; part of device_code.cu.
  */
-#ifndef GPUALLOC_SLAB_SLAB_SERVICE_CUH
-#define GPUALLOC_SLAB_SLAB_SERVICE_CUH
+#ifndef GPUALLOC_SLAB_UNITS_SLAB_SERVICE_CUH
+#define GPUALLOC_SLAB_UNITS_SLAB_SERVICE_CUH
 
 #include "slab_kernel.h"
 
