@@ -45,8 +45,9 @@
  * PROGRESS   A tile waits for `ready` or for a refusal, at most `timeout_ns` if the pager does not
  *            answer. It waits for the lock (T) only while another tile polls and prepares, because
  *            that lock is never held across a wait for the pager; the caller's own locks may be.
- *            The pager waits for the driver. The host waits for no tile. Tiles of one warp may wait for each other, because diverged
- *            lanes progress independently (sm_70 and later); the lanes of one tile call together.
+ *            The pager waits for the driver. The host waits for no tile. Tiles of one warp may wait
+ *            for each other, because diverged lanes progress independently (sm_70 and later); the
+ *            lanes of one tile call together.
  *
  * The caller's function prepare(tile, context, from, to) prepares steps `from` to `to` - 1. The
  * whole tile calls it once for all new steps, so that one fence serves a hundred of them; its

@@ -2,8 +2,8 @@
  *
  * Tables that grow, shrink and are compacted by themselves, over tiles and rows. The tiles that
  * change such a table make its next array of buckets (trigger_tile.h), clear it and move the
- * pairs (migrate_tile.h); no host thread helps. For kernels, while they run; docs/internals/slabhash-growth.md
- * has the argument.
+ * pairs (migrate_tile.h); no host thread helps. For kernels, while they run;
+ * docs/internals/slabhash-growth.md has the argument.
  *
  * STRUCTURE  The record of arrays_tile.h:
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A tile's snapshot of the record of a table that grows while kernels run (arrays_tile.h). It may be
- * stale; resize_tile.h says why that is safe, and has the STRUCTURE and the ORDER of the record.
+ * A tile's snapshot of the record of a table that grows while kernels run (arrays_tile.h). It may
+ * be stale; resize_tile.h says why that is safe, and has the STRUCTURE and the ORDER of the record.
  */
 #ifndef GPUALLOC_SLABHASH_KERNEL_GROWTH_SNAPSHOT_TILE_H
 #define GPUALLOC_SLABHASH_KERNEL_GROWTH_SNAPSHOT_TILE_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Moving a slab hash to another array of buckets while it is used, over tiles and rows: twice as
- * many buckets, equally many, or half. docs/internals/slabhash-growth.md has the argument, tests/models/slabhash.pml
- * a model.
+ * many buckets, equally many, or half. docs/internals/slabhash-growth.md has the argument,
+ * tests/models/slabhash.pml a model.
  *
  * STRUCTURE  Two versions, each an array of buckets and their chains, path 1, over one slab heap. A
  *            bucket of the new version gets its pairs from one bucket of the old one, or two:
