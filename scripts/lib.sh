@@ -116,12 +116,49 @@ configure() {
     printf '%s\n' "$told" >"$dir/told"
 }
 
+# Read the output of ninja or of `meson test`, and show on one line of the terminal how many steps
+# are done and how long the others take when they take as long on average.
+show_progress() {
+    local line start=$SECONDS finished total left
+    local counted='^ *\[?([0-9]+)/([0-9]+)[] ]'
+    while IFS= read -r line; do
+        [[ $line =~ $counted ]] || continue
+        finished=$((10#${BASH_REMATCH[1]})) total=$((10#${BASH_REMATCH[2]}))
+        ((finished > 0 && finished <= total)) || continue
+        left=$(((SECONDS - start) * (total - finished) / finished))
+        printf '\r    %d of %d, about %d min %02d s left\e[K' \
+            "$finished" "$total" $((left / 60)) $((left % 60))
+    done
+    printf '\r\e[K'
+}
+
+# Run the command that follows with its output in file $1; on a terminal show its progress.
+logged() {
+    local log=$1
+    shift
+    if [[ -t 1 ]]; then
+        "$@" 2>&1 | tee "$log" | show_progress
+    else
+        "$@" >"$log" 2>&1
+    fi
+}
+
 # Compile build directory $1, or of it the targets that follow. Output goes to $1.log.
 compile() {
     local dir=$1
     shift
-    "$(find_meson)" compile -C "$dir" "$@" >"$dir.log" 2>&1 ||
+    NINJA_STATUS='[%f/%t] ' logged "$dir.log" "$(find_meson)" compile -C "$dir" "$@" ||
         { tail -n 40 "$dir.log" >&2; die "${dir#"$REPO"/} did not compile; see ${dir#"$REPO"/}.log"; }
+}
+
+# Compile what the tests of the suites that follow need of build directory $1. Ninja first brings
+# meson's lists of tests and targets up to date.
+compile_suites() {
+    local dir=$1 targets
+    shift
+    compile "$dir" --ninja-args=build.ninja
+    targets=$("$REPO/scripts/suite-targets" "$dir" "$@") || die "no targets of the suites: $*"
+    compile "$dir" --ninja-args="${targets//$'\n'/,}"
 }
 
 # Run meson's tests of build directory $1, as compiled; further arguments go to meson. Only this
