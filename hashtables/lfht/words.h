@@ -11,7 +11,7 @@
  *
  * The level protects the thesis's algorithms from ABA. A leaf moves to deeper levels only, so a
  * compare-and-swap that expects the leaf at a higher level fails, however long its thread was
- * stopped. docs/internals/lfht.md has the full argument.
+ * stopped. expand.h has the full argument.
  */
 #ifndef GPUALLOC_LFHT_WORDS_H
 #define GPUALLOC_LFHT_WORDS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Look-ups of driver functions by each route a program has: dlsym(), dlvsym() and
- * cuGetProcAddress(), which statically linked code uses, too. Each look-up first api the driver as
+ * cuGetProcAddress(), which statically linked code uses, too. Each look-up first asks the driver as
  * the program did. Only if the driver's answer is a function of the hook table is it replaced by
  * the hook. So versions, flags and statuses stay the driver's, and another library's functions with
  * these names stay untouched.
@@ -122,7 +122,7 @@ static ga_cuda_choice answer_with_lookup(void *handle, const char *symbol, void 
     return answer(found == next ? hook : found);
 }
 
-/* RTLD_NEXT is forwarded: the caller api for the definition behind its own. */
+/* RTLD_NEXT is forwarded: the caller asks for the definition behind its own. */
 ga_cuda_choice ga_cuda_choose_dlsym(void *handle, const char *symbol)
 {
     void *dlsym_itself = ga_cuda_next_dlsym_address();

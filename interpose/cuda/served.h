@@ -46,7 +46,7 @@ uint64_t ga_cuda_limit(void);
 uint64_t ga_cuda_pinned_limit(void);
 
 /* Allocate from the heap. `stream`: NULL for none. CUDA_ERROR_OUT_OF_MEMORY: even after freeing the
- * caches. CUDA_ERROR_NOT_SUPPORTED: the caller api the driver. */
+ * caches. CUDA_ERROR_NOT_SUPPORTED: the caller asks the driver. */
 CUresult ga_cuda_heap_alloc(const ga_cuda_device_ref *ref, size_t size, const CUstream *stream,
                             CUdeviceptr *out);
 

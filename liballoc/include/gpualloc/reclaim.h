@@ -2,7 +2,7 @@
  *
  * Hazard-pointer domains: how threads that read a structure without locks can have its removed
  * objects freed (lfht-reclamation-2022, §4.3.1; asymmetric fences: §4.1.2.1). docs/internals/reclaim.md
- * has the proof and the figures; the head of liballoc/reclaim/scan.c says when an object is freed.
+ * has the proof; the head of liballoc/reclaim/scan.c says when an object is freed.
  *
  * To protect an object, a reader stores the object's address in a slot of its own and then
  * validates: it loads again the word that led it to the object. A thread that has unlinked an
