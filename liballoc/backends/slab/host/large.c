@@ -41,7 +41,7 @@ ga_status ga_slab_large_alloc_zeroed(ga_slab_large *large, size_t size, void **o
 
 static void wait_for_visitor(ga_slab_large *large, const void *block)
 {
-    /* V4: pairs with V1. */
+    /* V4. Pairs with V1. */
     bool visited = __atomic_load_n(&large->visited, __ATOMIC_SEQ_CST) == block;
     if (__builtin_expect(visited && GA_SLAB_MUTANT != 22, 0)) {
         pthread_mutex_lock(large->lock);
@@ -53,7 +53,7 @@ static void wait_for_visitor(ga_slab_large *large, const void *block)
  * one may ask the parent for the size. */
 static bool forget(ga_slab_large *large, void *block)
 {
-    /* V3: pairs with V2. */
+    /* V3. Pairs with V2. */
     bool removed = ga_slab_starts_remove(&large->starts, block);
     if (removed) {
         wait_for_visitor(large, block);
@@ -136,9 +136,9 @@ typedef struct walk {
 static size_t size_of_visited(ga_slab_large *large, const void *block)
 {
     pthread_mutex_lock(large->lock);
-    /* V1: pairs with V4. */
+    /* V1. Pairs with V4. */
     __atomic_store_n(&large->visited, block, __ATOMIC_SEQ_CST);
-    /* V2: pairs with V3. */
+    /* V2. Pairs with V3. */
     size_t size = ga_slab_large_usable_size(large, block);
     __atomic_store_n(&large->visited, NULL, __ATOMIC_RELAXED); /* relaxed: see the lock */
     pthread_mutex_unlock(large->lock);

@@ -117,7 +117,8 @@ static void **middle_slot(ga_slab_starts *starts, const void *block)
 
 static void set_bit(ga_slab_starts_leaf *leaf, const void *block)
 {
-    __atomic_fetch_or(word_of(leaf, block), bit_of(block), __ATOMIC_SEQ_CST); /* see ORDER */
+    /* Pairs with V2 (large.c): the parent has finished with the block. */
+    __atomic_fetch_or(word_of(leaf, block), bit_of(block), __ATOMIC_SEQ_CST);
 }
 
 bool ga_slab_starts_add(ga_slab_starts *starts, const void *block)
@@ -188,14 +189,15 @@ void ga_slab_starts_add_reserved(ga_slab_starts *starts, const void *block,
 bool ga_slab_starts_remove(ga_slab_starts *starts, const void *block)
 {
     uint64_t *word = find_word(starts, block);
-    /* See ORDER. */
+    /* V3 (large.c). Pairs with V2, if the block is large. */
     return word && __atomic_fetch_and(word, ~bit_of(block), __ATOMIC_SEQ_CST) & bit_of(block);
 }
 
 bool ga_slab_starts_has(const ga_slab_starts *starts, const void *block)
 {
     uint64_t *word = find_word(starts, block);
-    return word && __atomic_load_n(word, __ATOMIC_SEQ_CST) & bit_of(block); /* see ORDER */
+    /* V2 (large.c). Pairs with V3, if the caller visits the block. */
+    return word && __atomic_load_n(word, __ATOMIC_SEQ_CST) & bit_of(block);
 }
 
 static void each_of_leaf(ga_slab_starts_leaf *leaf, uintptr_t base,
