@@ -20,8 +20,8 @@
 /* The calling lane enters. Returns the word as it was before. */
 GA_SIMT uint64_t ga_slabhash_use_begin(uint64_t *use, bool exclusive)
 {
-    return ga_add64_acquire(use, exclusive ? GA_SLABHASH_EXCLUSIVE
-                                           : 1u); /* M2: acquire. Pairs with M1 */
+    /* M2: acquire. Pairs with M1. */
+    return ga_add64_acquire(use, exclusive ? GA_SLABHASH_EXCLUSIVE : 1u);
 }
 
 GA_SIMT void ga_slabhash_use_end(uint64_t *use, bool exclusive)
