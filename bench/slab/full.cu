@@ -2,10 +2,10 @@
  *
  * In-kernel malloc when the heap is full, and when the size class changes. One heap of a fixed
  * capacity. One launch makes 5 % more requests than the heap can serve, then 2^20 requests all
- * fail, twice. Then everything is freed, and the whole heap is requested in blocks of another size,
- * and in the first size again. The host makes no call to the heap in between. With LINKED defined
- * it measures malloc and free of libgpualloc-kernel.a over `coalesce/slab`, else ga_kernel_malloc()
- * over `slab`.
+ * fail, in several launches. Then everything is freed, and the whole heap is requested in blocks of
+ * another size, and in the first size again. The host makes no call to the heap in between. With
+ * LINKED defined it measures malloc and free of libgpualloc-kernel.a over `coalesce/slab`, else
+ * ga_kernel_malloc() over `slab`.
  *
  *   bench-slab-full [--gib N] [--size BYTES] [--other BYTES]
  *   bench-slab-full-linked ...
@@ -19,12 +19,14 @@
 #include <gpualloc/device.cuh>
 #include <gpualloc/kernel.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 enum {
-    THREADS = 128 /* a block; sixteen of them fill a multiprocessor */
+    THREADS = 128, /* a block; sixteen of them fill a multiprocessor */
+    ROUNDS = 11
 };
 #define KERNEL __global__ void __launch_bounds__(THREADS, 16)
 
@@ -95,19 +97,62 @@ KERNEL give(ga_kernel_heap to, count n, void **blocks)
     }
 }
 
-/* n requests in one launch: prints how long they took and how many were served. */
-static count ask_all(const char *what, size_t size, count n, void **out)
+KERNEL swap(ga_kernel_heap heap, size_t size, void **block)
 {
-    count got = 0;
+#ifdef LINKED
+    free(*block);
+    *block = malloc(size);
+#else
+    ga_kernel_free(heap, *block);
+    *block = ga_kernel_malloc(heap, size);
+#endif
+}
+
+/* n requests in one launch. Returns the milliseconds that they took, and in `got` the number of
+ * those that were served. */
+static double ask_once(size_t size, count n, void **out, count *got)
+{
     MUST(cudaMemset(served, 0, sizeof *served));
     double us = time_of([&] {
         ask<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS>>>(view, size, n, out, served);
     });
-    MUST(cudaMemcpy(&got, served, sizeof got, cudaMemcpyDeviceToHost));
-    printf("%-34s %6zu B %12llu requests %10.3f ms, %6.2f %% served\n", what, size, n, us / 1000,
+    MUST(cudaMemcpy(got, served, sizeof *got, cudaMemcpyDeviceToHost));
+    return us / 1000;
+}
+
+static void ask_all(const char *what, size_t size, count n, void **out)
+{
+    count got = 0;
+    double ms = ask_once(size, n, out, &got);
+    printf("%-34s %6zu B %12llu requests %10.3f ms, %6.2f %% served\n", what, size, n, ms,
            100.0 * (double)got / (double)n);
     fflush(stdout);
-    return got;
+}
+
+/* n requests that nothing can serve, in ROUNDS launches: prints how long each took, the median and
+ * the longest. The heap is filled with blocks of `filled` bytes. With `changing`, one of them is
+ * freed and requested again before each launch, so that the heap does not remember that it is
+ * full. */
+static void ask_full(const char *what, size_t size, count n, size_t filled, bool changing)
+{
+    double ms[ROUNDS];
+    count got = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        count more = 0;
+        if (changing) {
+            swap<<<1, 1>>>(view, filled, pointers + round * 4099u);
+            MUST(cudaDeviceSynchronize());
+        }
+        ms[round] = ask_once(size, n, NULL, &more);
+        got += more;
+    }
+    printf("%-34s %6zu B %12llu requests", what, size, n);
+    for (double each : ms) {
+        printf(" %.3f", each);
+    }
+    std::sort(ms, ms + ROUNDS);
+    printf(" ms; median %.3f, longest %.3f; %llu served\n", ms[ROUNDS / 2], ms[ROUNDS - 1], got);
+    fflush(stdout);
 }
 
 static void free_all(const char *what, count n)
@@ -161,18 +206,21 @@ int main(int argc, char **argv)
     open_heap(gib);
     count over = bytes / size + bytes / size / 20;
     ask_all("5 % more than the heap holds", size, over, pointers);
-    ask_all("a full heap", size, failing, NULL);
-    ask_all("a full heap, again", size, failing, NULL);
-    ask_all("a full heap, another size", other, failing, NULL);
-    ask_all("a full heap, one warp", size, 32, NULL);
+    ask_full("a full heap", size, failing, size, false);
+    ask_full("a full heap, another size", other, failing, size, false);
+    ask_full("full, blocks change", size, failing, size, true);
+    ask_full("full, another size, blocks change", other, failing, size, true);
+    ask_full("full, one warp, blocks change", size, 32, size, true);
     free_all("all freed", over);
     count blocks = bytes / other;
     ask_all("the whole heap in another size", other, blocks, pointers);
-    ask_all("a full heap", other, failing, NULL);
+    ask_full("a full heap", other, failing, other, false);
+    ask_full("full, blocks change", other, failing, other, true);
     free_all("all freed", blocks);
     ask_all("the whole heap in that size again", other, blocks, pointers);
     free_all("all freed", blocks);
     ask_all("the whole heap in the first size", size, bytes / size, pointers);
+    ask_full("a full heap", size, failing, size, false);
     free_all("all freed", bytes / size);
     return 0;
 }

@@ -19,6 +19,8 @@
  * ga_cas_ORDER(word, expected, desired) has succeeded if it returns `expected`. A failed one is
  * relaxed, or acquire if ORDER includes acquire.
  *
+ * ga_load_quad_relaxed: four words at once.
+ *
  * 16 bits: loads, stores and ga_cas16_ORDER, because PTX has no others. 128 bits, aligned to 16
  * bytes: ga_cas128_ORDER if GA_HAS_CAS128 is 1, on GPUs from sm_90 on and on x86-64. It and the
  * read-modify-writes of 64 bits are atomic to each other, too: each completes before the other
@@ -217,6 +219,22 @@ GA_SIMT_DEFINE_ATOMICS(uint32_t, , _system, system)
 GA_SIMT_DEFINE_ATOMICS(uint64_t, 64, , device)
 GA_SIMT_DEFINE_ATOMICS(uint64_t, 64, _block, block)
 GA_SIMT_DEFINE_ATOMICS(uint64_t, 64, _system, system)
+
+/* Four consecutive words, aligned to 16 bytes, by one load on the GPU. Each is loaded as by
+ * ga_load_relaxed(). */
+GA_SIMT void ga_load_quad_relaxed(const uint32_t *words, uint32_t *quad)
+{
+#ifdef __CUDACC__
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(quad[0]), "=r"(quad[1]), "=r"(quad[2]), "=r"(quad[3])
+                 : "l"(words)
+                 : "memory");
+#else
+    for (uint32_t i = 0; i < 4u; i++) {
+        quad[i] = ga_load_relaxed(words + i);
+    }
+#endif
+}
 
 GA_SIMT_DEFINE_LOAD(uint16_t, 16, relaxed, , device)
 GA_SIMT_DEFINE_LOAD(uint16_t, 16, acquire, , device)

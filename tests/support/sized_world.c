@@ -46,13 +46,14 @@ static sized_world *make(uint32_t region_bits, uint32_t regions)
         errx(1, "sized_world: no such heap");
     }
     world->regions = world->limit = regions;
-    world->book = reserve(sizeof *world->heap + bits + (classes + 5) * (list + ALIGN) + 4 * ALIGN);
+    world->book = reserve(sizeof *world->heap + bits + (classes + 6) * (list + ALIGN) + 4 * ALIGN);
     world->heap = piece(world, sizeof *world->heap);
     *world->heap = (ga_sized_heap){
         .bits = piece(world, bits),
         .owners = piece(world, list),
         .pool = piece(world, list),
         .places = piece(world, list),
+        .watches = piece(world, list),
         .region_bits = region_bits,
         .classes = classes,
         .regions = regions,

@@ -186,6 +186,7 @@ static void sized_reset(void **parameters)
 {
     ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
     for (uint32_t region = 0; region < heap->next; region++) {
+        heap->watches[region] = 0;
         if (sized_is_class(heap, region)) {
             const ga_sized_class *c = &heap->of[ga_sized_owner_class(heap->owners[region])];
             memset(sized_bits(heap, region), 0, c->map.words * sizeof(uint32_t));

@@ -192,6 +192,32 @@ Test(sized_full, a_free_ends_the_watch_of_its_region)
     sized_world_delete(world);
 }
 
+/* After a free, the next sweep reads the bitmap of that region alone. The others are settled. */
+Test(sized_full, a_sweep_reads_only_regions_with_a_new_free)
+{
+    enum {
+        REGIONS = 9
+    };
+    uint64_t random = 1;
+    for (uint32_t class = 0; class < ga_sized_class_count(BITS); class += 5) {
+        sized_world *world = sized_world_new(BITS, REGIONS);
+        uint64_t words = world->heap->of[class].map.words;
+        fill(world, class);
+        cr_assert_eq(ask(world, class, 1, 0), 0);
+        for (uint32_t i = 0; i < 50; i++) {
+            uint64_t before = world->heap->sweep.words_read;
+            free_block(world, (uint32_t)random_below(&random, count));
+            while (ask(world, class, 1, (uint32_t)random_next(&random))) {
+            }
+            uint64_t read = world->heap->sweep.words_read - before;
+            cr_assert(read && read <= 2 * words, "class %u: %llu words", class,
+                      (unsigned long long)read);
+        }
+        free_all(world);
+        sized_world_delete(world);
+    }
+}
+
 /* ---- another size ---------------------------------------------------------------------------- */
 
 static void switch_classes(sized_world *(*make)(uint32_t, uint32_t), uint32_t regions)

@@ -47,8 +47,13 @@
 /* Flags beside a class. A region with any of them looks to the fast path of free like one without a
  * class, and so is left to the slow path. So they cost the fast path nothing. */
 #define GA_SIZED_SECOND      0x80u       /* the class uses the second bitmap */
-#define GA_SIZED_WATCH       0x3fffff00u /* number of the sweep to notify of a free; 0: none */
+#define GA_SIZED_WATCH       0x1fffff00u /* number of the sweep that set the watch; 0: none */
 #define GA_SIZED_WATCH_SHIFT 8u
+#define GA_SIZED_FREED       0x20000000u /* beside it: a unit was freed, so the watch is over */
+
+/* In `watches`, beside the time, in us, at which the region came under watch: a sweep found no free
+ * unit late enough after that. It counts only while the watch lasts. */
+#define GA_SIZED_SETTLED 1u
 
 /* In `places`, beside the index of the region in its class's table. */
 #define GA_SIZED_SPENT 0x80000000u /* its first bitmap stays full until no kernel runs */
@@ -103,6 +108,7 @@ typedef struct ga_sized_sweep {
     uint32_t empty_sweep;      /* the last sweep that released no region */
     uint32_t undisturbed;      /* the last sweep during which `releases` did not change */
     uint32_t any_spent;        /* 1: at least one region is GA_SIZED_SPENT */
+    uint32_t wanted;           /* relaxed: the last sweep that a request waits for */
     uint64_t found_classes;    /* mask of the classes for which it has found free units */
     uint64_t began_at;         /* ns */
     uint64_t watched_at;       /* ns: the last time that a region came under watch anew */
@@ -120,13 +126,14 @@ typedef struct ga_sized_heap {
     uint32_t *owners;     /* the owner of each region */
     uint32_t *pool;       /* P: for each region below `next` a bit, set while it is free */
     uint32_t *places;     /* of each region its index in its class's table, and GA_SIZED_SPENT */
+    uint32_t *watches;    /* of each region the time of its watch, and GA_SIZED_SETTLED */
     uint32_t region_bits; /* log2 of the bytes of a region */
     uint32_t classes;     /* their number; the largest unit is half a region */
     uint32_t regions;     /* number of regions that there are addresses for */
     uint32_t fixed;
     ga_growth *growth; /* its steps are regions; NULL: `fixed` regions and no more */
     uint32_t check;    /* 1: hardened checks (sized_checked.h) */
-    uint8_t padding[60];
+    uint8_t padding[52];
 
     /* Changed by tiles that allocate and free regions. */
     uint32_t next;      /* relaxed: regions below have been in use */
@@ -278,6 +285,12 @@ GA_SIMT uint32_t ga_sized_stride_bits(uint32_t region_bits)
 GA_SIMT uint32_t ga_sized_owner_class(uint32_t owner)
 {
     return owner & (GA_SIZED_RUN | GA_SIZED_INSIDE) ? GA_SIZED_NONE : (owner & 63u) - 1u;
+}
+
+/* True if a sweep watches the region, and no unit has been freed since. */
+GA_SIMT bool ga_sized_is_watched(uint32_t owner)
+{
+    return (owner & (GA_SIZED_WATCH | GA_SIZED_FREED)) - 1u < GA_SIZED_WATCH;
 }
 
 /* The index of the first word of the bitmap that the region's class uses. */

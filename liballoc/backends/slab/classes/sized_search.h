@@ -42,22 +42,30 @@ GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint3
 }
 
 /* Call after a free has cleared its bits. If a sweep watches the region, its result and those of
- * all earlier sweeps are invalid now. Ends the watch, so that frees take the fast path again,
- * unless another sweep has begun to watch the region. */
+ * all earlier sweeps are invalid now. Ends the watch in two steps, so that frees take the fast path
+ * again. A sweep that comes between the steps finds GA_SIZED_FREED, and begins a new watch. */
 GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
 {
+    uint32_t *word = heap->owners + region;
     /* O3: acq_rel, though it changes nothing. Pairs with O1 (sized_sweep.h): a sweep that comes
      * later sees the bit clear, and one that came before is seen here. */
-    uint32_t owner = ga_or_acq_rel(heap->owners + region, 0);
-    if (ga_sized_owner_class(owner) == GA_SIZED_NONE || !(owner & GA_SIZED_WATCH)) {
+    uint32_t owner = ga_or_acq_rel(word, 0);
+    while (ga_sized_owner_class(owner) != GA_SIZED_NONE && owner & GA_SIZED_WATCH) {
+        uint32_t freed = owner | GA_SIZED_FREED;
+        /* O3: as above */
+        uint32_t seen = owner == freed ? owner : ga_cas_acq_rel(word, owner, freed);
+        if (seen != owner) {
+            owner = seen;
+            continue;
+        }
+#if GA_SIZED_MUTANT != 24
+        ga_post_add_release(&heap->releases, 1u); /* H2: release, after the bit. Pairs with H1. */
+#endif
+        /* O4: release. Pairs with O3, and with the fence of a free on the fast path: a free that
+         * does not see the watch any more comes after the change of `releases`. */
+        ga_cas_release(word, freed, freed & ~(GA_SIZED_WATCH | GA_SIZED_FREED));
         return;
     }
-#if GA_SIZED_MUTANT != 24
-    ga_post_add_release(&heap->releases, 1u); /* H2: release, after the bit. Pairs with H1. */
-#endif
-    /* O4: release. Pairs with O3, and with the fence of a free on the fast path: a free that does
-     * not see the watch any more comes after the change of `releases`. */
-    ga_cas_release(heap->owners + region, owner, owner & ~GA_SIZED_WATCH);
 }
 
 /* Clear bits of one word, by one lane. Precondition: its tile has called ga_tile_publish() since
@@ -94,8 +102,9 @@ GA_SIMT uint32_t ga_sized_try_set_verify(ga_sized_view heap, uint32_t class_, ui
         return taken;
     }
     ga_sized_release_bits(heap, word_index, got);
-    /* H2: release. Pairs with H1. A sweep may have read the word while these bits were set. */
-    ga_post_add_release(&heap.heap->releases, 1u);
+    /* A sweep may have read the word while these bits were set. */
+    ga_sized_notify_sweep(heap.heap, word_index >> ga_sized_stride_bits(heap.region_bits));
+    ga_post_add_release(&heap.heap->releases, 1u); /* H2: release. Pairs with H1. */
     return GA_ALL_BITS;
 }
 

@@ -82,6 +82,7 @@ GA_SIMT void ga_sized_reset_region(ga_sized_heap *heap, ga_tile tile, uint32_t r
     uint32_t *bits = ga_sized_bits_at(heap, region);
     const ga_sized_class *c = heap->of + class_;
     uint32_t words = class_ == GA_SIZED_NONE ? 0 : c->map.words;
+    heap->watches[region] = 0; /* not settled any more */
     for (uint32_t i = tile.lane; i < words; i += 32u) {
         bits[i] = i + 1u == words ? c->tail : 0;
     }

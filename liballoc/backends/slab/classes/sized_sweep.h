@@ -4,18 +4,25 @@
  * regions of the heap together, once, and later requests rely on the result while it is valid.
  *
  *     sweep_join                  (names without ga_sized_)
- *      |- sweep_next_step         done, wait, or do a region: by one lane
+ *      |- sweep_next              done, wait, or do some regions: by one lane
  *      |   |- sweep_begin         if no sweep is under way
- *      |   '- sweep_next_region   from `cursor`
- *      |- sweep_region            puts a region under watch, claims units, or frees the region
- *      '- sweep_region_done       the last tile: sweep_end, which publishes the result
+ *      |   '- sweep_next_regions  from `cursor`
+ *      |- sweep_help              the regions that a tile has taken
+ *      |   |- sweep_select        those of them that have to be read
+ *      |   |- sweep_region        puts a region under watch, claims units, or frees the region
+ *      |   '- sweep_regions_done  the last tile: sweep_end, which publishes the result
+ *      '- sweep_help_others       before a refusal
  *
- * STRUCTURE  A sweep goes through all regions that were ever in use. Its tiles take the next region
+ * STRUCTURE  A sweep goes through all regions that were ever in use. Its tiles take the next ones
  *            from `cursor` until there is none, and the tile that is done with the last one ends
  *            the sweep. Sweeps are numbered and do not overlap. In a region of its own class a tile
  *            claims the units that it needs. For any other class it records that the class has free
  *            units. A region without live units leaves its class for the pool. A tile that requests
  *            a run takes part in sweeps for these regions.
+ *
+ *            A region in which a sweep found nothing is settled until a unit is freed in it. Later
+ *            sweeps look at two words of it instead of its bitmap. A heap of 32 GiB has 16,384
+ *            regions, and 512 MiB of bitmaps if all units have 16 bytes.
  *
  * INVARIANT  A request is refused by a sweep that began after the request did, or by an earlier one
  *            whose result is valid: it watched all regions, and `releases` has not changed since
@@ -28,16 +35,21 @@
  *
  *            A watch costs the frees in a region nothing until the first of them. The sweep writes
  *            its number beside the owner (GA_SIZED_WATCH). The fast path of a free reads the owner
- *            anyway, and leaves a region with a flag to the slow path, which changes `releases`
- *            after it has cleared the bit, and then ends the watch. On the GPU a free reads the
- *            owner before its fence, and does not read it again. So a free that read it before the
- *            sweep came may clear its bit behind the sweep, and not notify it. For this reason a
- *            result serves later requests only if GA_SIZED_GRACE_NS have passed between the last
- *            region that came under watch and the beginning of the sweep, and for no longer than
+ *            anyway, and leaves a region with a flag to the slow path. That clears the bit, marks
+ *            the watch as over (GA_SIZED_FREED), changes `releases`, and then removes the watch. So
+ *            a sweep that comes after the mark reads the region again, and a sweep that came before
+ *            it is disturbed.
+ *
+ *            On the GPU a free reads the owner before its fence, and does not read it again. So a
+ *            free that read it before the watch began may clear its bit behind the sweep, and not
+ *            notify it. For this reason a region is settled only by a sweep that began
+ *            GA_SIZED_GRACE_NS after the watch, and a result serves later requests only if the
+ *            sweep began GA_SIZED_GRACE_NS after the last new watch, and for no longer than
  *            GA_SIZED_RESULT_LIFE_NS. Otherwise each request waits for a sweep that began after it.
- *            One case remains: a block is found up to GA_SIZED_RESULT_LIFE_NS late if its free was
- *            stopped for longer than GA_SIZED_GRACE_NS between two consecutive instructions. On the
- *            CPU a free reads the owner again (O3), and this cannot happen.
+ *            One case remains. If a free was stopped for longer than GA_SIZED_GRACE_NS between two
+ *            consecutive instructions, its block may be missed until a sweep reads the region
+ *            again; each does with one of GA_SIZED_RECHECK settled regions. On the CPU a free reads
+ *            the owner again (O3), and this cannot happen.
  *
  *            A region leaves its class while the tile holds all of its units and the class's
  *            `table_lock`. If a unit turns out to be live, the tile clears the bits that it set. No
@@ -52,9 +64,10 @@
  *            (sized_pool.h): events that `releases` counts happen before a tile sees the count. E
  *            and P as in sized_grow.h and sized_pool.h.
  *
- * PROGRESS   A tile that finds nothing waits for the tiles that are in a region each. Each of these
- *            is done after a number of steps bounded by the words of the region, and may wait for a
- *            class's `table_lock`. A request goes on while sweeps find free units for it.
+ * PROGRESS   A tile that finds nothing waits for the tiles that are in regions. Each of these is
+ *            done after a number of steps bounded by the words of the regions, and may wait for a
+ *            class's `table_lock`. A request goes on while sweeps find free units for it. A tile
+ *            that is refused helps one more sweep, and may do one step of the next.
  */
 #ifndef GPUALLOC_SLAB_CLASSES_SIZED_SWEEP_H
 #define GPUALLOC_SLAB_CLASSES_SIZED_SWEEP_H
@@ -63,13 +76,18 @@
 #include "sized_search.h"
 
 #ifdef __CUDACC__
-#define GA_SIZED_GRACE_NS       10000000u   /* wait after the last new watch */
+#define GA_SIZED_GRACE_NS       500000u     /* wait after a new watch */
 #define GA_SIZED_RESULT_LIFE_NS 1000000000u /* age at which a result expires */
+#define GA_SIZED_RECHECK        4096u       /* a settled region is read by one of so many sweeps */
 #else
 #define GA_SIZED_GRACE_NS 0u
+#define GA_SIZED_RECHECK  0x80000000u
 #endif
 
-#define GA_SIZED_WORDS_PER_LANE 8u /* words that a lane loads in one step */
+/* Words that a lane loads in one step. They are on their way together, because a tile that is alone
+ * in a sweep waits for nothing else. */
+#define GA_SIZED_QUADS_PER_LANE 4u
+#define GA_SIZED_WORDS_PER_LANE (4u * GA_SIZED_QUADS_PER_LANE)
 
 /* The number of the last sweep that found nothing for the class. For GA_SIZED_NONE, that is for
  * runs: of the last one that released no region. */
@@ -122,7 +140,15 @@ GA_SIMT bool ga_sized_known_full(const ga_sized_heap *heap, ga_tile tile, uint32
 
 /* ---- regions under watch --------------------------------------------------------------- */
 
-/* Put the region under watch by the sweep, if a class has it. Returns its owner. */
+/* Microseconds on the clock of watches, which wraps after 35 minutes; bit 0 is
+ * GA_SIZED_SETTLED. */
+GA_SIMT uint32_t ga_sized_watch_time(uint64_t ns)
+{
+    return (uint32_t)(ns / 1000u) << 1;
+}
+
+/* Put the region under watch by sweep `number`, if a class has it and no watch lasts. Returns its
+ * owner. */
 GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t region, uint32_t number)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -136,22 +162,41 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         uint32_t seen = ga_load_relaxed(word); /* relaxed: the CAS below decides */
-        while (ga_sized_owner_class(seen) != GA_SIZED_NONE) {
+        while (ga_sized_owner_class(seen) != GA_SIZED_NONE && !ga_sized_is_watched(seen)) {
+            uint32_t plain = seen & ~(GA_SIZED_WATCH | GA_SIZED_FREED);
             /* O1: acq_rel. Pairs with O2, O3 and O4. */
-            uint32_t now = ga_cas_acq_rel(word, seen, (seen & ~GA_SIZED_WATCH) | mark);
+            uint32_t now = ga_cas_acq_rel(word, seen, plain | mark);
             if (now == seen) {
+                uint64_t time = ga_clock_ns();
+                /* relaxed, both: W3 releases them */
+                ga_store_relaxed(heap->watches + region, ga_sized_watch_time(time));
+                ga_store64_relaxed(&heap->sweep.watched_at, time);
                 break;
             }
             seen = now;
         }
-        if (ga_sized_owner_class(seen) != GA_SIZED_NONE && !(seen & GA_SIZED_WATCH)) {
-            /* relaxed: W3 releases it */
-            ga_store64_relaxed(&heap->sweep.watched_at, ga_clock_ns());
-        }
-        ga_lane_write(&owner, own, seen & ~GA_SIZED_WATCH);
+        ga_lane_write(&owner, own, seen);
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, owner, leader);
+}
+
+/* The sweep has found no free unit in the region. If the watch is old enough, later sweeps need not
+ * read the region again while it lasts. */
+GA_SIMT void ga_sized_settle(ga_sized_heap *heap, ga_tile tile, uint32_t region)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* relaxed, all: after W2, and W3 releases the store */
+        uint32_t since = ga_load_relaxed(heap->watches + region);
+        uint32_t began = ga_sized_watch_time(ga_load64_relaxed(&heap->sweep.began_at));
+        /* signed: this sweep may have begun the watch */
+        if (!GA_SIZED_GRACE_NS ||
+            (int32_t)(began - since) > (int32_t)ga_sized_watch_time(GA_SIZED_GRACE_NS)) {
+            ga_store_relaxed(heap->watches + region, since | GA_SIZED_SETTLED);
+        }
+    }
 }
 
 /* ---- a region leaves its class --------------------------------------------------------- */
@@ -236,6 +281,19 @@ typedef struct ga_sized_occupancy {
     bool free, taken;
 } ga_sized_occupancy;
 
+/* Add the four words from number `at` on, read as `quad`, to what a lane has seen: `all` has a bit
+ * for each unit that is live in all words, `any` for each that is live in one. */
+GA_SIMT void ga_sized_occupancy_add(const ga_sized_class *c, uint32_t at, const uint32_t *quad,
+                                    uint32_t *all, uint32_t *any)
+{
+    for (uint32_t i = 0; i < 4u; i++) {
+        bool last = at + i + 1u == c->map.words;
+        bool exists = at + i < c->map.words;
+        *all &= exists ? quad[i] : GA_ALL_BITS;
+        *any |= exists ? quad[i] & ~(last ? c->tail : 0) : 0;
+    }
+}
+
 /* Load GA_SIZED_WORDS_PER_LANE words for each lane, from word `from` of the bitmap on. */
 GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_tile tile,
                                                uint32_t word_index, const ga_sized_class *c,
@@ -248,16 +306,17 @@ GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_til
     ga_lanes taken = ga_lanes_all(0);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint32_t word = from + ga_lane_read(ranks, own);
+        uint32_t first = from + 4u * ga_lane_read(ranks, own);
         uint32_t all = GA_ALL_BITS, any = 0;
-        for (uint32_t i = 0; i < GA_SIZED_WORDS_PER_LANE; i++) {
-            uint32_t at = word + i * size;
-            uint32_t tail = at + 1u == words ? c->tail : 0;
-            /* relaxed: after O1 */
-            uint32_t bits =
-                at < words ? ga_load_relaxed(heap->bits + word_index + at) : GA_ALL_BITS;
-            all &= bits;
-            any |= at < words ? bits & ~tail : 0;
+        uint32_t quads[GA_SIZED_QUADS_PER_LANE][4];
+        for (uint32_t i = 0; i < GA_SIZED_QUADS_PER_LANE; i++) {
+            uint32_t at = first + i * 4u * size;
+            /* relaxed: after O1. Past the last word any other serves, so that no load waits for a
+             * branch. A bitmap has room for a multiple of four words. */
+            ga_load_quad_relaxed(heap->bits + word_index + (at < words ? at : 0), quads[i]);
+        }
+        for (uint32_t i = 0; i < GA_SIZED_QUADS_PER_LANE; i++) {
+            ga_sized_occupancy_add(c, first + i * 4u * size, quads[i], &all, &any);
         }
         ga_lane_write(&free, own, ~all);
         ga_lane_write(&taken, own, any);
@@ -310,7 +369,7 @@ GA_SIMT ga_sized_occupancy ga_sized_region_search(ga_sized_view heap, ga_tile ti
     return found;
 }
 
-/* Do one region of sweep `number`. */
+/* Read one region in sweep `number`. */
 GA_SIMT void ga_sized_sweep_region(ga_sized_view heap, ga_tile tile, uint32_t number,
                                    uint32_t region, ga_sized_search *search)
 {
@@ -334,9 +393,90 @@ GA_SIMT void ga_sized_sweep_region(ga_sized_view heap, ga_tile tile, uint32_t nu
             ga_post_or64_relaxed(&heap.heap->sweep.found_classes, (uint64_t)1 << class_);
         }
     }
+    if (!found.free) {
+        ga_sized_settle(heap.heap, tile, region);
+    }
+}
+
+#define GA_SIZED_REGIONS_PER_LANE 4u /* regions that a lane looks at in one step */
+
+/* Of the regions from `first` to before `end`, those that sweep `number` has to read: bit i of a
+ * lane is region first + i * size of the tile + rank of the lane. */
+GA_SIMT ga_lanes ga_sized_sweep_select(const ga_sized_heap *heap, ga_tile tile, uint32_t number,
+                                       uint32_t first, uint32_t end)
+{
+    uint32_t size = ga_tile_size(tile);
+    ga_lanes ranks = ga_tile_ranks(tile);
+    ga_lanes selected = ga_lanes_all(0);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t owners[GA_SIZED_REGIONS_PER_LANE], watches[GA_SIZED_REGIONS_PER_LANE], mask = 0;
+        uint32_t mine = first + ga_lane_read(ranks, own);
+        for (uint32_t i = 0; i < GA_SIZED_REGIONS_PER_LANE; i++) { /* all loads first */
+            uint32_t region = mine + i * size < end ? mine + i * size : first;
+            /* relaxed: after W2, so a free that ended before the request is seen */
+            owners[i] = ga_load_relaxed(heap->owners + region);
+            watches[i] = ga_load_relaxed(heap->watches + region);
+        }
+        for (uint32_t i = 0; i < GA_SIZED_REGIONS_PER_LANE; i++) {
+            uint32_t region = mine + i * size;
+            bool settled = ga_sized_is_watched(owners[i]) && watches[i] & GA_SIZED_SETTLED &&
+                           (region + number) % GA_SIZED_RECHECK != 0;
+            bool read =
+                region < end && ga_sized_owner_class(owners[i]) != GA_SIZED_NONE && !settled;
+            mask |= (uint32_t)read << i;
+        }
+        ga_lane_write(&selected, own, mask);
+    }
+    return selected;
+}
+
+/* Do `n` regions of sweep `number`, from `first` on. Returns the number of those that had to be
+ * read. */
+GA_SIMT uint32_t ga_sized_sweep_regions(ga_sized_view heap, ga_tile tile, uint32_t number,
+                                        uint32_t first, uint32_t n, ga_sized_search *search)
+{
+    uint32_t size = ga_tile_size(tile);
+    uint32_t end = first + n < heap.regions ? first + n : heap.regions;
+    uint32_t regions_read = 0;
+    for (; first < end; first += GA_SIZED_REGIONS_PER_LANE * size) {
+        ga_lanes selected = ga_sized_sweep_select(heap.heap, tile, number, first, end);
+        ga_tile_sync(tile);
+        for (uint32_t i = 0; i < GA_SIZED_REGIONS_PER_LANE; i++) {
+            uint32_t lanes = ga_lanes_nonzero(tile, selected & ga_lanes_all(1u << i));
+            for (; lanes; lanes &= lanes - 1u) {
+                uint32_t rank =
+                    ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(ga_bits_lowest(lanes)));
+                ga_sized_sweep_region(heap, tile, number, first + i * size + rank, search);
+                regions_read++;
+            }
+        }
+    }
+    return regions_read;
 }
 
 /* ---- begin and end --------------------------------------------------------------------- */
+
+/* Begin the sweep after number `ended`, unless another tile does. It counts one region more than
+ * there are, so that it ends even if there is none. By one lane. */
+GA_SIMT void ga_sized_sweep_begin(ga_sized_heap *heap, uint32_t ended)
+{
+    ga_sized_sweep *sweep = &heap->sweep;
+    uint32_t number = ended + 1u;
+    /* W7: acq_rel. Pairs with itself in ga_sized_sweep_latest(). */
+    if (ga_load_relaxed(&sweep->begun) != ended ||
+        ga_cas_acq_rel(&sweep->begun, ended, number) != ended) {
+        return;
+    }
+    uint32_t end = ga_load_relaxed(&heap->next) + 1u;
+    ga_store_relaxed(&sweep->releases, ga_load_acquire(&heap->releases)); /* H1. Pairs with H2. */
+    ga_store64_relaxed(&sweep->began_at, ga_clock_ns());
+    ga_store64_relaxed(&sweep->found_classes, 0u);
+    ga_store_relaxed(&sweep->regions_released, 0u);
+    ga_store_relaxed(&sweep->regions_left, end);
+    ga_store_release(&sweep->end, end);                         /* W1: release. Pairs with W2. */
+    ga_store64_release(&sweep->cursor, (uint64_t)number << 32); /* W1 */
+}
 
 /* End the sweep. Called by all lanes of the tile that was done last. */
 GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t number)
@@ -371,13 +511,17 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
             /* W5: release. Pairs with W6. */
             ga_store64_release(&sweep->valid_result, (uint64_t)releases << 32 | number);
         }
-        ga_store_release(&sweep->ended, number); /* W5: release. Pairs with W6. */
+        ga_store_release(&sweep->ended, number);              /* W5: release. Pairs with W6. */
+        if (ga_load_relaxed(&sweep->wanted) == number + 1u) { /* relaxed: a hint */
+            ga_sized_sweep_begin(heap, number);
+        }
     }
     ga_tile_sync(tile);
 }
 
-/* Count one region of the sweep as done; the last one ends it. */
-GA_SIMT void ga_sized_sweep_region_done(ga_sized_heap *heap, ga_tile tile, uint32_t number)
+/* Count `n` regions of the sweep as done; the last one ends it. */
+GA_SIMT void ga_sized_sweep_regions_done(ga_sized_heap *heap, ga_tile tile, uint32_t number,
+                                         uint32_t n)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes regions_left = ga_lanes_all(0);
@@ -385,33 +529,12 @@ GA_SIMT void ga_sized_sweep_region_done(ga_sized_heap *heap, ga_tile tile, uint3
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         /* W3, W4: acq_rel. Pairs with itself: the findings of all tiles. */
-        ga_lane_write(&regions_left, own, ga_add_acq_rel(&heap->sweep.regions_left, 0u - 1u));
+        ga_lane_write(&regions_left, own, ga_add_acq_rel(&heap->sweep.regions_left, 0u - n));
     }
     ga_tile_sync(tile);
-    if (ga_lanes_get(tile, regions_left, leader) == 1u) {
+    if (ga_lanes_get(tile, regions_left, leader) == n) {
         ga_sized_sweep_end(heap, tile, number);
     }
-}
-
-/* Begin the sweep after number `ended`, unless another tile does. It counts one region more than
- * there are, so that it ends even if there is none. By one lane. */
-GA_SIMT void ga_sized_sweep_begin(ga_sized_heap *heap, uint32_t ended)
-{
-    ga_sized_sweep *sweep = &heap->sweep;
-    uint32_t number = ended + 1u;
-    /* W7: acq_rel. Pairs with itself in ga_sized_sweep_latest(). */
-    if (ga_load_relaxed(&sweep->begun) != ended ||
-        ga_cas_acq_rel(&sweep->begun, ended, number) != ended) {
-        return;
-    }
-    uint32_t end = ga_load_relaxed(&heap->next) + 1u;
-    ga_store_relaxed(&sweep->releases, ga_load_acquire(&heap->releases)); /* H1. Pairs with H2. */
-    ga_store64_relaxed(&sweep->began_at, ga_clock_ns());
-    ga_store64_relaxed(&sweep->found_classes, 0u);
-    ga_store_relaxed(&sweep->regions_released, 0u);
-    ga_store_relaxed(&sweep->regions_left, end);
-    ga_store_release(&sweep->end, end);                         /* W1: release. Pairs with W2. */
-    ga_store64_release(&sweep->cursor, (uint64_t)number << 32); /* W1 */
 }
 
 /* The number of the last sweep that may have begun before the caller's request did. */
@@ -441,36 +564,40 @@ enum {
 };
 
 typedef struct ga_sized_sweep_step {
-    uint32_t action, number, region;
+    uint32_t action, number;
+    uint32_t region, n; /* the first region to do, and their number */
 } ga_sized_sweep_step;
 
-/* Take a region of the sweep that is under way, if one is left. By one lane. */
-GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_region(ga_sized_heap *heap, uint32_t ended)
+/* Take up to `n` regions of the sweep that is under way, if any is left. By one lane. */
+GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_regions(ga_sized_heap *heap, uint32_t ended,
+                                                        uint32_t n)
 {
     ga_sized_sweep *sweep = &heap->sweep;
-    ga_sized_sweep_step step = {GA_SIZED_SWEEP_WAIT, 0, 0};
+    ga_sized_sweep_step step = {GA_SIZED_SWEEP_WAIT, 0, 0, 0};
     uint64_t cursor = ga_load64_relaxed(&sweep->cursor); /* relaxed: a guess */
     if ((uint32_t)(cursor >> 32) != ended + 1u ||
         (uint32_t)cursor >= ga_load_relaxed(&sweep->end)) {
         return step;
     }
-    cursor = ga_add64_acq_rel(&sweep->cursor, 1u); /* W2: acquire. Pairs with W1. */
+    cursor = ga_add64_acq_rel(&sweep->cursor, n); /* W2: acquire. Pairs with W1. */
     step.number = (uint32_t)(cursor >> 32);
     step.region = (uint32_t)cursor;
     /* W2, then W6. A larger `end` belongs to a later sweep, whose beginning has seen the end of
      * this one. */
-    if (step.region < ga_load_acquire(&sweep->end) &&
-        ga_sized_is_after(step.number, ga_load_acquire(&sweep->ended))) {
+    uint32_t end = ga_load_acquire(&sweep->end);
+    if (step.region < end && ga_sized_is_after(step.number, ga_load_acquire(&sweep->ended))) {
         step.action = GA_SIZED_SWEEP_HELP;
+        step.n = n < end - step.region ? n : end - step.region;
     }
     return step;
 }
 
-/* By one lane. `last` is the answer of ga_sized_sweep_latest(). */
+/* By one lane. `last` is the answer of ga_sized_sweep_latest(), `n` the number of regions to take at
+ * once. */
 GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32_t class_,
-                                                     uint32_t last)
+                                                     uint32_t last, uint32_t n)
 {
-    ga_sized_sweep_step step = {GA_SIZED_SWEEP_WAIT, 0, 0};
+    ga_sized_sweep_step step = {GA_SIZED_SWEEP_WAIT, 0, 0, 0};
     uint32_t ended = ga_load_acquire(&heap->sweep.ended); /* W6: acquire. Pairs with W5. */
 #if GA_SIZED_MUTANT == 26
     last--; /* a sweep that began before the request is accepted */
@@ -484,7 +611,11 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
         step.action = GA_SIZED_SWEEP_FOUND;
     } else {
         ga_sized_sweep_begin(heap, ended);
-        step = ga_sized_sweep_next_region(heap, ended);
+        step = ga_sized_sweep_next_regions(heap, ended, n);
+        if (step.action == GA_SIZED_SWEEP_WAIT &&
+            ga_load_relaxed(&heap->sweep.wanted) != last + 1u) {
+            ga_store_relaxed(&heap->sweep.wanted, last + 1u); /* relaxed: a hint */
+        }
     }
     return step;
 }
@@ -497,34 +628,80 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
 #define GA_SIZED_SWEEP_SLEEP_NS        250u /* the first time */
 #define GA_SIZED_SWEEP_SLEEP_DOUBLINGS 4u
 
+/* The most regions that a tile takes at once. It doubles their number as long as none of them has
+ * to be read. */
+#define GA_SIZED_SWEEP_BATCH_MAX 512u
+
+/* Do the regions of a step, and set the number of regions to take next. */
+GA_SIMT void ga_sized_sweep_help(ga_sized_view heap, ga_tile tile, ga_sized_sweep_step step,
+                                 uint32_t *batch, ga_sized_search *search)
+{
+    uint32_t read = ga_sized_sweep_regions(heap, tile, step.number, step.region, step.n, search);
+    ga_sized_sweep_regions_done(heap.heap, tile, step.number, step.n);
+    *batch = read ? 1u : *batch < GA_SIZED_SWEEP_BATCH_MAX ? *batch * 2u : *batch;
+}
+
+/* The next step of the tile: in the sweeps until one after number `last` has ended, or with `any`
+ * only in the one that is under way. */
+GA_SIMT ga_sized_sweep_step ga_sized_sweep_next(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                                uint32_t last, bool any, uint32_t batch)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes actions = ga_lanes_all(0);
+    ga_lanes number = ga_lanes_all(0);
+    ga_lanes region = ga_lanes_all(0);
+    ga_lanes n = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_sized_sweep_step step =
+            any ? ga_sized_sweep_next_regions(heap, ga_load_acquire(&heap->sweep.ended), batch)
+                : ga_sized_sweep_next_step(heap, class_, last, batch);
+        ga_lane_write(&actions, own, step.action);
+        ga_lane_write(&number, own, step.number);
+        ga_lane_write(&region, own, step.region);
+        ga_lane_write(&n, own, step.n);
+    }
+    ga_tile_sync(tile);
+    ga_sized_sweep_step step = {ga_lanes_get(tile, actions, leader),
+                                ga_lanes_get(tile, number, leader),
+                                ga_lanes_get(tile, region, leader), ga_lanes_get(tile, n, leader)};
+    return step;
+}
+
+/* Help the sweep that is under way. A tile does so before it is refused. Otherwise the last few
+ * tiles of a kernel, whose requests began after the others', would have their sweep to
+ * themselves. */
+GA_SIMT void ga_sized_sweep_help_others(ga_sized_view heap, ga_tile tile, uint32_t batch)
+{
+    ga_sized_search none = {GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0,
+                            false};
+    uint32_t number = 0;
+    bool helped = true;
+    while (helped) {
+        ga_sized_sweep_step step =
+            ga_sized_sweep_next(heap.heap, tile, GA_SIZED_NONE, 0, true, batch);
+        helped = step.action == GA_SIZED_SWEEP_HELP && (!number || step.number == number);
+        if (step.action == GA_SIZED_SWEEP_HELP) {
+            ga_sized_sweep_help(heap, tile, step, &batch, &none);
+        }
+        number = step.number;
+    }
+}
+
 /* Take part in sweeps until one after number `*last` has ended, or the search needs nothing more.
  * True if that sweep found nothing for the class. If the search has no class, it is for runs: true
  * if the sweep released no region. */
 GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *last,
                                  ga_sized_search *search)
 {
-    uint32_t leader = ga_tile_leader(tile);
     uint32_t waited = 0, again = 0, requesting = search->requesting, action = GA_SIZED_SWEEP_WAIT;
+    uint32_t batch = 1u;
     while (action < GA_SIZED_SWEEP_FOUND && (search->requesting || !requesting)) {
-        ga_lanes actions = ga_lanes_all(0);
-        ga_lanes number = ga_lanes_all(0);
-        ga_lanes region = ga_lanes_all(0);
-        GA_EACH_LANE(tile, 1u << leader, own)
-        {
-            ga_sized_sweep_step step = ga_sized_sweep_next_step(heap.heap, search->class_, *last);
-            ga_lane_write(&actions, own, step.action);
-            ga_lane_write(&number, own, step.number);
-            ga_lane_write(&region, own, step.region);
-        }
-        ga_tile_sync(tile);
-        action = ga_lanes_get(tile, actions, leader);
+        ga_sized_sweep_step step =
+            ga_sized_sweep_next(heap.heap, tile, search->class_, *last, false, batch);
+        action = step.action;
         if (action == GA_SIZED_SWEEP_HELP) {
-            uint32_t sweep_number = ga_lanes_get(tile, number, leader);
-            uint32_t sweep_region = ga_lanes_get(tile, region, leader);
-            if (sweep_region < heap.regions) {
-                ga_sized_sweep_region(heap, tile, sweep_number, sweep_region, search);
-            }
-            ga_sized_sweep_region_done(heap.heap, tile, sweep_number);
+            ga_sized_sweep_help(heap, tile, step, &batch, search);
         } else if (action == GA_SIZED_SWEEP_WAIT) {
             ga_clock_sleep(GA_SIZED_SWEEP_SLEEP_NS << (waited < GA_SIZED_SWEEP_SLEEP_DOUBLINGS
                                                            ? waited
@@ -539,6 +716,8 @@ GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *las
         *last =
             /* the next call waits for another sweep */
             ga_sized_load_guess(&heap.heap->sweep.ended, tile);
+    } else if (action == GA_SIZED_SWEEP_FULL) {
+        ga_sized_sweep_help_others(heap, tile, batch);
     }
     return action == GA_SIZED_SWEEP_FULL;
 }
