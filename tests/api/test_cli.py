@@ -214,6 +214,7 @@ class Bench(CommandTest):
     def test_bad_usage(self) -> None:
         for args, part in ((["nonesuch"], "nonesuch"), (["--threads", "0"], "--threads"),
                            (["--size", "1,x"], "--size"), (["--place", "moon"], "moon"),
+                           (["--milliseconds", "0"], "--milliseconds"),
                            (["--spec", "sistem"], "sistem"), (["--plot", "x.doc"], "x.doc")):
             self.refused(self.gpualloc("bench", *args), 2, part)
 
