@@ -68,15 +68,16 @@ def words(line: dict, base: dict) -> str:
 
 
 def print_table(lines: list[dict]) -> None:
-    groups = rows(lines)
-    width = max(map(len, groups))
-    baseline = lines[0]["baseline"]
-    print(f"{'workload':{width}}  best backend    beside {baseline}")
-    for name, group in groups.items():
+    found = []
+    for name, group in rows(lines).items():
         base = next((line for line in group if line["spec"] == line["baseline"]), None)
-        best = best_of(group)
         if base:
-            print(f"{name:{width}}  {best['spec']:15} {words(best, base)}")
+            best = best_of(group)
+            found.append((name, best["spec"], words(best, base)))
+    found.insert(0, ("workload", "best backend", f"beside {lines[0]['baseline']}"))
+    first, second = (max(len(row[column]) for row in found) for column in (0, 1))
+    for name, spec, said in found:
+        print(f"{name:{first}}  {spec:{second}}  {said}")
 
 
 def print_program(lines: list[dict]) -> None:
