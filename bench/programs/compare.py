@@ -64,9 +64,12 @@ def median(runs: list[Run], field: str) -> float:
 
 
 def spread(runs: list[Run], field: str) -> float:
-    """Largest minus smallest, as a part of the median."""
+    """The interquartile range."""
     values = [getattr(result, field) for result in runs]
-    return (max(values) - min(values)) / statistics.median(values)
+    if len(values) == 1:
+        return 0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return high - low
 
 
 def ratio(runs: list[Run], base: list[Run], field: str) -> float:
@@ -77,10 +80,13 @@ def ratio(runs: list[Run], base: list[Run], field: str) -> float:
 
 def table(results: dict[str, list[Run]]) -> None:
     width = max(map(len, results))
-    print(f"{'':{width}}  {'wall s':>8} {'spread':>7} {'ratio':>6}  {'peak MiB':>9} {'ratio':>6}")
+    print("A cell is the median over the rounds, half of the interquartile range, and the ratio to "
+          f'"{BASELINE}" in the same round')
+    print(f"{'':{width}}  {'wall s':>8} {'':>7} {'ratio':>6}  {'peak MiB':>9} {'ratio':>6}")
     base = results[BASELINE]
     for name, runs in results.items():
-        print(f"{name:{width}}  {median(runs, 'wall'):8.3f} {spread(runs, 'wall'):7.1%}"
+        half = spread(runs, "wall") / median(runs, "wall") / 2
+        print(f"{name:{width}}  {median(runs, 'wall'):8.3f} {f'±{half:.1%}':>7}"
               f" {ratio(runs, base, 'wall'):6.3f}  {median(runs, 'peak'):9.1f}"
               f" {ratio(runs, base, 'peak'):6.3f}")
 

@@ -5,7 +5,8 @@
   summary.py BENCH.jsonl [PROGRAM.jsonl]
 
 One line a workload, at its largest number of threads and size: the best backend and its ratio to
-the baseline. A ratio is "unsure" where the spread of either figure is more than a quarter.
+the baseline. A ratio, also of the program, is "unsure" where the interquartile range of either
+figure is more than a quarter of its median.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-UNSURE = 0.25
+UNSURE = 0.25  # of the median
 NOT_RANKED = ("null", "fail")  # backends for tests
 PERCENTILES = ("malloc_p50", "malloc_p99", "free_p50", "free_p99", "free_p99.9", "clock")
 NAMES = {"throughput": "", "malloc_p99.9": ", slowest 0.1 % of mallocs",
@@ -56,22 +57,27 @@ def best_of(group: list[dict]) -> dict:
     return pick(values, key=lambda line: line["value"])
 
 
+def is_unsure(line: dict) -> bool:
+    return not line["value"] or (line["spread"] or 0) > UNSURE * line["value"]
+
+
 def words(line: dict, base: dict) -> str:
-    if max(line["spread"] or 0, base["spread"] or 0) > UNSURE:
+    if is_unsure(line) or is_unsure(base):
         return "unsure"
     return f"{line['ratio']:.2f} times {meaning(line['unit'])}"
 
 
 def print_table(lines: list[dict]) -> None:
-    groups = rows(lines)
-    width = max(map(len, groups))
-    baseline = lines[0]["baseline"]
-    print(f"{'workload':{width}}  best backend    beside {baseline}")
-    for name, group in groups.items():
+    found = []
+    for name, group in rows(lines).items():
         base = next((line for line in group if line["spec"] == line["baseline"]), None)
-        best = best_of(group)
         if base:
-            print(f"{name:{width}}  {best['spec']:15} {words(best, base)}")
+            best = best_of(group)
+            found.append((name, best["spec"], words(best, base)))
+    found.insert(0, ("workload", "best backend", f"beside {lines[0]['baseline']}"))
+    first, second = (max(len(row[column]) for row in found) for column in (0, 1))
+    for name, spec, said in found:
+        print(f"{name:{first}}  {spec:{second}}  {said}")
 
 
 def print_program(lines: list[dict]) -> None:
@@ -81,10 +87,12 @@ def print_program(lines: list[dict]) -> None:
     by_spec: dict[str, dict[str, dict]] = {}
     for line in lines:
         by_spec.setdefault(line["spec"], {})[line["metric"]] = line
+    base = by_spec[lines[0]["baseline"]]
     for spec, metrics in by_spec.items():
-        if spec != lines[0]["baseline"]:
-            wall, peak = metrics["wall"]["ratio"], metrics["peak_rss"]["ratio"]
-            print(f"  {spec:20} {wall:.2f} times the time, {peak:.2f} times the memory")
+        if metrics is not base:
+            wall, peak = (words(metrics[name], base[name]) for name in ("wall", "peak_rss"))
+            print(f"  {spec:20} {wall.replace('unsure', 'time unsure')}, "
+                  f"{peak.replace('unsure', 'memory unsure')}")
 
 
 def main() -> None:

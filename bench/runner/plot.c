@@ -7,6 +7,8 @@
 #include "lists.h"
 #include "platform/environment.h"
 
+#include <gpualloc/gpualloc.h>
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -182,14 +185,15 @@ static void write_panel(FILE *out, const ga_bench_result *results, size_t count,
     const ga_bench_metric *metric = results[0].metric;
     char title[160];
     write_data(out, results, count, specs);
-    snprintf(title, sizeof title, "%s: %s (%s is better)", results[0].bench, metric->name,
-             metric->more_is_better ? "more" : "less");
+    bool logarithm = wants_logarithm(results, count);
+    snprintf(title, sizeof title, "%s: %s (%s is better%s)", results[0].bench, metric->name,
+             metric->more_is_better ? "more" : "less", logarithm ? "; logarithmic scale" : "");
     fputs("set title ", out);
     quote(out, title);
     fputs(" noenhanced\nset ylabel ", out);
     quote(out, metric->unit);
-    fputs(wants_logarithm(results, count) ? "\nset logscale y\nset yrange [*:*]\n"
-                                          : "\nunset logscale\nset yrange [0:*]\n",
+    fputs(logarithm ? "\nset logscale y\nset yrange [*:*]\n"
+                    : "\nunset logscale\nset yrange [0:*]\n",
           out);
     fprintf(out,
             "plot for [s=0:%zu] $data using (column(2 + 2 * s)):(column(3 + 2 * s)):xtic(1) "
@@ -200,9 +204,9 @@ static void write_panel(FILE *out, const ga_bench_result *results, size_t count,
 /* The colours of the specs, once for all panels; `line` is the height of one in the picture. */
 static void write_key(FILE *out, const char *const *specs, size_t count, double line)
 {
-    double y = 1 - 1.5 * line;
+    double y = 1 - 1.8 * line;
     for (size_t s = 0; s < count; s++) {
-        double x = 0.01 + 0.98 * (double)s / (double)count;
+        double x = 0.01 + 0.96 * (double)s / (double)count;
         fprintf(out,
                 "set object %zu rectangle from screen %g,%g to screen %g,%g fillcolor linetype %zu "
                 "fillstyle solid noborder front\nset label %zu ",
@@ -212,12 +216,28 @@ static void write_key(FILE *out, const char *const *specs, size_t count, double 
     }
 }
 
+/* A line above the colours: what was measured where, and when. */
+static void write_heading(FILE *out, const ga_bench_result *result, double line)
+{
+    char text[256], date[32] = "";
+    time_t now = time(NULL);
+    struct tm parts;
+    if (gmtime_r(&now, &parts)) {
+        strftime(date, sizeof date, "%Y-%m-%d", &parts);
+    }
+    snprintf(text, sizeof text, "gpualloc %s, %s, %s", ga_version_text(), result->device, date);
+    fputs("set label ", out);
+    quote(out, text);
+    fprintf(out, " at screen 0.01,%g noenhanced front\n", 1 - 0.6 * line);
+}
+
 /* With the first panel only, because objects and labels stay for every later plot. */
 static void write_panels(FILE *out, const ga_bench_result *results, size_t count, double line)
 {
     const char **specs = calloc(count, sizeof *specs);
     size_t spec_count = specs ? first_specs(results, count, specs) : 0;
     write_key(out, specs, spec_count, line);
+    write_heading(out, results, line);
     for (size_t i = 0; i < count && spec_count; i++) {
         if (opens_panel(results, i)) {
             write_panel(out, results + i, count - i, spec_count);
@@ -242,7 +262,7 @@ static void write_script(FILE *out, const char *file, const ga_bench_result *res
             "set style fill solid noborder\nset errorbars 0.3 front linecolor rgb '#404040'\nset "
             "grid ytics\nset border 3\n"
             "set xtics nomirror\nset ytics nomirror\nset xlabel 'threads x size in bytes'\n"
-            "set multiplot layout %u,%u margins char 9, char 2, char 4, char 6 "
+            "set multiplot layout %u,%u margins char 11, char 2, char 4, char 6 "
             "spacing char 10, char 7\n",
             rows, columns);
     write_panels(out, results, count, (double)MARGIN / 3 / height);

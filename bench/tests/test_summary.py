@@ -44,8 +44,12 @@ class Summary(unittest.TestCase):
         self.assertRegex(said, r"same-size +system +1\.00")
 
     def test_a_wide_spread_is_unsure(self) -> None:
-        said = self.said(line("system", 10, 1, spread=0.3), line("slab", 20, 2))
+        said = self.said(line("system", 10, 1, spread=3), line("slab", 20, 2))
         self.assertRegex(said, r"same-size +slab +unsure")
+
+    def test_a_spread_is_in_the_unit_of_the_figure(self) -> None:
+        said = self.said(line("system", 10, 1, spread=2), line("slab", 20, 2, spread=4))
+        self.assertRegex(said, r"same-size +slab +2\.00 times as fast")
 
     def test_backends_for_tests_are_left_out(self) -> None:
         self.assertRegex(self.said(line("system", 10, 1), line("null", 99, 9.9)), r"same-size +system")
@@ -60,6 +64,15 @@ class Summary(unittest.TestCase):
         self.assertIn('a program: ratios to no preload; "again" repeats that', said)
         self.assertRegex(said, r"no preload, again +1\.02 times the time")
         self.assertRegex(said, r"slab +0\.90 times the time")
+
+    def test_a_wide_spread_of_the_program_is_unsure(self) -> None:
+        base = {"baseline": "no preload", "bench": "a program", "unit": "s"}
+        runs = tuple(line(spec, 1, 1, metric=metric, spread=spread, **base)
+                     for spec, spread in (("no preload", 0.1), ("slab", 0.3), ("vmm", 0.2))
+                     for metric in ("wall", "peak_rss"))
+        said = self.said(line("system", 10, 1), program=runs)
+        self.assertRegex(said, r"slab +time unsure, memory unsure")
+        self.assertRegex(said, r"vmm +1\.00 times the time")
 
     def test_nothing_to_sum_up(self) -> None:
         self.assertIn("expected results, found none", self.said(status=1))

@@ -18,6 +18,7 @@
 enum {
     THREADS_MOST = 4096,
     ROUNDS_MOST = 1000,
+    MILLISECONDS_MOST = 10000,
     ROUNDS = 7,
     ROUNDS_QUICK = 5,
     MILLISECONDS = 100,
@@ -33,6 +34,7 @@ enum {
     KEY_THREADS,
     KEY_SIZE,
     KEY_ROUNDS,
+    KEY_MILLISECONDS,
     KEY_QUICK,
     KEY_JSON,
     KEY_PLOT,
@@ -50,6 +52,8 @@ static const struct argp_option options[] = {
     {"size", KEY_SIZE, "N,N", 0,
      "block sizes, or the largest where sizes vary, with K, M or G (default: see --list)", 0},
     {"rounds", KEY_ROUNDS, "N", 0, "measure all N times (default: 7; 5 with --quick)", 0},
+    {"milliseconds", KEY_MILLISECONDS, "N", 0, "length of a round (default: 100; 40 with --quick)",
+     0},
     {"quick", KEY_QUICK, NULL, 0, "shorter rounds, one size for each workload", 0},
     {"json", KEY_JSON, "FILE", 0, "write the results to FILE as JSON lines", 0},
     {"plot", KEY_PLOT, "FILE", 0, "draw them to FILE.svg or FILE.png by gnuplot", 0},
@@ -99,13 +103,14 @@ static void parse_place(const char *text, request *r, struct argp_state *state)
     argp_error(state, "--place: unknown place \"%s\"; expected host or device", text);
 }
 
-static void parse_rounds(const char *text, request *r, struct argp_state *state)
+static unsigned parse_number(const char *option, const char *text, int most,
+                             struct argp_state *state)
 {
     ga_bench_list one;
-    if (!ga_bench_list_parse(text, false, ROUNDS_MOST, &one) || one.count != 1) {
-        argp_error(state, "--rounds: bad number \"%s\"; expected 1 to %d", text, ROUNDS_MOST);
+    if (!ga_bench_list_parse(text, false, (size_t)most, &one) || one.count != 1) {
+        argp_error(state, "--%s: bad number \"%s\"; expected 1 to %d", option, text, most);
     }
-    r->plan.rounds = (unsigned)one.values[0];
+    return (unsigned)one.values[0];
 }
 
 static void add_spec(const char *spec, request *r, struct argp_state *state)
@@ -175,7 +180,10 @@ static error_t parse(int key, char *value, struct argp_state *state)
         parse_size(value, r, state);
         return 0;
     case KEY_ROUNDS:
-        parse_rounds(value, r, state);
+        r->plan.rounds = parse_number("rounds", value, ROUNDS_MOST, state);
+        return 0;
+    case KEY_MILLISECONDS:
+        r->plan.milliseconds = parse_number("milliseconds", value, MILLISECONDS_MOST, state);
         return 0;
     case KEY_QUICK:
         r->plan.quick = true;
@@ -302,7 +310,9 @@ static void settle_numbers(ga_bench_plan *plan)
     if (plan->rounds == 0) {
         plan->rounds = plan->quick ? ROUNDS_QUICK : ROUNDS;
     }
-    plan->milliseconds = plan->quick ? MILLISECONDS_QUICK : MILLISECONDS;
+    if (plan->milliseconds == 0) {
+        plan->milliseconds = plan->quick ? MILLISECONDS_QUICK : MILLISECONDS;
+    }
 }
 
 /* Open the output files before measuring, because a run takes minutes. */

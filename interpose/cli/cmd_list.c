@@ -17,7 +17,9 @@
 #include <string.h>
 
 enum {
-    MOST_NAMED = 64 /* capacity of the registry */
+    MOST_NAMED = 64, /* capacity of the registry */
+    INDENT = 36,     /* columns before the help of an option */
+    COLUMNS = 100
 };
 
 enum {
@@ -122,28 +124,56 @@ static int print_json(const list_args *args)
 /* ---- for people ---------------------------------------------------------------------------- */
 
 /* The values that the help line does not name: " (wait, now)", " (0 to 100)". */
-static void print_values(const ga_option *option)
+static void print_values(FILE *out, const ga_option *option)
 {
     if (option->choices) {
         for (size_t i = 0; option->choices[i]; i++) {
-            printf("%s%s", i ? ", " : " (", option->choices[i]);
+            fprintf(out, "%s%s", i ? ", " : " (", option->choices[i]);
         }
-        fputs(option->type == GA_OPTION_SIZE ? ", or a size)" : ")", stdout);
+        fputs(option->type == GA_OPTION_SIZE ? ", or a size)" : ")", out);
     } else if (option->max == INT64_MAX) {
-        printf(" (%" PRId64 " or more)", option->min);
+        fprintf(out, " (%" PRId64 " or more)", option->min);
     } else if (option->min != 0 || option->max != 0) {
-        printf(" (%" PRId64 " to %" PRId64 ")", option->min, option->max);
+        fprintf(out, " (%" PRId64 " to %" PRId64 ")", option->min, option->max);
     }
+}
+
+/* Print the words of a text behind the first columns of a row, and indented below them. */
+static void print_wrapped(const char *text)
+{
+    size_t column = INDENT;
+    while (*text) {
+        size_t length = strcspn(text, " ");
+        bool first = column == INDENT;
+        if (!first && column + 1 + length > COLUMNS) {
+            printf("\n%*s", INDENT, "");
+            column = INDENT;
+            first = true;
+        }
+        printf("%s%.*s", first ? "" : " ", (int)length, text);
+        column += length + !first;
+        text += length;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
 }
 
 static void print_option(const ga_option *option)
 {
-    char name[128];
+    char name[128], *text = NULL;
+    size_t size;
     const char *value = !option->fallback ? "" : *option->fallback ? option->fallback : "\"\"";
     snprintf(name, sizeof name, "%s%s%s", option->name, option->fallback ? "=" : "", value);
-    printf("    %-22s %-8s %s", name, ga_option_type_text(option->type), option->help);
-    print_values(option);
-    puts(option->fallback ? "" : "; must be given");
+    printf("    %-22s %-8s ", name, ga_option_type_text(option->type));
+    FILE *out = open_memstream(&text, &size);
+    if (out) {
+        fputs(option->help, out);
+        print_values(out, option);
+        fputs(option->fallback ? "" : "; must be given", out);
+        fclose(out);
+    }
+    print_wrapped(text ? text : option->help);
+    free(text);
 }
 
 static void print_backend(const ga_backend *backend)
@@ -236,7 +266,8 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "List the backends and their options, all of them or the BACKENDs named.\v"
     "A spec names backends with their options, each over the one that it takes its memory from, as "
-    "in \"trace:file=x/jemalloc:decay=0\"; PARENT says which of them need one.\n\n"
+    "in \"trace:file=x/jemalloc:decay=0\"; PARENT says which of them need one. "
+    "docs/guide/choose.md says which one fits a program.\n\n"
     "Examples:\n"
     "  gpualloc list jemalloc\n"
     "  gpualloc list --json | jq -r '.backends[].name'";

@@ -156,6 +156,8 @@ class List(CommandTest):
                 self.assertIn(word, row.group())
             for option in backend["options"]:
                 self.assertRegex(text, rf"(?m)^    {option['name']}\b.*{option['type']}")
+        options = [line for line in text.splitlines() if line.startswith("    ")]
+        self.assertLessEqual(max(map(len, options)), 100)
 
     def test_named_ones_in_the_order_named(self) -> None:
         self.assertEqual(["trace", "system"],
@@ -214,6 +216,7 @@ class Bench(CommandTest):
     def test_bad_usage(self) -> None:
         for args, part in ((["nonesuch"], "nonesuch"), (["--threads", "0"], "--threads"),
                            (["--size", "1,x"], "--size"), (["--place", "moon"], "moon"),
+                           (["--milliseconds", "0"], "--milliseconds"),
                            (["--spec", "sistem"], "sistem"), (["--plot", "x.doc"], "x.doc")):
             self.refused(self.gpualloc("bench", *args), 2, part)
 

@@ -592,8 +592,8 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_regions(ga_sized_heap *heap, uin
     return step;
 }
 
-/* By one lane. `last` is the answer of ga_sized_sweep_latest(), `n` the number of regions to take at
- * once. */
+/* By one lane. `last` is the answer of ga_sized_sweep_latest(), `n` the number of regions to take
+ * at once. */
 GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32_t class_,
                                                      uint32_t last, uint32_t n)
 {
