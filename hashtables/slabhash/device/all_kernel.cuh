@@ -20,17 +20,10 @@ template <uint32_t kind>
 static __device__ __forceinline__ uint64_t
 ga_slabhash_tile_remove_all(ga_slabhash_turn *turn, ga_slabhash_all_request sought)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        uint64_t count = 0;
-        if (ga_slabhash_allowed(kind, GA_SLABHASH_DELETE, sought.key, 0)) {
-            (void)ga_slabhash_remove_from_snapshot(kind, turn->table, turn->table.growing,
-                                                   turn->tile, &turn->claimed, &turn->snapshot,
-                                                   sought.hash, sought.key, &count);
-        }
-        return count;
+        return ga_slabhash_growth_remove_all(kind, turn->table, turn->tile, &turn->claimed, turn,
+                                             sought.hash, sought.key);
     }
-#endif
     return ga_slabhash_remove_all(kind, turn->table, turn->tile, sought.walk, sought.key);
 }
 
@@ -41,13 +34,10 @@ static __device__ __forceinline__ uint64_t ga_slabhash_tile_find_all(ga_slabhash
                                                                      uint64_t *values,
                                                                      uint64_t room)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        return ga_slabhash_find_all_from_snapshot(kind, turn->table, turn->table.growing,
-                                                  turn->tile, &turn->snapshot, sought.hash,
-                                                  sought.key, values, room);
+        return ga_slabhash_growth_find_all(kind, turn->table, turn->tile, turn, sought.hash,
+                                           sought.key, values, room);
     }
-#endif
     return ga_slabhash_find_all(kind, turn->table, turn->tile, sought.walk, sought.key, values,
                                 room);
 }

@@ -8,26 +8,13 @@
 
 #include "table_host.cuh"
 
-#ifdef GA_SLABHASH_GROWING_KINDS
-#include "../kernel_growth/grow_host.cuh"
-#else
-/* Only tables that grow in kernels need it. */
-#define ga_slabhash_device_catch_up(table, stream) GA_OK
-#endif
-
 /* Frees all arrays with their slabs, and the record of them. Exclusive. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (table->view.growing) {
-        ga_slabhash_growing record;
-        ga_status status = ga_slabhash_device_record(table, &record, 0);
-        status = status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, 0);
-        ga_free(table->buckets, table->view.growing);
-        return status;
+    if (GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        return ga_slabhash_growth_close(table);
     }
-#endif
     ga_status status = ga_slabhash_device_drop(table, table->view, false, 0);
     return status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(0));
 }
@@ -168,37 +155,6 @@ static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
     return status;
 }
 
-/* Sets up a table that grows in kernels, without an array. */
-static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table,
-                                                       const ga_slabhash_plan *plan)
-{
-#ifdef GA_SLABHASH_GROWING_KINDS
-    void *record = NULL;
-    if (plan->path > 1) {
-        return ga_fail(GA_ERR_UNSUPPORTED,
-                       "slabhash: path=%u of a table that grows in kernels: expected 1, or 0",
-                       plan->path);
-    }
-    ga_status status =
-        ga_heap_open(&table->arrays, GA_PLACE_KERNEL, table->device, GA_SLABHASH_ARRAYS);
-    if (status != GA_OK) {
-        table->arrays = table->buckets;
-        return status;
-    }
-    status = ga_alloc(table->buckets, sizeof(ga_slabhash_growing), 0, &record);
-    table->view.growing = (ga_slabhash_growing *)record;
-    table->view.kind = plan->kind | GA_SLABHASH_GROWING;
-    table->view.most = UINT32_MAX; /* limited only by the heap */
-    return status;
-#else
-    (void)table;
-    return ga_fail(GA_ERR_UNSUPPORTED,
-                   "slabhash: GA_SLABHASH_GROW_IN_KERNELS, with path=%u: expected a program that "
-                   "defines GA_SLABHASH_GROWING_KINDS before it includes gpualloc/slabhash.cuh",
-                   plan->path);
-#endif
-}
-
 /* Allocates host memory that kernels write. */
 static inline ga_status ga_slabhash_device_alloc_progress(ga_slabhash_device *table)
 {
@@ -233,12 +189,9 @@ GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_set_array(ga_slabhash_device *table,
                                                      ga_slabhash_view view, cudaStream_t stream)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (table->view.growing) {
-        return ga_slabhash_device_begin_at(table, view, stream);
+    if (GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        return ga_slabhash_growth_set_array(table, view, stream);
     }
-#endif
-    (void)stream;
     table->view = view;
     return GA_OK;
 }
@@ -301,7 +254,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     table->view.kind = plan.kind;
     table->view.a = plan.a;
     table->view.b = plan.b;
-    status = status || !turns ? status : ga_slabhash_device_begin_turns(table, &plan);
+    status = status || !turns ? status : ga_slabhash_growth_open(table, &plan);
     ga_slabhash_view view = table->view;
     status = status ? status : ga_slabhash_device_alloc_buckets(table, plan.buckets, &view, stream);
     status = status ? status : ga_slabhash_device_set_array(table, view, stream);
@@ -378,7 +331,7 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
     }
     ga_slabhash_device_scope scope(table->device);
     whole.census = (ga_slabhash_census *)table->scratch;
-    status = ga_slabhash_device_catch_up(table, stream);
+    status = ga_slabhash_growth_catch_up(table, stream);
     status = status ? status
                     : ga_slabhash_cuda("begin a count",
                                        cudaMemsetAsync(whole.census, 0, sizeof *census, stream));
@@ -415,7 +368,7 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
     whole.values = values;
     whole.room = room;
     whole.cursor = table->scratch;
-    status = ga_slabhash_device_catch_up(table, stream);
+    status = ga_slabhash_growth_catch_up(table, stream);
     status = status
                  ? status
                  : ga_slabhash_cuda("begin to retrieve",

@@ -39,14 +39,9 @@ static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga
                                                    ga_slabhash_view to, bool bare,
                                                    cudaStream_t stream)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (table->view.growing) {
-        ga_slabhash_growing record;
-        ga_status status = ga_slabhash_device_record(table, &record, stream);
-        status = status ? status : ga_slabhash_device_begin_at(table, to, stream);
-        return status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, stream);
+    if (GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        return ga_slabhash_growth_replace(table, to, stream);
     }
-#endif
     ga_status status = ga_slabhash_device_set_array(table, to, stream);
     return status ? status : ga_slabhash_device_drop(table, from, bare, stream);
 }

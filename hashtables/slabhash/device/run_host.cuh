@@ -4,8 +4,8 @@
  * docs/internals/slabhash.md.
  *
  *     ga_slabhash_device_run
- *       run_turns      tables that grow in kernels: launch, then finish migrations
  *       run_growing    tables that grow between calls: part by part, widening the table before each
+ *       growth_before_batch, growth_after_batch    tables that grow in kernels: finish migrations
  *       launch         one batch: launch_one, or launch_sorted for large tables (part_host.cuh)
  *         launch_one   search_kernel, or batch_kernel for INSERT, or for any operation
  */
@@ -191,22 +191,6 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
     return status;
 }
 
-#ifdef GA_SLABHASH_GROWING_KINDS
-/* A batch in a table that grows in kernels, then the rest of a migration. */
-GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_run_turns(ga_slabhash_device *table,
-                                                     const ga_slabhash_batch *batch,
-                                                     uint64_t *counts, cudaStream_t stream)
-{
-    ga_kernel_heap arrays = {}; /* asking lets a heap grow that cannot grow while kernels run */
-    ga_slabhash_device_scope scope(table->device);
-    ga_status status = scope.status ? scope.status : ga_heap_kernel_view(table->arrays, &arrays);
-    bool puts = batch->ops || batch->op != GA_SLABHASH_SEARCH;
-    status = status ? status : ga_slabhash_device_launch(table, batch, counts, stream);
-    return status || !puts ? status : ga_slabhash_device_settle(table, stream);
-}
-#endif
-
 /* FLUSH and clear, like ga_slabhash_flush() and ga_slabhash_clear(): exclusive, after the work
  * on `stream`. After a flush the table is not ordered until it is cleared (near_tile.h), so that
  * requests load whole slabs. A flush of a table that grows waits, and migrates it to as many
@@ -240,12 +224,10 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
 {
     ga_slabhash_whole whole = {};
     ga_status status = ga_slabhash_device_check(table);
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (status == GA_OK && table->view.growing) {
+    if (status == GA_OK && GA_SLABHASH_IS_GROWING(table->view.kind)) {
         table->slots_taken = 0;
-        return ga_slabhash_device_clear_versions(table, stream);
+        return ga_slabhash_growth_clear(table, stream);
     }
-#endif
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
     table->slots_taken = status ? table->slots_taken : 0;
@@ -285,13 +267,12 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
                        (unsigned long long)batch->count, batch->keys ? "values" : "keys");
     }
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (table->view.growing) {
-        return ga_slabhash_device_run_turns(table, batch, counts, stream);
+    if (table->grows && !GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        return ga_slabhash_device_run_growing(table, batch, counts, stream);
     }
-#endif
-    return table->grows ? ga_slabhash_device_run_growing(table, batch, counts, stream)
-                        : ga_slabhash_device_launch(table, batch, counts, stream);
+    status = ga_slabhash_growth_before_batch(table);
+    status = status ? status : ga_slabhash_device_launch(table, batch, counts, stream);
+    return status ? status : ga_slabhash_growth_after_batch(table, batch, stream);
 }
 
 /* ga_slabhash_run_search_all() and ga_slabhash_run_delete_all() for device arrays, after the work

@@ -11,10 +11,6 @@
 #include "move_kernel.cuh"
 #include "whole_kernel.cuh"
 
-#ifdef GA_SLABHASH_GROWING_KINDS
-#include "../kernel_growth/grow_kernel.cuh"
-#endif
-
 /* A table in device memory. `view` is passed to kernels by value; the other fields belong to the
  * functions. */
 typedef struct ga_slabhash_device {
@@ -175,16 +171,13 @@ enum {
     }
 #endif
 
-#ifdef GA_SLABHASH_GROWING_KINDS
+/* CALL(kind) for the kind `of`. */
 #define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
     if (GA_SLABHASH_IS_GROWING(of)) {                                                              \
         GA_SLABHASH_EACH_GROWING_KIND(of, CALL)                                                    \
     } else {                                                                                       \
         GA_SLABHASH_EACH_FIXED_KIND(of, CALL)                                                      \
     }
-#else
-#define GA_SLABHASH_EACH_KIND(of, CALL) GA_SLABHASH_EACH_FIXED_KIND(of, CALL)
-#endif
 
 template <uint32_t task>
 static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,

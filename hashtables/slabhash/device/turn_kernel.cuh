@@ -10,7 +10,7 @@
  *
  * CALLS      ga_slabhash_lanes
  *              ga_slabhash_lanes_fast           whole warps: tiles serve all lanes together
- *                ga_slabhash_lanes_tend         tables that grow: do a part of the move first
+ *                ga_slabhash_growth_tend        tables that grow: do a part of the move first
  *                ga_slabhash_lanes_abreast      requests that are not served are left over
  *                ga_slabhash_lane_slow          tables that grow: one lane of each tile, then again
  *              ga_slabhash_lanes_slow           left-over requests, one after the other
@@ -23,10 +23,6 @@
 
 #include "../table/many_tile.h"
 #include "../table/use_tile.h"
-
-#ifdef GA_SLABHASH_GROWING_KINDS
-#include "../kernel_growth/resize_tile.h"
-#endif
 
 /* Searches peek at one sector first. If more than 1 in 6 of a round's peeks miss, the warp's next
  * 31 rounds do not peek. The limit follows from an H200's rates for tables of 830 MiB and more: 39
@@ -71,39 +67,26 @@ static __device__ __forceinline__ void ga_slabhash_tile_ends(ga_slabhash_view ta
 
 /* ---- in kernels ---------------------------------------------------------------------------- */
 
-/* A tile's session: the state that it keeps between its operations, in registers. All 8 lanes of a
- * tile are present and call together: blocks consist of whole tiles and have one dimension. End the
- * session, or the slabs that the tile has claimed ahead stay allocated, and so do all arrays of a
- * table that grows in kernels from then on. */
-typedef struct ga_slabhash_turn {
+/* The part of a session that is the same for all tables. */
+typedef struct ga_slabhash_turn_fields {
     ga_slabhash_view table;
     ga_tile tile;
     ga_slab_claimed claimed;
     uint32_t blind; /* rounds of searches still to go without peeking (many_tile.h) */
-#ifdef GA_SLABHASH_GROWING_KINDS
-    ga_slabhash_snapshot snapshot; /* of a table that grows */
-#endif
+} ga_slabhash_turn_fields;
+
+/* A tile's session: the state that it keeps between its operations, in registers. All 8 lanes of a
+ * tile are present and call together: blocks consist of whole tiles and have one dimension. End the
+ * session, or the slabs that the tile has claimed ahead stay allocated, and so do all arrays of a
+ * table that grows in kernels from then on. The state for such tables is a base class because an
+ * empty one takes no memory; an empty member would. */
+typedef struct ga_slabhash_turn : ga_slabhash_turn_fields, ga_slabhash_growth_state {
 } ga_slabhash_turn;
 
 /* Number of the tile in the grid. */
 static __device__ __forceinline__ uint32_t ga_slabhash_tile_number(void)
 {
     return (blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE;
-}
-
-/* For a table that grows: the tile with that number takes its first snapshot. */
-static __device__ __forceinline__ void ga_slabhash_turn_take_snapshot(ga_slabhash_turn *turn,
-                                                                      uint32_t number)
-{
-#ifdef GA_SLABHASH_GROWING_KINDS
-    turn->snapshot = ga_slabhash_snapshot{};
-    if (turn->table.growing) {
-        ga_slabhash_snapshot_begin(turn->table.growing, turn->tile, &turn->snapshot, number);
-    }
-#else
-    (void)turn;
-    (void)number;
-#endif
 }
 
 static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_slabhash_view table)
@@ -115,7 +98,7 @@ static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_sla
     turn.claimed = ga_slabhash_claim_begin(number);
     turn.blind = 0;
     ga_slabhash_tile_begins(table, turn.tile, false);
-    ga_slabhash_turn_take_snapshot(&turn, number);
+    ga_slabhash_growth_begin(table, turn.tile, &turn, number);
     return turn;
 }
 
@@ -124,26 +107,13 @@ static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_sla
 template <uint32_t kind>
 static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_of(ga_slabhash_view table)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    table.growing = GA_SLABHASH_IS_GROWING(kind) ? table.growing : NULL;
-#endif
-    return ga_slabhash_turn_begin(table);
+    return ga_slabhash_turn_begin(ga_slabhash_growth_in_kernel(kind, table));
 }
 
 static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *turn)
 {
     ga_slabhash_claim_end(turn->table, turn->tile, &turn->claimed);
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (turn->table.growing) {
-        uint32_t number = ga_slabhash_tile_number();
-        if (number % GA_SLABHASH_SELDOM == 0) {
-            ga_slabhash_end_session(turn->table.growing, turn->snapshot.clock,
-                                    number % GA_SLABHASH_RARELY == GA_SLABHASH_RARELY / 2u);
-        } else {
-            ga_slabhash_snapshot_end(turn->table.growing, turn->tile, &turn->snapshot);
-        }
-    }
-#endif
+    ga_slabhash_growth_end(turn->table, turn->tile, turn, ga_slabhash_tile_number());
     ga_slabhash_tile_ends(turn->table, turn->tile, false);
 }
 
@@ -167,13 +137,10 @@ ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t val
     to.how = how;
     to.function = NULL;
     to.context = NULL;
-#ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        return ga_slabhash_do_from_snapshot(kind, turn->table, turn->table.growing, turn->tile,
-                                            &turn->claimed, &turn->snapshot,
-                                            GA_SLABHASH_HASH(turn->table, key), to);
+        return ga_slabhash_growth_do(kind, turn->table, turn->tile, &turn->claimed, turn,
+                                     GA_SLABHASH_HASH(turn->table, key), to);
     }
-#endif
     return ga_slabhash_do(kind, turn->table, turn->tile, &turn->claimed,
                           GA_SLABHASH_HASH(turn->table, key), to);
 }
@@ -196,26 +163,24 @@ ga_slabhash_restore_session(ga_slabhash_turn *turn, const ga_slabhash_saved<fals
     turn->claimed = saved->claimed;
 }
 
-#ifdef GA_SLABHASH_GROWING_KINDS
 template <> struct ga_slabhash_saved<true> {
     ga_slab_claimed claimed;
-    ga_slabhash_snapshot snapshot;
+    ga_slabhash_growth_state growth;
 };
 
 static __device__ __forceinline__ void ga_slabhash_save_session(ga_slabhash_saved<true> *saved,
                                                                 const ga_slabhash_turn *turn)
 {
     saved->claimed = turn->claimed;
-    saved->snapshot = turn->snapshot;
+    saved->growth = *turn;
 }
 
 static __device__ __forceinline__ void
 ga_slabhash_restore_session(ga_slabhash_turn *turn, const ga_slabhash_saved<true> *saved)
 {
     turn->claimed = saved->claimed;
-    turn->snapshot = saved->snapshot;
+    static_cast<ga_slabhash_growth_state &>(*turn) = saved->growth;
 }
-#endif
 
 /* ga_slabhash_tile() out of line, so that callers need no registers for it. */
 template <uint32_t kind> struct ga_slabhash_outlined {
@@ -237,55 +202,6 @@ ga_slabhash_tile_outlined(ga_slabhash_view table,
     alone.answer = ga_slabhash_tile<kind>(&turn, op, key, value, how);
     ga_slabhash_save_session(&alone.saved, &turn);
     return alone;
-}
-
-#ifdef GA_SLABHASH_GROWING_KINDS
-/* ga_slabhash_tend_lanes() out of line. */
-template <uint32_t kind>
-static __device__ __noinline__ ga_slabhash_saved<true>
-ga_slabhash_tend_outlined(ga_slabhash_view table, ga_slabhash_saved<true> saved, uint32_t changing,
-                          uint64_t hash)
-{
-    ga_slabhash_tend_lanes(kind, table, table.growing, ga_tile_abreast(GA_SLABHASH_TILE),
-                           &saved.claimed, &saved.snapshot, changing, (uint32_t)hash,
-                           (uint32_t)(hash >> 32));
-    return saved;
-}
-#endif
-
-/* In tables that grow, before the lanes that ask are served together. */
-template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *turn, bool asks,
-                                                              uint32_t op, uint64_t key)
-{
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (GA_SLABHASH_IS_GROWING(kind) && ga_slabhash_may_change(fixed)) {
-        uint32_t changing =
-            ga_lanes_nonzero(turn->tile, asks && op != GA_SLABHASH_SEARCH ? 1u : 0u);
-        bool tends = turn->snapshot.next_rows || ga_slabhash_snapshot_is_due(&turn->snapshot);
-        if (ga_lanes_any(ga_tile_of(32), tends ? 1u : 0u)) {
-            ga_slabhash_saved<true> saved;
-            saved.claimed = turn->claimed;
-            saved.snapshot = turn->snapshot;
-            saved = ga_slabhash_tend_outlined<kind>(turn->table, saved, changing,
-                                                    GA_SLABHASH_HASH(turn->table, key));
-            turn->claimed = saved.claimed;
-            turn->snapshot = saved.snapshot;
-        } else {
-            ga_slabhash_snapshot_note_change(&turn->snapshot, changing != 0);
-            (void)ga_slabhash_snapshot_count_request(&turn->snapshot);
-        }
-        ga_tile_sync(ga_tile_of(32)); /* from here on the warp's tiles work abreast */
-    } else if (GA_SLABHASH_IS_GROWING(kind)) {
-        ga_slabhash_tend_searches(turn->table.growing, ga_tile_abreast(GA_SLABHASH_TILE),
-                                  &turn->snapshot);
-    }
-#else
-    (void)turn;
-    (void)asks;
-    (void)op;
-    (void)key;
-#endif
 }
 
 /* True if a kernel for `fixed` may apply a function, so that `how` matters. */
@@ -319,15 +235,12 @@ static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_lanes_abreast(
     ga_slabhash_view table = turn->table;
     bool served = *asks && ga_slabhash_is_served(kind, fixed < GA_SLABHASH_OP_COUNT ? fixed : op);
     uint64_t hash = GA_SLABHASH_HASH(turn->table, key);
-#ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        ga_slabhash_shift shift =
-            ga_slabhash_shift_of(turn->table, turn->table.growing, &turn->snapshot);
-        table = ga_slabhash_for_lane(kind, shift, fixed < GA_SLABHASH_OP_COUNT ? fixed : op, hash);
+        table = ga_slabhash_growth_array_for_lane(kind, turn->table, turn,
+                                                  fixed < GA_SLABHASH_OP_COUNT ? fixed : op, hash);
         served = served && table.rows;
         ga_tile_sync(tile); /* each lane's acquire holds for all lanes */
     }
-#endif
     many.key = (uint32_t)key;
     many.key_high = (uint32_t)(key >> 32);
     many.value = (uint32_t)value;
@@ -393,7 +306,8 @@ ga_slabhash_lanes_fast(ga_slabhash_turn *turn, bool *left, uint32_t op, uint64_t
     ga_tile warp = ga_tile_of(32);
     do {
         bool asked = *left;
-        ga_slabhash_lanes_tend<kind, fixed>(turn, *left, op, key);
+        ga_slabhash_growth_tend<kind, fixed>(turn->table, turn->tile, &turn->claimed, turn, *left,
+                                             op, key);
         ga_slabhash_answer answer =
             ga_slabhash_lanes_abreast<kind, fixed>(turn, left, op, key, value);
         *mine = asked ? answer : *mine;

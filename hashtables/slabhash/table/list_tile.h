@@ -85,6 +85,12 @@
 #define GA_SLABHASH_FUNCTION(there, given) (given)
 #endif
 
+/* Fields of a view for tables that grow in kernels: in programs with such tables,
+ * kernel_growth/hooks.cuh defines them before. */
+#ifndef GA_SLABHASH_GROWTH_VIEW_FIELDS
+#define GA_SLABHASH_GROWTH_VIEW_FIELDS
+#endif
+
 /* A table as tiles see it, passed by value. A list is a table of one bucket. */
 typedef struct ga_slabhash_view {
     uint32_t *rows;     /* the buckets' slabs, 32 words each */
@@ -106,9 +112,7 @@ typedef struct ga_slabhash_view {
      * able to finish. */
     const uint32_t *chained;
     uint32_t most;
-#ifdef GA_SLABHASH_GROWING_KINDS
-    struct ga_slabhash_growing *growing; /* resize_tile.h; NULL: does not grow in kernels */
-#endif
+    GA_SLABHASH_GROWTH_VIEW_FIELDS
 #ifdef GA_SLABHASH_CHECKED
     /* Kernels compiled with checks: word 0 counts the calls in progress (use_tile.h), word 1 the
      * conflicts that were found. NULL: not checked. */

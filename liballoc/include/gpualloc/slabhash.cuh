@@ -88,6 +88,13 @@
 #define GA_SLABHASH_ARRAYS "slab/vmm"
 #endif
 
+/* Tables that grow in kernels. First, because all other headers call these names. */
+#ifdef GA_SLABHASH_GROWING_KINDS
+#include "detail/slabhash/kernel_growth/hooks.cuh"
+#else
+#include "detail/slabhash/kernel_growth/no_hooks.cuh"
+#endif
+
 #include "detail/slabhash/device/file_host.cuh" /* ga_slabhash_device_save, _load */
 #include "detail/slabhash/device/open_host.cuh" /* ga_slabhash_device_open, _close, _count, _retrieve */
 #include "detail/slabhash/device/resize_host.cuh" /* ga_slabhash_device_reserve */
