@@ -42,7 +42,7 @@ void tiles_open(uint32_t buckets, ga_slabhash_hash *hash)
     assert_ok(ga_slabhash_open(&tiles.table, &options));
     tiles.view = tiles.table->view;
     tiles.view.kind = TILES_KIND;
-    tiles.view.most = UINT32_MAX;
+    tiles.view.chained_max = UINT32_MAX;
     tiles.growing.array = array;
     tiles.growing.give = give;
     tiles.growing.context = &tiles;

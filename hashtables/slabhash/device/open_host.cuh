@@ -128,7 +128,7 @@ static inline ga_status ga_slabhash_device_alloc_buckets(ga_slabhash_device *tab
     view->rows = (uint32_t *)rows;
     view->ordered = ordered ? view->rows + bytes / sizeof *view->rows : NULL;
     view->buckets = buckets;
-    view->stride_most = buckets / view->path;
+    view->stride_max = buckets / view->path;
     view->exceeds_l2 = bytes > 4u * table->cache ? 1u : 0u;
     status = ga_slabhash_cuda("empty the buckets",
                               cudaMemsetAsync(rows, 0xff, bytes + sizeof *view->ordered, stream));
@@ -179,9 +179,9 @@ static inline ga_status ga_slabhash_device_begin_calls(ga_slabhash_device *table
         table->arrays = arrays;
         table->streamed = true;
     }
-    table->placed = (uint32_t *)(void *)(table->loaded + GA_SLABHASH_REFUSED + 1);
+    table->filled = (uint32_t *)(void *)(table->loaded + GA_SLABHASH_REFUSED + 1);
     return ga_slabhash_cuda("begin to count what is put in",
-                            cudaMemsetAsync(table->placed, 0, sizeof *table->placed, stream));
+                            cudaMemsetAsync(table->filled, 0, sizeof *table->filled, stream));
 }
 
 /* Makes the array of `view` the table's only one, for kernels that start later. Exclusive. */
@@ -203,10 +203,10 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
 {
     ga_slabhash_options fixed = *options;
     ga_slabhash_plan plan;
-    bool turns = false;
+    bool in_kernels = false;
     if (options->options_size == sizeof *options) { /* a wrong size is reported by plan_of */
         uint32_t grows = GA_SLABHASH_GROW | GA_SLABHASH_GROW_IN_KERNELS;
-        turns = options->flags & GA_SLABHASH_GROW_IN_KERNELS;
+        in_kernels = options->flags & GA_SLABHASH_GROW_IN_KERNELS;
         table->grows = options->flags & grows;
         fixed.flags &= ~grows;
         if (table->grows && !options->buckets) {
@@ -235,7 +235,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     size_t results = (GA_SLABHASH_REFUSED + 1) * sizeof(uint64_t);
     status = status ? status
                     : ga_alloc(table->buckets,
-                               sizeof(ga_slabhash_census) + results + sizeof *table->placed, 0,
+                               sizeof(ga_slabhash_census) + results + sizeof *table->filled, 0,
                                &scratch);
     table->scratch = (uint64_t *)scratch;
     status = status ? status : ga_slabhash_device_alloc_progress(table);
@@ -245,7 +245,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
         return status;
     }
     table->loaded = table->scratch + sizeof(ga_slabhash_census) / sizeof(uint64_t);
-    if (table->grows && !turns) {
+    if (table->grows && !in_kernels) {
         status = ga_slabhash_device_begin_calls(table, stream);
     }
     table->least = plan.buckets;
@@ -254,7 +254,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     table->view.kind = plan.kind;
     table->view.a = plan.a;
     table->view.b = plan.b;
-    status = status || !turns ? status : ga_slabhash_growth_open(table, &plan);
+    status = status || !in_kernels ? status : ga_slabhash_growth_open(table, &plan);
     ga_slabhash_view view = table->view;
     status = status ? status : ga_slabhash_device_alloc_buckets(table, plan.buckets, &view, stream);
     status = status ? status : ga_slabhash_device_set_array(table, view, stream);
@@ -275,8 +275,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
  *
  * GA_ERR_ARGUMENT     an option is out of range; the heap is of another kind or another device
  * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; a kind
- * other
- *                     than GA_SLABHASH_ONLY_KIND, if that is defined
+ *                     other than GA_SLABHASH_ONLY_KIND, if that is defined
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,

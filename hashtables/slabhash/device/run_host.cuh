@@ -37,7 +37,7 @@ static inline bool ga_slabhash_device_serves_by_lanes(const ga_slabhash_device *
                                                       const ga_slabhash_batch *batch)
 {
     bool searches = !batch->ops && batch->op == GA_SLABHASH_SEARCH;
-    return searches ? GA_SLABHASH_IS_UNIQUE(table->view.kind)
+    return searches ? GA_SLABHASH_IS_UNIQUE_FIXED(table->view.kind)
                     : table->view.ordered && !GA_SLABHASH_IS_MULTI(table->view.kind);
 }
 
@@ -59,7 +59,7 @@ static inline void
 ga_slabhash_device_search(ga_slabhash_view table, const ga_slabhash_batch &batch, uint64_t *counts,
                           ga_slabhash_progress_settings settings, int grid, cudaStream_t stream)
 {
-    if constexpr (GA_SLABHASH_IS_UNIQUE(kind)) {
+    if constexpr (GA_SLABHASH_IS_UNIQUE_FIXED(kind)) {
         (void)settings;
         ga_slabhash_search_kernel<kind>
             <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts);
@@ -107,20 +107,20 @@ static inline ga_status ga_slabhash_device_launch_sorted(ga_slabhash_device *tab
                                                          ga_slabhash_progress_settings settings,
                                                          cudaStream_t stream)
 {
-    uint64_t most = ga_slabhash_device_sort_chunk(table, batch);
+    uint64_t chunk = ga_slabhash_device_sort_chunk(table, batch);
     void *room;
-    ga_slabhash_sorting sorting = ga_slabhash_device_sort_begin(table, batch, most, &room, stream);
+    ga_slabhash_sorting sorting = ga_slabhash_device_sort_begin(table, batch, chunk, &room, stream);
     if (!room) { /* no memory: unsorted */
         return ga_slabhash_device_launch_one(table, batch, counts, settings, stream);
     }
     ga_status status = GA_OK;
-    for (uint64_t done = 0; status == GA_OK && done < batch->count; done += most) {
+    for (uint64_t done = 0; status == GA_OK && done < batch->count; done += chunk) {
         ga_slabhash_batch some = ga_slabhash_batch_from(batch, table->view.kind, done);
-        some.count = std::min<uint64_t>(some.count, most);
+        some.count = std::min<uint64_t>(some.count, chunk);
         status = ga_slabhash_device_sort(table, sorting, &some, stream);
         status =
             status ? status : ga_slabhash_device_launch_one(table, &some, counts, settings, stream);
-        settings.asked += settings.placed ? (uint32_t)some.count : 0;
+        settings.asked += settings.filled ? (uint32_t)some.count : 0;
     }
     ga_status freed = ga_free_on(table->sort_heap, room, (ga_stream)stream);
     return status ? status : freed;
@@ -143,7 +143,7 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
     }
     ga_slabhash_progress_settings settings = {};
     settings.progress = table->progress;
-    settings.placed = fills ? table->placed : NULL;
+    settings.filled = fills ? table->filled : NULL;
     settings.asked = table->requests_total;
     table->requests_total += fills ? (uint32_t)batch->count : 0;
     table->requests_since_count += fills ? batch->count : 0;
@@ -174,8 +174,8 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
         ga_slabhash_batch part = ga_slabhash_batch_from(batch, table->view.kind, done);
         part.count = std::min<uint64_t>(part.count, largest);
         if (puts && part.count > ga_slabhash_device_spare(table)) {
-            uint64_t most = done > least / 16u ? 16u * done : least;
-            part.count = part.count < most ? part.count : most;
+            uint64_t limit = done > least / 16u ? 16u * done : least;
+            part.count = part.count < limit ? part.count : limit;
             status = ga_slabhash_device_recount(table, &census, stream);
             double fresh = last ? (double)(table->slots_taken - before) / (double)last : 1.0;
             uint64_t more = (uint64_t)((double)part.count * (fresh < 1.0 ? fresh : 1.0)) + 1u;

@@ -48,7 +48,7 @@ static inline void ga_slabhash_device_at(ga_slabhash_view *view, const ga_slabha
 {
     view->rows = version->rows;
     view->buckets = version->buckets;
-    view->stride_most = version->buckets;
+    view->stride_max = version->buckets;
 }
 
 /* Point the view at the array that has all pairs, for calls that visit every pair. */
@@ -94,7 +94,7 @@ static inline ga_status ga_slabhash_growth_open(ga_slabhash_device *table,
     status = ga_alloc(table->buckets, sizeof(ga_slabhash_growing), 0, &record);
     table->view.growing = (ga_slabhash_growing *)record;
     table->view.kind = plan->kind | GA_SLABHASH_GROWING;
-    table->view.most = UINT32_MAX; /* limited only by the heap */
+    table->view.chained_max = UINT32_MAX; /* limited only by the heap */
     return status;
 }
 
@@ -117,9 +117,9 @@ static inline ga_status ga_slabhash_growth_set_array(ga_slabhash_device *table,
     record.slabs = table->view.heap;
     record.versions[0].rows = view.rows;
     record.versions[0].buckets = view.buckets;
-    record.versions[0].wanted = view.buckets / GA_SLABHASH_WANTS;
+    record.versions[0].wanted = view.buckets / GA_SLABHASH_CHAINED_DIV;
     table->view.rows = view.rows;
-    table->view.buckets = table->view.stride_most = view.buckets;
+    table->view.buckets = table->view.stride_max = view.buckets;
     /* Not asynchronous: the record is on this stack. */
     status = status ? status
                     : ga_slabhash_cuda("say where a table begins",
@@ -197,8 +197,8 @@ static inline ga_status ga_slabhash_growth_clear(ga_slabhash_device *table, cuda
     return status ? status : ga_slabhash_growth_set_array(table, table->view, stream);
 }
 
-/* Before a batch of any table. Asking for the view lets a heap of arrays grow that cannot grow while
- * kernels run. */
+/* Before a batch of any table. Asking for the view lets a heap of arrays grow that cannot grow
+ * while kernels run. */
 static inline ga_status ga_slabhash_growth_before_batch(ga_slabhash_device *table)
 {
     ga_kernel_heap arrays = {};

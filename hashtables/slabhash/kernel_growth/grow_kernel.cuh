@@ -19,23 +19,23 @@ template <uint32_t kind, bool opens>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     ga_slabhash_settle_kernel(ga_slabhash_view table)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
+    ga_slabhash_session session = ga_slabhash_session_of<kind>(table);
     ga_slabhash_growing *growing = table.growing;
     if (!opens) {
-        while (ga_slabhash_clear_some(growing, turn.tile)) {
+        while (ga_slabhash_clear_some(growing, session.tile)) {
         }
-    } else if (turn.next_rows) {
-        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, &turn);
+    } else if (session.next_rows) {
+        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, &session);
         uint32_t opened = 0;
         for (uint64_t group = ga_slabhash_grid_tile(); group < ga_slabhash_groups(shift);
              group += ga_slabhash_grid_tiles()) {
-            opened += ga_slabhash_open_from(kind, shift, turn.tile, &turn.claimed, group, 1u);
+            opened += ga_slabhash_open_from(kind, shift, session.tile, &session.claimed, group, 1u);
         }
-        ga_slabhash_note_opened(growing, turn.tile, &turn, opened);
+        ga_slabhash_note_opened(growing, session.tile, &session, opened);
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
     uint32_t steps = GA_SLABHASH_BACK_STEPS;
-    while (steps && ga_slabhash_give_some(table.heap, growing, turn.tile)) {
+    while (steps && ga_slabhash_give_some(table.heap, growing, session.tile)) {
         steps--;
     }
 }

@@ -83,9 +83,10 @@ static __device__ __forceinline__ void ga_slabhash_growth_end(ga_slabhash_view t
     if (!table.growing) {
         return;
     }
-    if (number % GA_SLABHASH_SELDOM == 0) {
+    if (number % GA_SLABHASH_WORKING_SESSIONS == 0) {
         ga_slabhash_end_session(table.growing, state->clock,
-                                number % GA_SLABHASH_RARELY == GA_SLABHASH_RARELY / 2u);
+                                number % GA_SLABHASH_SHRINKING_SESSIONS ==
+                                    GA_SLABHASH_SHRINKING_SESSIONS / 2u);
     } else {
         ga_slabhash_snapshot_end(table.growing, tile, state);
     }
