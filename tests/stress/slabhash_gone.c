@@ -225,7 +225,7 @@ static void move_on(session *t)
     ga_slabhash_growing *g = &world.growing;
     ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
-    if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
+    if (ga_slabhash_has_entry(g, SLABHASH_TILE, number) &&
         ga_cas_acquire(&g->making, number, number + 1) == number) { /* M: acquire. Pairs with M */
         uint32_t buckets = t->stand.buckets, which = (uint32_t)random_below(&t->random, 6);
         if (which == 0 && buckets >= 4) {

@@ -295,7 +295,7 @@ void sessions_move_on(sessions_tile *t, uint64_t random)
     ga_slabhash_growing *g = &sessions.growing;
     ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
-    if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
+    if (ga_slabhash_has_entry(g, SLABHASH_TILE, number) &&
         ga_cas_acquire(&g->making, number, number + 1) == number) { /* M. Pairs with M */
         uint32_t times = 1u << random % 3, buckets = t->stand.buckets;
         buckets = random / 3 % 2 && buckets % times == 0 ? buckets / times : buckets * times;

@@ -119,7 +119,7 @@ void tiles_make_of(tiles_tile *t, uint32_t buckets)
 {
     uint32_t number = tiles.growing.there;
     ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &t->stand);
-    cr_assert(ga_slabhash_has_place(&tiles.growing, SLABHASH_TILE, number));
+    cr_assert(ga_slabhash_has_entry(&tiles.growing, SLABHASH_TILE, number));
     tiles.growing.making = number + 1;
     ga_slabhash_make_version(&tiles.growing, SLABHASH_TILE, number, buckets, 1);
     ga_slabhash_version_of(&tiles.growing, number)->wanted = UINT32_MAX;
