@@ -33,9 +33,9 @@
 #include <time.h>
 
 enum {
-    COUNTS_MOST = 16,
-    ROUNDS_MOST = 101,
-    THREADS_MOST = 256,
+    COUNTS_MAX = 16,
+    ROUNDS_MAX = 101,
+    THREADS_MAX = 256,
     CHUNK = 4096, /* calls of a batch */
     AHEAD = 12,   /* operations that the baseline prefetches, as many as the slab hash */
     SEED = 11     /* of the slab hash */
@@ -128,10 +128,10 @@ enum {
 };
 
 typedef struct settings {
-    unsigned log2, rounds, fill, counts, threads[COUNTS_MOST];
+    unsigned log2, rounds, fill, counts, threads[COUNTS_MAX];
 } settings;
 
-static double rates[WORKLOADS][WAYS][ROUNDS_MOST];
+static double rates[WORKLOADS][WAYS][ROUNDS_MAX];
 static double used[WAYS];
 
 /* From a thread's first call to its last, in seconds of the clock. */
@@ -146,8 +146,7 @@ static struct {
     ga_slabhash *table;
     uint32_t *keys, *others; /* 2^log2 of each; the value of a key is its complement */
     uint64_t count, threads;
-    stretch
-        stretches[THREADS_MOST]; /* each written by its thread, read once that has been joined */
+    stretch stretches[THREADS_MAX]; /* each written by its thread, read once that has been joined */
     pthread_barrier_t gate;
 } world;
 
@@ -320,7 +319,7 @@ static double time_taken(void)
 /* All threads do the workload once; millions of calls a second. */
 static double measure(void)
 {
-    pthread_t threads[THREADS_MOST];
+    pthread_t threads[THREADS_MAX];
     pthread_barrier_init(&world.gate, NULL, (unsigned)world.threads);
     for (uint64_t i = 0; i < world.threads; i++) {
         if (pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)i)) {
@@ -386,7 +385,7 @@ static int compare(const void *a, const void *b)
 
 static double median(const double *of, unsigned n)
 {
-    double sorted[ROUNDS_MOST];
+    double sorted[ROUNDS_MAX];
     memcpy(sorted, of, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare);
     return sorted[n / 2];
@@ -398,7 +397,7 @@ static void print_table(const settings *s, unsigned threads)
         printf("\n%-6s %u threads, 2^%u keys      M/s    lowest   highest     times   used\n",
                workload_names[what], threads, s->log2);
         for (uint32_t i = 0; i < WAYS; i++) {
-            double times[ROUNDS_MOST], low = rates[what][i][0], high = low;
+            double times[ROUNDS_MAX], low = rates[what][i][0], high = low;
             for (unsigned r = 0; r < s->rounds; r++) {
                 double rate = rates[what][i][r];
                 times[r] = rate / rates[what][0][r];
@@ -429,12 +428,12 @@ static void run(const settings *s, unsigned threads)
     print_table(s, threads);
 }
 
-static unsigned number(const char *text, unsigned least, unsigned most)
+static unsigned number(const char *text, unsigned least, unsigned max)
 {
     char *end;
     unsigned long n = strtoul(text, &end, 10);
-    if (end == text || (*end && *end != ',') || n < least || n > most) {
-        errx(2, "\"%s\": expected a number from %u to %u", text, least, most);
+    if (end == text || (*end && *end != ',') || n < least || n > max) {
+        errx(2, "\"%s\": expected a number from %u to %u", text, least, max);
     }
     return (unsigned)n;
 }
@@ -446,12 +445,12 @@ static void read_arguments(settings *s, int argc, char **argv)
         if (!strcmp(argv[i], "--keys")) {
             s->log2 = number(value, 4, 28);
         } else if (!strcmp(argv[i], "--rounds")) {
-            s->rounds = number(value, 1, ROUNDS_MOST);
+            s->rounds = number(value, 1, ROUNDS_MAX);
         } else if (!strcmp(argv[i], "--fill")) {
             s->fill = number(value, 1, 95);
         } else if (!strcmp(argv[i], "--threads")) {
-            for (s->counts = 0; value && s->counts < COUNTS_MOST; s->counts++) {
-                s->threads[s->counts] = number(value, 1, THREADS_MOST);
+            for (s->counts = 0; value && s->counts < COUNTS_MAX; s->counts++) {
+                s->threads[s->counts] = number(value, 1, THREADS_MAX);
                 value = strchr(value, ',');
                 value = value ? value + 1 : NULL;
             }

@@ -16,17 +16,17 @@ struct signals {
 };
 
 /* A session that lasts until the host ends it; it has a time limit. */
-static __global__ void long_turn(ga_slabhash_view table, signals *told)
+static __global__ void long_session(ga_slabhash_view table, signals *told)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
-    if (turn.tile.lane == 0) {
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
+    if (session.tile.lane == 0) {
         told->begun = 1;
         for (uint32_t i = 0; i < 20000000 && !told->over; i++) {
         }
     }
-    ga_tile_sync(turn.tile);
-    (void)ga_slabhash_tile<GA_SLABHASH_MAP32>(&turn, GA_SLABHASH_INSERT, 5, 6);
-    ga_slabhash_turn_end(&turn);
+    ga_tile_sync(session.tile);
+    (void)ga_slabhash_tile<GA_SLABHASH_MAP32>(&session, GA_SLABHASH_INSERT, 5, 6);
+    ga_slabhash_session_end(&session);
 }
 
 /* One after the other, any number of times. */
@@ -61,7 +61,7 @@ static void beside(int device)
         CUDA_DONE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }
     told->begun = told->over = 0;
-    long_turn<<<1, GA_SLABHASH_TILE, 0, streams[0]>>>(table.view, told);
+    long_session<<<1, GA_SLABHASH_TILE, 0, streams[0]>>>(table.view, told);
     CUDA_DONE(cudaGetLastError());
     while (!told->begun && cudaStreamQuery(streams[0]) == cudaErrorNotReady) {
     }
@@ -70,7 +70,7 @@ static void beside(int device)
     told->over = 1;
     CUDA_DONE(cudaDeviceSynchronize());
     EXPECT_EQUAL("the status", ga_slabhash_device_count(&table, &census, 0), GA_ERR_ARGUMENT);
-    EXPECT(test_error_has("turns of tiles beside a flush or clear"));
+    EXPECT(test_error_has("sessions of tiles beside a flush or clear"));
     expect_size(&table, 1); /* it was reported, once */
     OK(ga_slabhash_device_close(&table));
     for (cudaStream_t stream : streams) {
@@ -89,8 +89,8 @@ static void other_kinds(int device)
 }
 
 static const test_case cases[] = {
-    {"turns and flushes in order", in_order},
-    {"a turn beside a flush is told", beside},
+    {"sessions and flushes in order", in_order},
+    {"a session beside a flush is told", beside},
     {"a program of one kind refuses others", other_kinds},
 };
 

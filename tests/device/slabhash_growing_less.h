@@ -10,18 +10,18 @@
 static __global__ void empty_kernel(ga_slabhash_view table, uint32_t stay, uint32_t n,
                                     uint32_t more, uint32_t *wrong)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t step = gridDim.x * blockDim.x;
     uint32_t all = (n - stay + step - 1) / step + more;
     for (uint32_t round = 0; round < all; round++) {
         uint32_t i = stay + round * step + blockIdx.x * blockDim.x + threadIdx.x;
         ga_slabhash_answer answer =
-            ga_slabhash_lanes<MAP32, GA_SLABHASH_DELETE>(&turn, true, GA_SLABHASH_DELETE, i, 0);
+            ga_slabhash_lanes<MAP32, GA_SLABHASH_DELETE>(&session, true, GA_SLABHASH_DELETE, i, 0);
         if ((answer.result == GA_SLABHASH_FOUND) != (i < n)) {
             atomicAdd(wrong, 1u);
         }
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 /* A kernel fills a table, another empties it nearly: it has few buckets then, and no slabs but
@@ -74,19 +74,19 @@ static void fewer_buckets(int device)
 /* Each lane inserts keys, and deletes them two rounds later: their slots are filled again. */
 static __global__ void churn_kernel(ga_slabhash_view table, uint32_t rounds, uint32_t *wrong)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t lanes = gridDim.x * blockDim.x, lane = blockIdx.x * blockDim.x + threadIdx.x;
     for (uint32_t round = 0; round < rounds; round++) {
         uint32_t key = round * lanes + lane;
         ga_slabhash_answer in =
-            ga_slabhash_lanes<MAP32>(&turn, true, GA_SLABHASH_INSERT, key, key ^ 0x5555u);
+            ga_slabhash_lanes<MAP32>(&session, true, GA_SLABHASH_INSERT, key, key ^ 0x5555u);
         ga_slabhash_answer out =
-            ga_slabhash_lanes<MAP32>(&turn, round >= 2, GA_SLABHASH_DELETE, key - 2 * lanes, 0);
+            ga_slabhash_lanes<MAP32>(&session, round >= 2, GA_SLABHASH_DELETE, key - 2 * lanes, 0);
         if (in.result != GA_SLABHASH_ABSENT || (round >= 2 && out.result != GA_SLABHASH_FOUND)) {
             atomicAdd(wrong, 1u);
         }
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 /* A table in which few keys are at a time stays as large as it is, and chains next to no slabs. */

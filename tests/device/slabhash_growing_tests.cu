@@ -59,28 +59,28 @@ template <uint32_t kind>
 static __global__ void put_kernel(ga_slabhash_view table, uint32_t first, uint32_t n,
                                   uint32_t *wrong)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t key = first + i;
     ga_slabhash_answer answer =
-        ga_slabhash_lanes<kind>(&turn, i < n, GA_SLABHASH_INSERT, key, key ^ 0x5555u);
+        ga_slabhash_lanes<kind>(&session, i < n, GA_SLABHASH_INSERT, key, key ^ 0x5555u);
     if (i < n && answer.result != GA_SLABHASH_ABSENT) {
         atomicAdd(wrong + (answer.result == GA_SLABHASH_FOUND), 1u);
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 /* The number of these keys that are absent or have wrong values. */
 template <uint32_t kind>
 static __global__ void find_kernel(ga_slabhash_view table, uint32_t n, uint32_t *wrong)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    ga_slabhash_answer answer = ga_slabhash_lanes<kind>(&turn, i < n, GA_SLABHASH_SEARCH, i, 0);
+    ga_slabhash_answer answer = ga_slabhash_lanes<kind>(&session, i < n, GA_SLABHASH_SEARCH, i, 0);
     if (i < n && (answer.result != GA_SLABHASH_FOUND || answer.value != (i ^ 0x5555u))) {
         atomicAdd(wrong, 1u);
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 template <uint32_t kind> static void one_kernel_of(int device, ga_slabhash_mode mode, uint32_t n)
@@ -151,12 +151,12 @@ static void many_kernels(int device)
  * slabs, and at the end there is one array. */
 static __global__ void long_kernel(ga_slabhash_view table, uint32_t n, uint32_t *wrong)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t step = gridDim.x * blockDim.x;
     for (uint32_t first = blockIdx.x * blockDim.x; first < n; first += step) {
         uint32_t i = first + threadIdx.x;
         ga_slabhash_answer answer = ga_slabhash_lanes<MAP32, GA_SLABHASH_INSERT>(
-            &turn, i < n, GA_SLABHASH_INSERT, i, i ^ 0x5555u);
+            &session, i < n, GA_SLABHASH_INSERT, i, i ^ 0x5555u);
         if (i < n && answer.result != GA_SLABHASH_ABSENT) {
             atomicAdd(wrong, 1u);
         }
@@ -165,7 +165,7 @@ static __global__ void long_kernel(ga_slabhash_view table, uint32_t n, uint32_t 
     if (blockIdx.x == 0 && threadIdx.x == 0) {                  /* while it still runs */
         atomicExch(wrong + 1, ga_load_relaxed(&growing->gone)); /* relaxed: a figure */
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 static void given_back(int device)
@@ -209,17 +209,17 @@ static void given_back(int device)
 static __global__ void shared_kernel(ga_slabhash_view table, uint32_t n, bool backwards,
                                      uint32_t *counts)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     for (uint32_t first = blockIdx.x * blockDim.x; first < n; first += gridDim.x * blockDim.x) {
         uint32_t i = first + threadIdx.x;
         uint32_t key = backwards ? n - 1 - i : i;
         ga_slabhash_answer answer =
-            ga_slabhash_lanes<MAP32>(&turn, i < n, GA_SLABHASH_INSERT, key, key ^ 0x5555u);
+            ga_slabhash_lanes<MAP32>(&session, i < n, GA_SLABHASH_INSERT, key, key ^ 0x5555u);
         if (i < n) {
             atomicAdd(counts + answer.result, 1u);
         }
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 static void two_kernels(int device)
@@ -257,7 +257,7 @@ static void two_kernels(int device)
 static __global__ void beside_kernel(ga_slabhash_view table, uint32_t stay, uint32_t go, uint32_t n,
                                      uint32_t *wrong)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t block = blockIdx.x / 4, role = blockIdx.x % 4;
     uint32_t i = block * blockDim.x + threadIdx.x;
     uint32_t key = role == 0 ? stay + go + i : role == 1 ? i % stay : role == 2 ? stay + i : i;
@@ -266,14 +266,14 @@ static __global__ void beside_kernel(ga_slabhash_view table, uint32_t stay, uint
                   : role == 2 ? GA_SLABHASH_DELETE
                               : GA_SLABHASH_SEARCH;
     key += role == 3 ? stay + go + n : 0;
-    ga_slabhash_answer answer = ga_slabhash_lanes<MAP32>(&turn, asks, op, key, key ^ 0x5555u);
+    ga_slabhash_answer answer = ga_slabhash_lanes<MAP32>(&session, asks, op, key, key ^ 0x5555u);
     bool right = role == 0 || role == 3
                      ? answer.result == GA_SLABHASH_ABSENT
                      : answer.result == GA_SLABHASH_FOUND && answer.value == (key ^ 0x5555u);
     if (asks && !right) {
         atomicAdd(wrong + role, 1u);
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 static void beside(int device)
@@ -303,15 +303,15 @@ static __global__ void history_kernel(ga_slabhash_view table, slabhash_record *r
                                       uint32_t *gates, uint64_t *clock, uint32_t others)
 {
     uint32_t history = blockIdx.x / (TILES + 1), tile = blockIdx.x % (TILES + 1);
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     for (uint32_t i = 0; tile == TILES && i < 64; i++) {
-        (void)ga_slabhash_tile<kind>(&turn, GA_SLABHASH_INSERT, others + history * 64 + i, 1);
+        (void)ga_slabhash_tile<kind>(&session, GA_SLABHASH_INSERT, others + history * 64 + i, 1);
     }
     if (tile < TILES) {
-        meet(turn.tile, gates + history);
-        make_calls<kind>(&turn, records + ((size_t)history * TILES + tile) * CALLS, clock);
+        meet(session.tile, gates + history);
+        make_calls<kind>(&session, records + ((size_t)history * TILES + tile) * CALLS, clock);
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 template <uint32_t kind> static void histories_of(int device, ga_slabhash_mode mode, uint32_t n)

@@ -236,40 +236,40 @@ static __device__ inline void meet(ga_tile tile, uint32_t *gate)
     (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? (kind) | GA_SLABHASH_STEPWISE : (kind))
 
 template <uint32_t kind>
-static __device__ inline ga_slabhash_answer tile_of_both_ways(ga_slabhash_turn *turn, uint32_t op,
-                                                              uint64_t key, uint64_t value)
+static __device__ inline ga_slabhash_answer
+tile_of_both_ways(ga_slabhash_session *session, uint32_t op, uint64_t key, uint64_t value)
 {
     if (STEPWISE_TOO(kind) != kind && blockIdx.x % 2) {
-        return ga_slabhash_tile<STEPWISE_TOO(kind)>(turn, op, key, value);
+        return ga_slabhash_tile<STEPWISE_TOO(kind)>(session, op, key, value);
     }
-    return ga_slabhash_tile<kind>(turn, op, key, value);
+    return ga_slabhash_tile<kind>(session, op, key, value);
 }
 
 template <uint32_t kind>
-static __device__ inline ga_slabhash_answer lanes_of_both_ways(ga_slabhash_turn *turn, uint32_t op,
-                                                               uint64_t key, uint64_t value)
+static __device__ inline ga_slabhash_answer
+lanes_of_both_ways(ga_slabhash_session *session, uint32_t op, uint64_t key, uint64_t value)
 {
     if (STEPWISE_TOO(kind) != kind && blockIdx.x % 2) {
-        return ga_slabhash_lanes<STEPWISE_TOO(kind)>(turn, true, op, key, value);
+        return ga_slabhash_lanes<STEPWISE_TOO(kind)>(session, true, op, key, value);
     }
-    return ga_slabhash_lanes<kind>(turn, true, op, key, value);
+    return ga_slabhash_lanes<kind>(session, true, op, key, value);
 }
 
 /* A tile's calls of a history, each with the moments at which it began and ended. */
 template <uint32_t kind>
-static __device__ inline void make_calls(ga_slabhash_turn *turn, slabhash_record *own,
+static __device__ inline void make_calls(ga_slabhash_session *session, slabhash_record *own,
                                          uint64_t *clock)
 {
     for (uint32_t i = 0; i < CALLS; i++) {
-        if (turn->tile.lane == 0) {
+        if (session->tile.lane == 0) {
             own[i].began = ga_add64_relaxed(clock, 1) + 1;
             __threadfence();
         }
-        ga_tile_sync(turn->tile);
+        ga_tile_sync(session->tile);
         ga_slabhash_answer answer =
-            tile_of_both_ways<kind>(turn, own[i].op, own[i].key, own[i].value);
-        ga_tile_sync(turn->tile);
-        if (turn->tile.lane == 0) {
+            tile_of_both_ways<kind>(session, own[i].op, own[i].key, own[i].value);
+        ga_tile_sync(session->tile);
+        if (session->tile.lane == 0) {
             __threadfence();
             own[i].ended = ga_add64_relaxed(clock, 1) + 1;
             own[i].found = answer.result == GA_SLABHASH_FOUND;
@@ -359,7 +359,7 @@ template <uint32_t kind>
 static __global__ void books_kernel(ga_slabhash_view table, uint32_t keys, uint64_t round,
                                     uint32_t each, unsigned long long *books, uint32_t *wrong)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint64_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     for (uint32_t i = 0; i < each; i++) {
         uint64_t random =
@@ -371,7 +371,7 @@ static __global__ void books_kernel(ga_slabhash_view table, uint32_t keys, uint6
                       : dice < 4 ? GA_SLABHASH_DELETE
                       : dice < 5 ? GA_SLABHASH_REPLACE
                                  : GA_SLABHASH_SEARCH;
-        ga_slabhash_answer answer = lanes_of_both_ways<kind>(&turn, op, key, value);
+        ga_slabhash_answer answer = lanes_of_both_ways<kind>(&session, op, key, value);
         bool found = answer.result == GA_SLABHASH_FOUND;
         bool goes_in = op == GA_SLABHASH_REPLACE || (op == GA_SLABHASH_INSERT && !found);
         bool comes_out = found && (op == GA_SLABHASH_REPLACE || op == GA_SLABHASH_DELETE);
@@ -385,7 +385,7 @@ static __global__ void books_kernel(ga_slabhash_view table, uint32_t keys, uint6
         }
         __syncwarp();
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 /* Each key is there as its book says, or is not; `wrong` counts those that are not so, and behind
@@ -394,10 +394,10 @@ template <uint32_t kind>
 static __global__ void audit_kernel(ga_slabhash_view table, uint32_t keys,
                                     const unsigned long long *books, uint32_t *wrong)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t key = blockIdx.x * blockDim.x + threadIdx.x;
     ga_slabhash_answer answer =
-        ga_slabhash_lanes<kind>(&turn, key < keys, GA_SLABHASH_SEARCH, key, 0);
+        ga_slabhash_lanes<kind>(&session, key < keys, GA_SLABHASH_SEARCH, key, 0);
     if (key < keys) {
         bool found = answer.result == GA_SLABHASH_FOUND;
         if (books[key] != (found ? (UINT64_C(1) << 32) + answer.value : 0)) {
@@ -405,7 +405,7 @@ static __global__ void audit_kernel(ga_slabhash_view table, uint32_t keys,
         }
         atomicAdd(wrong + 1, found ? 1u : 0u);
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 /* `operations` operations, in rounds, each followed by a check of the books; then a flush. */

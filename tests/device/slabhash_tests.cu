@@ -226,10 +226,10 @@ static __global__ void history_kernel(ga_slabhash_view table, slabhash_record *r
                                       uint32_t *gates, uint64_t *clock)
 {
     uint32_t history = blockIdx.x / TILES;
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
-    meet(turn.tile, gates + history);
-    make_calls<kind>(&turn, records + (size_t)blockIdx.x * CALLS, clock);
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
+    meet(session.tile, gates + history);
+    make_calls<kind>(&session, records + (size_t)blockIdx.x * CALLS, clock);
+    ga_slabhash_session_end(&session);
 }
 
 /* Lanes make the calls of a history, 8 in each of 3 warps, one each: the lanes of a warp, of 4
@@ -238,7 +238,7 @@ template <uint32_t kind>
 static __global__ void lanes_kernel(ga_slabhash_view table, slabhash_record *records,
                                     uint32_t *gates, uint64_t *clock)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t group = blockIdx.x / CALLS;
     uint32_t history = group * (32 / TILES) + threadIdx.x / TILES;
     slabhash_record *own =
@@ -254,12 +254,12 @@ static __global__ void lanes_kernel(ga_slabhash_view table, slabhash_record *rec
     own->began = ga_add64_relaxed(clock, 1) + 1;
     __threadfence();
     __syncwarp();
-    ga_slabhash_answer answer = lanes_of_both_ways<kind>(&turn, op, key, value);
+    ga_slabhash_answer answer = lanes_of_both_ways<kind>(&session, op, key, value);
     __threadfence();
     own->ended = ga_add64_relaxed(clock, 1) + 1;
     own->found = answer.result == GA_SLABHASH_FOUND;
     own->was = answer.value;
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 /* Calls by whole tiles, or by lanes. */
@@ -385,17 +385,17 @@ static void given_back(int device)
 /* Each lane applies its own function. */
 static __global__ void apply_kernel(ga_slabhash_view table, uint32_t *results)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
-    uint32_t lane = turn.tile.lane;
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
+    uint32_t lane = session.tile.lane;
     ga_slabhash_answer answer = ga_slabhash_lanes<GA_SLABHASH_MAP32>(
-        &turn, true, GA_SLABHASH_APPLY, lane, 10 + lane, lane % GA_SLABHASH_HOW_COUNT);
+        &session, true, GA_SLABHASH_APPLY, lane, 10 + lane, lane % GA_SLABHASH_HOW_COUNT);
     results[lane] = answer.result;
-    answer = ga_slabhash_lanes<GA_SLABHASH_MAP32>(&turn, true, GA_SLABHASH_SEARCH,
+    answer = ga_slabhash_lanes<GA_SLABHASH_MAP32>(&session, true, GA_SLABHASH_SEARCH,
                                                   (uint64_t)(lane % 2) << 32 | lane, UINT64_MAX);
     results[8 + lane] = answer.result;
-    answer = ga_slabhash_lanes<GA_SLABHASH_SET32>(&turn, true, GA_SLABHASH_SEARCH, lane, 0);
+    answer = ga_slabhash_lanes<GA_SLABHASH_SET32>(&session, true, GA_SLABHASH_SEARCH, lane, 0);
     results[16 + lane] = answer.result;
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 static void lanes_differ(int device)
@@ -466,8 +466,8 @@ static void growing_fits(int device)
         EXPECT(n * 100 <= places * GA_SLABHASH_FULL_AT);
         EXPECT(places <= 16 * 15 || places <= n * 2);
     }
-    std::vector<uint64_t> most(all.begin() + 500, all.end());
-    run(&table, GA_SLABHASH_DELETE, most, most);
+    std::vector<uint64_t> later(all.begin() + 500, all.end());
+    run(&table, GA_SLABHASH_DELETE, later, later);
     uint32_t buckets = table.view.buckets;
     OK(ga_slabhash_device_flush(&table, 0));
     EXPECT(table.view.buckets < buckets / 100);
@@ -529,14 +529,14 @@ static void growing_for_few(int device)
 /* Kernels insert by themselves the pairs that room was reserved for; a fixed table refuses. */
 static __global__ void put_kernel(ga_slabhash_view table, uint32_t n, uint32_t *full)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_session session = ga_slabhash_session_begin(table);
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     ga_slabhash_answer answer =
-        ga_slabhash_lanes<GA_SLABHASH_MAP32>(&turn, i < n, GA_SLABHASH_INSERT, i, i);
+        ga_slabhash_lanes<GA_SLABHASH_MAP32>(&session, i < n, GA_SLABHASH_INSERT, i, i);
     if (i < n && answer.result != GA_SLABHASH_ABSENT) {
         atomicAdd(full, 1u);
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 static void reserved(int device)

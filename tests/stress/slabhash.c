@@ -306,7 +306,7 @@ static void grow_and_shrink(void)
     NEED(ga_slabhash_close(world.table) == GA_OK);
 }
 
-/* ---- a checked table: one thread wants it alone again and again, and then closes it ---------- */
+/* ---- a checked table: one thread makes exclusive calls, and then closes it ------------------- */
 
 static bool refused(ga_status status)
 {

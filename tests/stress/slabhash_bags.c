@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum {
-    KEYS_MOST = 3,
-    ALL = THREADS_MOST * CALLS + KEYS_MOST
+    KEYS_MAX = 3,
+    ALL = THREADS_MAX * CALLS + KEYS_MAX
 };
 _Static_assert((int)ALL <= (int)BAG_CALLS, "a history has room for all calls");
 
@@ -111,6 +111,6 @@ int main(int argc, char **argv)
     stress_begin(argc, argv);
     const char *wrong = bag_try_checker();
     stress_need(!wrong, wrong);
-    make_histories(KEYS_MOST, 2);
+    make_histories(KEYS_MAX, 2);
     return 0;
 }

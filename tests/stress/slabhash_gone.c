@@ -33,7 +33,7 @@ enum {
     SHARED = 5,   /* keys that all add to */
     MOVES = 32,   /* one in MOVES calls makes the table migrate */
     SLEEPS = 1024,
-    BUCKETS_MOST = 256,
+    BUCKETS_MAX = 256,
     CAME_BACK = 100, /* arrays, at least, while threads run */
     PAGE = 4096,
     AWAY_BYTES = 256 << 20 /* addresses of a table's arrays */
@@ -49,7 +49,7 @@ static struct {
     char *addresses;   /* addresses for arrays, used one after the other */
     size_t used;       /* relaxed: bytes of them */
     uint32_t held;     /* relaxed: arrays */
-    uint32_t most;     /* relaxed: of them, at once */
+    uint32_t held_max; /* relaxed: of them, at once */
     uint32_t returned; /* relaxed: arrays that returned while threads were running */
     uint64_t added;    /* relaxed: to the shared keys */
     uint64_t tables, stages, came_back;
@@ -57,13 +57,13 @@ static struct {
 } world __attribute__((aligned(128)));
 
 /* The state that a tile keeps. */
-typedef struct turn {
+typedef struct session {
     ga_slab_claimed claimed;
     ga_slabhash_snapshot stand;
     uint64_t random;
     uint64_t values[OWN]; /* 0: not there */
     uint32_t number;
-} turn;
+} session;
 
 /* ---- memory of arrays ------------------------------------------------------------------------ */
 
@@ -98,8 +98,8 @@ static void *array(void *context, size_t bytes)
     memset(rows, 0x5a, bytes);
     /* relaxed, both: figures */
     uint32_t held = __atomic_add_fetch(&world.held, 1, __ATOMIC_RELAXED);
-    if (held > __atomic_load_n(&world.most, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&world.most, held, __ATOMIC_RELAXED); /* relaxed: a figure */
+    if (held > __atomic_load_n(&world.held_max, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&world.held_max, held, __ATOMIC_RELAXED); /* relaxed: a figure */
     }
     return rows;
 }
@@ -122,7 +122,7 @@ static void give(void *context, void *rows, size_t bytes)
 /* `kind` as a constant. */
 #define EACH_KIND(CALL) return world.wide ? CALL(MAP64_KIND) : CALL(MAP32_KIND)
 
-static ga_slabhash_answer perform(turn *t, ga_slabhash_operation to, uint64_t hash)
+static ga_slabhash_answer perform(session *t, ga_slabhash_operation to, uint64_t hash)
 {
 #define PERFORM(kind)                                                                              \
     ga_slabhash_do_from_snapshot(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,     \
@@ -130,7 +130,7 @@ static ga_slabhash_answer perform(turn *t, ga_slabhash_operation to, uint64_t ha
     EACH_KIND(PERFORM);
 }
 
-static uint64_t count_of(turn *t, uint64_t key)
+static uint64_t count_of(session *t, uint64_t key)
 {
 #define COUNT_OF(kind)                                                                             \
     ga_slabhash_find_all_from_snapshot(kind, world.view, &world.growing, SLABHASH_TILE, &t->stand, \
@@ -140,7 +140,7 @@ static uint64_t count_of(turn *t, uint64_t key)
 
 /* Keep the tile's session up to date, as a kernel does before it serves the lanes of a warp
  * together. */
-static int tend(turn *t, uint32_t lane, uint64_t hash, bool changes)
+static int tend(session *t, uint32_t lane, uint64_t hash, bool changes)
 {
     ga_lanes low = {0}, high = {0};
     low[lane] = (uint32_t)hash;
@@ -153,7 +153,7 @@ static int tend(turn *t, uint32_t lane, uint64_t hash, bool changes)
     EACH_KIND(TEND);
 }
 
-static uint32_t serve(const turn *t, uint32_t lane, uint32_t op, uint64_t hash,
+static uint32_t serve(const session *t, uint32_t lane, uint32_t op, uint64_t hash,
                       ga_slabhash_requests *many)
 {
     ga_slabhash_shift shift = ga_slabhash_shift_of(world.view, &world.growing, &t->stand);
@@ -168,7 +168,8 @@ static uint32_t serve(const turn *t, uint32_t lane, uint32_t op, uint64_t hash,
 
 /* Serve as one lane of a warp whose lanes are served together. Returns false if the operation is
  * deferred. */
-static bool as_a_lane(turn *t, ga_slabhash_operation to, uint64_t hash, ga_slabhash_answer *answer)
+static bool as_a_lane(session *t, ga_slabhash_operation to, uint64_t hash,
+                      ga_slabhash_answer *answer)
 {
     uint32_t lane = (uint32_t)to.key % 8;
     ga_slabhash_requests many = {0};
@@ -182,7 +183,7 @@ static bool as_a_lane(turn *t, ga_slabhash_operation to, uint64_t hash, ga_slabh
 }
 
 /* Again where there was no slab. */
-static ga_slabhash_answer do_one(turn *t, uint32_t op, uint64_t key, uint64_t value)
+static ga_slabhash_answer do_one(session *t, uint32_t op, uint64_t key, uint64_t value)
 {
     ga_slabhash_operation to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
     uint64_t hash = ga_slabhash_seeded(world.view, key);
@@ -201,7 +202,7 @@ static ga_slabhash_answer do_one(turn *t, uint32_t op, uint64_t key, uint64_t va
     }
 }
 
-static void begin(turn *t, uint32_t number)
+static void begin(session *t, uint32_t number)
 {
     memset(t, 0, sizeof *t);
     t->number = number;
@@ -210,7 +211,7 @@ static void begin(turn *t, uint32_t number)
     ga_slabhash_snapshot_begin(&world.growing, SLABHASH_TILE, &t->stand, number);
 }
 
-static void end(turn *t)
+static void end(session *t)
 {
     ga_slabhash_claim_end(world.view, SLABHASH_TILE, &t->claimed);
     t->claimed.units = 0;
@@ -219,17 +220,17 @@ static void end(turn *t)
 
 /* Make the table migrate to more, fewer or the same number of buckets, regardless of its
  * contents. */
-static void move_on(turn *t)
+static void move_on(session *t)
 {
     ga_slabhash_growing *g = &world.growing;
     ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
-    if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
+    if (ga_slabhash_has_entry(g, SLABHASH_TILE, number) &&
         ga_cas_acquire(&g->making, number, number + 1) == number) { /* M: acquire. Pairs with M */
         uint32_t buckets = t->stand.buckets, which = (uint32_t)random_below(&t->random, 6);
         if (which == 0 && buckets >= 4) {
             buckets /= buckets % 4 ? 2 : 4;
-        } else if (which < 3 && buckets < BUCKETS_MOST) {
+        } else if (which < 3 && buckets < BUCKETS_MAX) {
             buckets *= 2;
         }
         ga_slabhash_make_version(g, SLABHASH_TILE, number, buckets, 1);
@@ -240,7 +241,7 @@ static void move_on(turn *t)
 
 /* ---- calls of the threads ----------------------------------------------------------------- */
 
-static void call_own(turn *t)
+static void call_own(session *t)
 {
     static const uint32_t ops[] = {GA_SLABHASH_INSERT, GA_SLABHASH_INSERT, GA_SLABHASH_REPLACE,
                                    GA_SLABHASH_DELETE, GA_SLABHASH_SEARCH, GA_SLABHASH_SEARCH};
@@ -261,8 +262,8 @@ static void call_own(turn *t)
 
 static void work(size_t number)
 {
-    static turn turns[THREADS];
-    turn *t = turns + number;
+    static session sessions[THREADS];
+    session *t = sessions + number;
     uint64_t added = 0;
     begin(t, (uint32_t)number);
     for (uint32_t i = 0; i < CALLS; i++) {
@@ -302,10 +303,10 @@ static void open_table(void)
     NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
     world.view = world.table->view;
     world.view.kind = world.wide ? MAP64_KIND : MAP32_KIND;
-    world.view.most = UINT32_MAX;
+    world.view.chained_max = UINT32_MAX;
     memset(g, 0, sizeof *g);
     world.used = world.added = 0;
-    world.held = world.most = 0;
+    world.held = world.held_max = 0;
     if (plain) {
         world.addresses =
             mmap(NULL, AWAY_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -326,7 +327,7 @@ static void open_table(void)
 /* Complete a migration under way; no other thread uses the table. */
 static void settle(void)
 {
-    turn t;
+    session t;
     begin(&t, 0);
     (void)do_one(&t, GA_SLABHASH_DELETE, SHARED + THREADS * OWN, 0);
     while (ga_slabhash_clear_some(&world.growing, SLABHASH_TILE)) {
@@ -360,7 +361,7 @@ static uint64_t slabs_there(const ga_slabhash_version *stage)
 /* The threads have ended: their pairs are there, and no array or slab that they migrated from. */
 static void check(void)
 {
-    turn t;
+    session t;
     uint64_t sum = 0;
     begin(&t, 0);
     for (uint64_t key = 0; key < SHARED; key++) {
@@ -394,7 +395,7 @@ static void one_table(void)
     open_table();
     stress_threads(THREADS, work);
     world.came_back += world.returned;
-    stress_need(world.most <= GA_SLABHASH_VERSIONS, "more arrays are held than have a place");
+    stress_need(world.held_max <= GA_SLABHASH_VERSIONS, "more arrays are held than have an entry");
     settle();
     world.stages += world.growing.now;
     check();

@@ -16,8 +16,8 @@
 #include "support/histories.h"
 
 enum {
-    KEYS_MOST = 4,
-    ALL = THREADS_MOST * CALLS
+    KEYS_MAX = 4,
+    ALL = THREADS_MAX * CALLS
 };
 _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
 
@@ -180,6 +180,6 @@ int main(int argc, char **argv)
     stress_begin(argc, argv);
     const char *wrong = history_try_checker();
     stress_need(!wrong, wrong);
-    make_histories(KEYS_MOST, 3);
+    make_histories(KEYS_MAX, 3);
     return 0;
 }

@@ -20,12 +20,12 @@
 #include <stdio.h>
 
 enum {
-    THREADS_MOST = 4,
-    CALLS = 6,        /* of each thread */
-    BATCH = 256,      /* histories of a table, and between two reads of the clock */
-    FLUSHES = 8,      /* histories between two flushes */
-    OTHERS = 1000,    /* keys from here on fill tables up */
-    OTHERS_MOST = 130 /* there are fewer than OTHERS_MOST other keys */
+    THREADS_MAX = 4,
+    CALLS = 6,       /* of each thread */
+    BATCH = 256,     /* histories of a table, and between two reads of the clock */
+    FLUSHES = 8,     /* histories between two flushes */
+    OTHERS = 1000,   /* keys from here on fill tables up */
+    OTHERS_MAX = 130 /* there are fewer than OTHERS_MAX other keys */
 };
 
 static struct {
@@ -96,8 +96,8 @@ static void prepare(uint64_t number)
 {
     take_out(0, world.keys);
     if (number % FLUSHES == 0) {
-        uint64_t others = random_below(&world.random, OTHERS_MOST);
-        take_out(OTHERS, OTHERS + OTHERS_MOST);
+        uint64_t others = random_below(&world.random, OTHERS_MAX);
+        take_out(OTHERS, OTHERS + OTHERS_MAX);
         if (random_below(&world.random, 2)) {
             NEED(ga_slabhash_flush(world.table) == GA_OK);
             world.ordered = 0;
@@ -136,15 +136,15 @@ static void work(size_t number)
     }
 }
 
-/* Make histories with 1 to `keys_most` keys, until the time is over and each mode has had `rounds`
+/* Make histories with 1 to `keys_max` keys, until the time is over and each mode has had `rounds`
  * tables. */
-static void make_histories(uint64_t keys_most, uint64_t rounds)
+static void make_histories(uint64_t keys_max, uint64_t rounds)
 {
     world.heap = stress_open("system");
     while (stress_goes_on() || round_of_modes() < rounds) {
         world.random = world.histories;
-        world.threads = 2 + world.histories / BATCH % (THREADS_MOST - 1);
-        world.keys = 1 + random_below(&world.random, keys_most);
+        world.threads = 2 + world.histories / BATCH % (THREADS_MAX - 1);
+        world.keys = 1 + random_below(&world.random, keys_max);
         world.arrivals = 0;
         open_table();
         stress_threads(world.threads, work);

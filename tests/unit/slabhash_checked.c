@@ -83,19 +83,19 @@ Test(slabhash_checked, a_checked_table_does_the_same)
 }
 
 /* During a round, which is a call: exclusive calls are refused, others are not. */
-static bool want_it_alone(void *context, uint64_t key, uint64_t value)
+static bool want_exclusive_access(void *context, uint64_t key, uint64_t value)
 {
     ga_slabhash *table = context;
     (void)value;
     assert_fails(ga_slabhash_clear(table), GA_ERR_ARGUMENT,
-                 "slabhash: clear beside 1 other calls: expected the table alone");
+                 "slabhash: clear beside 1 other calls: expected exclusive access");
     assert_fails(ga_slabhash_close(table), GA_ERR_ARGUMENT,
-                 "slabhash: close beside 1 other calls: expected the table alone");
+                 "slabhash: close beside 1 other calls: expected exclusive access");
     assert_fails(ga_slabhash_load(table, "/dev/null"), GA_ERR_ARGUMENT,
-                 "slabhash: load beside 1 other calls: expected the table alone");
+                 "slabhash: load beside 1 other calls: expected exclusive access");
     if (!slabhash_grows(table)) {
         assert_fails(ga_slabhash_flush(table), GA_ERR_ARGUMENT,
-                     "slabhash: flush beside 1 other calls: expected the table alone");
+                     "slabhash: flush beside 1 other calls: expected exclusive access");
     }
     assert_ok(ga_slabhash_delete(table, key, NULL));
     return true;
@@ -109,7 +109,7 @@ Test(slabhash_checked, overlapping_exclusive_calls_are_refused)
         for (uint64_t key = 0; key < 100; key++) {
             assert_ok(ga_slabhash_insert(table, key, key, NULL));
         }
-        assert_ok(ga_slabhash_each(table, want_it_alone, table));
+        assert_ok(ga_slabhash_each(table, want_exclusive_access, table));
         assert_ok(ga_slabhash_size(table, &size));
         cr_assert_eq(size, 0);
         assert_ok(ga_slabhash_clear(table));
@@ -117,11 +117,11 @@ Test(slabhash_checked, overlapping_exclusive_calls_are_refused)
     }
 }
 
-/* Another thread is alone. */
-Test(slabhash_checked, a_call_beside_one_that_is_alone_is_refused_in_a_checked_table)
+/* Another thread has exclusive access. */
+Test(slabhash_checked, a_call_beside_an_exclusive_one_is_refused_in_a_checked_table)
 {
     static const char *const sentence =
-        "slabhash: a call beside one that wants the table alone: expected one after the other";
+        "slabhash: a call beside one that needs exclusive access: expected one after the other";
     ga_slabhash *table = open_checked(0);
     uint64_t size;
     uint32_t key = 1;
@@ -136,7 +136,7 @@ Test(slabhash_checked, a_call_beside_one_that_is_alone_is_refused_in_a_checked_t
     assert_fails(ga_slabhash_run_delete_all(table, &all, NULL), GA_ERR_ARGUMENT, sentence);
     assert_fails(ga_slabhash_size(table, &size), GA_ERR_ARGUMENT, sentence);
     assert_fails(ga_slabhash_flush(table), GA_ERR_ARGUMENT,
-                 "slabhash: flush beside 1 other calls: expected the table alone");
+                 "slabhash: flush beside 1 other calls: expected exclusive access");
     ga_slabhash_use_end(&table->use, true);
     cr_assert_eq(table->use, 0);
     assert_ok(ga_slabhash_size(table, &size));

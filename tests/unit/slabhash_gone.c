@@ -107,7 +107,7 @@ Test(slabhash_gone, a_stand_keeps_as_many_arrays_as_have_a_place)
         (void)tiles_give_some();
     }
     cr_assert_eq(tiles.held, GA_SLABHASH_VERSIONS);
-    cr_assert_not(ga_slabhash_has_place(&tiles.growing, SLABHASH_TILE, tiles.growing.there));
+    cr_assert_not(ga_slabhash_has_entry(&tiles.growing, SLABHASH_TILE, tiles.growing.there));
     ga_slabhash_version_of(&tiles.growing, tiles.growing.now)->wanted = 0;
     tiles_put(&b, 100, 180); /* these would have it grow */
     cr_assert_eq(tiles.growing.making, GA_SLABHASH_VERSIONS);

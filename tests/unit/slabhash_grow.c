@@ -58,8 +58,8 @@ static uint64_t key_of(ga_slabhash_mode mode, uint64_t number)
 /* Never 0; the largest now and then. */
 static uint64_t value_of(ga_slabhash_mode mode, uint64_t random)
 {
-    static const uint64_t most[] = {1, 0xffffffff, (UINT64_C(1) << 63) - 4};
-    return mode == GA_SLABHASH_SET32 || random % 9 == 0 ? most[mode] : 1 + random % 1000;
+    static const uint64_t value_max[] = {1, 0xffffffff, (UINT64_C(1) << 63) - 4};
+    return mode == GA_SLABHASH_SET32 || random % 9 == 0 ? value_max[mode] : 1 + random % 1000;
 }
 
 static void expect_was(const subject *s, uint64_t number, ga_slabhash_found was)
@@ -321,14 +321,14 @@ Test(slabhash_grow, batches)
 
 enum {
     BAGS = 200,
-    BAG_MOST = 40 /* pairs of a key */
+    BAG_MAX = 40 /* pairs of a key */
 };
 
 /* The values of each key; in sets values are 0, and only their number counts. */
 typedef struct bags {
     ga_slabhash *table;
     ga_slabhash_mode mode;
-    uint64_t values[BAGS][BAG_MOST];
+    uint64_t values[BAGS][BAG_MAX];
     uint32_t sizes[BAGS];
     uint64_t size;
 } bags;
@@ -347,7 +347,7 @@ static void take_from_bag(bags *b, uint64_t number, uint64_t value)
 
 static void put_in_bag(bags *b, uint64_t number, uint64_t value)
 {
-    if (b->sizes[number] == BAG_MOST) {
+    if (b->sizes[number] == BAG_MAX) {
         return;
     }
     assert_ok(ga_slabhash_insert(b->table, key_of(b->mode, number), value, NULL));
@@ -358,11 +358,11 @@ static void put_in_bag(bags *b, uint64_t number, uint64_t value)
 static void expect_bag(bags *b, uint64_t number)
 {
     ga_slabhash_found found;
-    uint64_t values[BAG_MOST + 1], count;
+    uint64_t values[BAG_MAX + 1], count;
     bags copy = {.mode = b->mode};
     assert_ok(ga_slabhash_search(b->table, key_of(b->mode, number), &found));
     cr_assert_eq(found.found, b->sizes[number] != 0);
-    assert_ok(ga_slabhash_search_all(b->table, key_of(b->mode, number), values, BAG_MOST, &count));
+    assert_ok(ga_slabhash_search_all(b->table, key_of(b->mode, number), values, BAG_MAX, &count));
     cr_assert_eq(count, b->sizes[number], "key %" PRIu64 ": %" PRIu64 " pairs, expected %u", number,
                  count, b->sizes[number]);
     memcpy(copy.values[number], b->values[number], sizeof copy.values[number]);

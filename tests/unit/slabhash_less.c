@@ -8,7 +8,7 @@
 /* Enough requests without a change that a tile refreshes its snapshot. */
 static void linger(tiles_tile *t)
 {
-    for (uint32_t i = 0; i < 40 * GA_SLABHASH_SELDOM; i++) {
+    for (uint32_t i = 0; i < 40 * GA_SLABHASH_RENEW_REQUESTS; i++) {
         cr_assert_eq(tiles_do(t, GA_SLABHASH_DELETE, 1 << 20, 0).result, GA_SLABHASH_ABSENT);
     }
 }

@@ -42,7 +42,7 @@ void tiles_open(uint32_t buckets, ga_slabhash_hash *hash)
     assert_ok(ga_slabhash_open(&tiles.table, &options));
     tiles.view = tiles.table->view;
     tiles.view.kind = TILES_KIND;
-    tiles.view.most = UINT32_MAX;
+    tiles.view.chained_max = UINT32_MAX;
     tiles.growing.array = array;
     tiles.growing.give = give;
     tiles.growing.context = &tiles;
@@ -119,7 +119,7 @@ void tiles_make_of(tiles_tile *t, uint32_t buckets)
 {
     uint32_t number = tiles.growing.there;
     ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &t->stand);
-    cr_assert(ga_slabhash_has_place(&tiles.growing, SLABHASH_TILE, number));
+    cr_assert(ga_slabhash_has_entry(&tiles.growing, SLABHASH_TILE, number));
     tiles.growing.making = number + 1;
     ga_slabhash_make_version(&tiles.growing, SLABHASH_TILE, number, buckets, 1);
     ga_slabhash_version_of(&tiles.growing, number)->wanted = UINT32_MAX;

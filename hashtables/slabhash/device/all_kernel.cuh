@@ -18,38 +18,28 @@ typedef struct ga_slabhash_all_request {
  * grows has no slab for the pairs that migrate with them, some pairs may remain. */
 template <uint32_t kind>
 static __device__ __forceinline__ uint64_t
-ga_slabhash_tile_remove_all(ga_slabhash_turn *turn, ga_slabhash_all_request sought)
+ga_slabhash_tile_remove_all(ga_slabhash_session *session, ga_slabhash_all_request sought)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        uint64_t count = 0;
-        if (ga_slabhash_allowed(kind, GA_SLABHASH_DELETE, sought.key, 0)) {
-            (void)ga_slabhash_remove_from_snapshot(kind, turn->table, turn->table.growing,
-                                                   turn->tile, &turn->claimed, &turn->snapshot,
-                                                   sought.hash, sought.key, &count);
-        }
-        return count;
+        return ga_slabhash_growth_remove_all(kind, session->table, session->tile, &session->claimed,
+                                             session, sought.hash, sought.key);
     }
-#endif
-    return ga_slabhash_remove_all(kind, turn->table, turn->tile, sought.walk, sought.key);
+    return ga_slabhash_remove_all(kind, session->table, session->tile, sought.walk, sought.key);
 }
 
 /* SEARCHALL of one key by the whole tile, as ga_slabhash_find_all(). */
 template <uint32_t kind>
-static __device__ __forceinline__ uint64_t ga_slabhash_tile_find_all(ga_slabhash_turn *turn,
+static __device__ __forceinline__ uint64_t ga_slabhash_tile_find_all(ga_slabhash_session *session,
                                                                      ga_slabhash_all_request sought,
                                                                      uint64_t *values,
                                                                      uint64_t room)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        return ga_slabhash_find_all_from_snapshot(kind, turn->table, turn->table.growing,
-                                                  turn->tile, &turn->snapshot, sought.hash,
-                                                  sought.key, values, room);
+        return ga_slabhash_growth_find_all(kind, session->table, session->tile, session,
+                                           sought.hash, sought.key, values, room);
     }
-#endif
-    return ga_slabhash_find_all(kind, turn->table, turn->tile, sought.walk, sought.key, values,
-                                room);
+    return ga_slabhash_find_all(kind, session->table, session->tile, sought.walk, sought.key,
+                                values, room);
 }
 
 /* A search counts first, reserves as much room in the output, and then writes as many values as
@@ -58,8 +48,8 @@ template <uint32_t kind, bool removes>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     ga_slabhash_all_kernel(ga_slabhash_view table, ga_slabhash_all all, uint64_t *totals)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
-    ga_tile tile = turn.tile;
+    ga_slabhash_session session = ga_slabhash_session_of<kind>(table);
+    ga_tile tile = session.tile;
     uint64_t refused = 0;
     for (uint64_t i = ga_slabhash_grid_tile(); i < all.count; i += ga_slabhash_grid_tiles()) {
         uint64_t key = ga_slabhash_load_element<kind>(all.keys, i), first = 0;
@@ -67,8 +57,8 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
         sought.key = key;
         sought.hash = GA_SLABHASH_HASH(table, key);
         sought.walk = ga_slabhash_walk_path(table, sought.hash);
-        uint64_t count = removes ? ga_slabhash_tile_remove_all<kind>(&turn, sought)
-                                 : ga_slabhash_tile_find_all<kind>(&turn, sought, NULL, 0);
+        uint64_t count = removes ? ga_slabhash_tile_remove_all<kind>(&session, sought)
+                                 : ga_slabhash_tile_find_all<kind>(&session, sought, NULL, 0);
         refused += ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0) ? 0 : 1;
         if (count) {
             first = ga_slabhash_claim_output(tile, totals, (uint32_t)count);
@@ -76,7 +66,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
         if (!removes && count && first < all.room) {
             uint64_t room = all.room - first < count ? all.room - first : count;
             uint64_t wrote =
-                ga_slabhash_tile_find_all<kind>(&turn, sought, all.values + first, room);
+                ga_slabhash_tile_find_all<kind>(&session, sought, all.values + first, room);
             count = wrote < count ? wrote : count;
         }
         if (tile.lane == 0 && all.counts) {
@@ -89,7 +79,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     if (tile.lane == 0 && refused) {
         ga_post_add64_relaxed(totals + 1, refused); /* relaxed: read after the kernel */
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 #endif

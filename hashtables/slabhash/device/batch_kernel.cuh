@@ -82,7 +82,7 @@ ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_batch_reques
  * shared memory, to save registers. */
 typedef struct ga_slabhash_result_counts {
     uint32_t of[GA_SLABHASH_REFUSED + 1][GA_SLABHASH_BLOCK];
-    uint32_t placed[GA_SLABHASH_BLOCK];
+    uint32_t filled[GA_SLABHASH_BLOCK];
 } ga_slabhash_result_counts;
 
 /* Stores the result of an operation and counts it; `tally` may be NULL. */
@@ -101,7 +101,7 @@ ga_slabhash_write_answer(const ga_slabhash_batch &batch, uint64_t i, uint32_t op
         tally->of[answer.result][threadIdx.x]++;
     }
     if (tally && ga_slabhash_puts(op) && answer.result == GA_SLABHASH_ABSENT) {
-        tally->placed[threadIdx.x]++;
+        tally->filled[threadIdx.x]++;
     }
 }
 
@@ -113,7 +113,7 @@ static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_resu
     for (uint32_t result = 0; result <= GA_SLABHASH_REFUSED; result++) {
         tally->of[result][threadIdx.x] = 0;
     }
-    tally->placed[threadIdx.x] = 0;
+    tally->filled[threadIdx.x] = 0;
 }
 
 /* Adds the warp's counts to `counts`, which may be NULL. */
@@ -132,7 +132,7 @@ ga_slabhash_add_counts(const ga_slabhash_result_counts *tally, uint64_t *counts)
 /* Progress that kernels report to the host in the host's memory, so that the host never waits.
  * All accesses are relaxed: statistics, of which late ones do no harm. */
 typedef struct ga_slabhash_progress {
-    uint64_t placed; /* upper half: requests launched before a batch; lower half: slots filled by
+    uint64_t filled; /* upper half: requests launched before a batch; lower half: slots filled by
                       * then */
     uint32_t full;   /* not 0: a request found no slab */
     uint32_t read;   /* slots filled; written by a copy on a stream */
@@ -141,29 +141,29 @@ typedef struct ga_slabhash_progress {
 /* Where a batch's kernel reports its progress. */
 typedef struct ga_slabhash_progress_settings {
     ga_slabhash_progress *progress;
-    uint32_t *placed; /* device memory: slots filled by batches; NULL: not counted */
+    uint32_t *filled; /* device memory: slots filled by batches; NULL: not counted */
     uint32_t asked;   /* requests launched before this batch */
 } ga_slabhash_progress_settings;
 
 static __device__ __forceinline__ void
-ga_slabhash_publish_placed(ga_slabhash_progress_settings settings)
+ga_slabhash_publish_filled(ga_slabhash_progress_settings settings)
 {
-    if (settings.placed && blockIdx.x == 0 && threadIdx.x == 0) {
-        uint64_t placed = ga_load_relaxed(settings.placed); /* relaxed: see ga_slabhash_progress */
-        ga_store64_relaxed_system(&settings.progress->placed,
-                                  (uint64_t)settings.asked << 32 | placed);
+    if (settings.filled && blockIdx.x == 0 && threadIdx.x == 0) {
+        uint64_t filled = ga_load_relaxed(settings.filled); /* relaxed: see ga_slabhash_progress */
+        ga_store64_relaxed_system(&settings.progress->filled,
+                                  (uint64_t)settings.asked << 32 | filled);
     }
 }
 
 /* Reports the warp's share: the slots that it filled, and whether a request found no slab. */
 static __device__ __forceinline__ void
-ga_slabhash_publish_progress(ga_slabhash_progress_settings settings, uint32_t placed, uint32_t full)
+ga_slabhash_publish_progress(ga_slabhash_progress_settings settings, uint32_t filled, uint32_t full)
 {
     ga_tile warp = ga_tile_of(32);
-    uint32_t sum = settings.placed ? ga_lanes_sum(warp, placed) : 0;
+    uint32_t sum = settings.filled ? ga_lanes_sum(warp, filled) : 0;
     bool needs_slab = ga_lanes_any(warp, full);
     if (sum && warp.lane == 0) {
-        ga_post_add_relaxed(settings.placed, sum); /* relaxed: see ga_slabhash_progress */
+        ga_post_add_relaxed(settings.filled, sum); /* relaxed: see ga_slabhash_progress */
     }
     if (needs_slab && warp.lane == 0) {
         ga_store_relaxed_system(&settings.progress->full, 1u); /* relaxed: see there */
@@ -174,7 +174,7 @@ ga_slabhash_publish_progress(ga_slabhash_progress_settings settings, uint32_t pl
  * lanes' `count` deferred requests, whose numbers it has. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
+ga_slabhash_batch_by_warps(ga_slabhash_session *session, const ga_slabhash_batch *batch,
                            const uint64_t *deferred, uint32_t count,
                            ga_slabhash_result_counts *tally)
 {
@@ -195,7 +195,7 @@ ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batc
         uint64_t value = batch->values ? request.value : 0;
         ga_tile_sync(warp); /* reconverges the warp: its tiles run in step from here on */
         ga_slabhash_answer answer = ga_slabhash_lanes<kind, fixed, true>(
-            turn, asks, op, request.key, value, (uint32_t)batch->how);
+            session, asks, op, request.key, value, (uint32_t)batch->how);
         if (asks) {
             ga_slabhash_write_answer<kind>(*batch, i, op, answer, tally);
         }
@@ -206,31 +206,31 @@ ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batc
 /* Outlined copy for kinds whose tables are ordered in most cases. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ void
-ga_slabhash_batch_by_warps_outlined(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
+ga_slabhash_batch_by_warps_outlined(ga_slabhash_session *session, const ga_slabhash_batch *batch,
                                     const uint64_t *deferred, uint32_t count,
                                     ga_slabhash_result_counts *tally)
 {
-    ga_slabhash_batch_by_warps<kind, fixed>(turn, batch, deferred, count, tally);
+    ga_slabhash_batch_by_warps<kind, fixed>(session, batch, deferred, count, tally);
 }
 
 enum {
-    GA_SLABHASH_DEFER_MOST = 2, /* requests that a lane may defer before it stops taking new ones */
-    GA_SLABHASH_DEFER_LANES = 8 /* lanes that have deferred their most, before the warp serves
+    GA_SLABHASH_DEFER_MAX = 2,  /* requests that a lane may defer before it stops taking new ones */
+    GA_SLABHASH_DEFER_LANES = 8 /* lanes that have deferred the maximum, before the warp serves
                                  * all that it has deferred */
 };
 
 /* Deferred requests, in shared memory: their numbers, and the slab behind which a slab is
  * needed, or NULL. */
 typedef struct ga_slabhash_deferred {
-    uint64_t number[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
-    uint32_t *last_slab[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
+    uint64_t number[GA_SLABHASH_DEFER_MAX][GA_SLABHASH_BLOCK];
+    uint32_t *last_slab[GA_SLABHASH_DEFER_MAX][GA_SLABHASH_BLOCK];
 } ga_slabhash_deferred;
 
 /* Appends slabs for those of the lanes' `count` deferred requests that need only a slab. Returns
  * the number that the lane still defers. If several lanes need a slab behind the same one, one
  * lane links its slab, and the others find room in it later. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_turn *turn,
+static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_session *session,
                                                                  const ga_slabhash_batch *batch,
                                                                  ga_slabhash_deferred *deferred,
                                                                  uint32_t count,
@@ -247,10 +247,10 @@ static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_tur
         ga_slabhash_pairs pairs = {(uint32_t)key,       (uint32_t)(key >> 32),
                                    (uint32_t)value,     (uint32_t)(value >> 32),
                                    (uint32_t)last_slab, (uint32_t)(last_slab >> 32)};
-        uint32_t lanes = ga_lanes_nonzero(turn->tile, last_slab ? 1u : 0u);
-        uint32_t done =
-            ga_slabhash_append_all(kind, turn->table, turn->tile, lanes, &pairs, &turn->claimed);
-        if (done >> turn->tile.lane & 1u) {
+        uint32_t lanes = ga_lanes_nonzero(session->tile, last_slab ? 1u : 0u);
+        uint32_t done = ga_slabhash_append_all(kind, session->table, session->tile, lanes, &pairs,
+                                               &session->claimed);
+        if (done >> session->tile.lane & 1u) {
             ga_slabhash_write_answer<kind>(*batch, i, GA_SLABHASH_INSERT,
                                            ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0), tally);
         } else if (asks) {
@@ -301,7 +301,7 @@ ga_slabhash_batch_by_lanes(ga_slabhash_view table, const ga_slabhash_batch &batc
     for (;;) {
         ga_slabhash_batch_request<kind> request = {};
         uint32_t failed;
-        bool waits = *deferred_count >= GA_SLABHASH_DEFER_MOST;
+        bool waits = *deferred_count >= GA_SLABHASH_DEFER_MAX;
         bool goes_on =
             *at < end && ga_bits_count(ga_lanes_nonzero(warp, waits)) < GA_SLABHASH_DEFER_LANES;
         bool served = asks;
@@ -338,7 +338,8 @@ ga_slabhash_batch_by_lanes(ga_slabhash_view table, const ga_slabhash_batch &batc
 
 /* Resident blocks on a multiprocessor; this bounds the registers of a thread. */
 template <uint32_t kind, uint32_t fixed> struct ga_slabhash_resident {
-    static constexpr int blocks = GA_SLABHASH_IS_UNIQUE(kind)   ? ga_slabhash_resident_for(fixed)
+    static constexpr int blocks = GA_SLABHASH_IS_UNIQUE_FIXED(kind)
+                                      ? ga_slabhash_resident_for(fixed)
                                   : fixed == GA_SLABHASH_SEARCH ? 8
                                                                 : 6;
 };
@@ -354,11 +355,11 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
     __shared__ ga_slabhash_result_counts tallies;
     __shared__ ga_slabhash_ring<kind, fixed> rings[GA_SLABHASH_BLOCK / 32];
     ga_slabhash_result_counts *tally = counts || fixed != GA_SLABHASH_SEARCH ? &tallies : NULL;
-    ga_slabhash_publish_placed(settings);
-    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
+    ga_slabhash_publish_filled(settings);
+    ga_slabhash_session session = ga_slabhash_session_of<kind>(table);
     ga_slabhash_begin_counts(tally);
     if (!ga_slabhash_may_be_ordered(kind)) {
-        ga_slabhash_batch_by_warps<kind, fixed>(&turn, &batch, NULL, 0, tally);
+        ga_slabhash_batch_by_warps<kind, fixed>(&session, &batch, NULL, 0, tally);
     } else if (ga_slabhash_is_ordered(table)) {
         ga_slabhash_ring<kind, fixed> *ring = rings + threadIdx.x / 32u;
         uint32_t at = 0, end = ga_slabhash_stream_end(batch);
@@ -367,19 +368,20 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
             uint32_t count = 0;
             ga_slabhash_batch_by_lanes<kind, fixed>(table, batch, ring, end, &at, &deferred, &count,
                                                     tally);
-            count = ga_slabhash_batch_append<kind, fixed>(&turn, &batch, &deferred, count, tally);
+            count =
+                ga_slabhash_batch_append<kind, fixed>(&session, &batch, &deferred, count, tally);
             ga_slabhash_batch_by_warps_outlined<kind, fixed>(
-                &turn, &batch, deferred.number[0] + threadIdx.x, count, tally);
+                &session, &batch, deferred.number[0] + threadIdx.x, count, tally);
         } while (at < end);
     } else {
-        ga_slabhash_batch_by_warps_outlined<kind, fixed>(&turn, &batch, NULL, 0, tally);
+        ga_slabhash_batch_by_warps_outlined<kind, fixed>(&session, &batch, NULL, 0, tally);
     }
     if (fixed != GA_SLABHASH_SEARCH) {
-        ga_slabhash_publish_progress(settings, tally->placed[threadIdx.x],
+        ga_slabhash_publish_progress(settings, tally->filled[threadIdx.x],
                                      tally->of[GA_SLABHASH_FULL][threadIdx.x]);
     }
     ga_slabhash_add_counts(tally, counts);
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 #endif

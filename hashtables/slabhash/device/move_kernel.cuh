@@ -13,7 +13,7 @@
 #include "batch_kernel.cuh"
 
 /* Slots of a slab. */
-static inline uint32_t ga_slabhash_places_of(uint32_t kind)
+static inline uint32_t ga_slabhash_slots_per_slab(uint32_t kind)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 30u
            : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 15u
@@ -23,29 +23,29 @@ static inline uint32_t ga_slabhash_places_of(uint32_t kind)
 /* Move the pairs in the lane's part of a slab, one after the other. Whole warps call; `live` is 0
  * in tiles that only help. Adds to `left` the number of pairs that found no slab. */
 template <uint32_t kind>
-static __device__ __forceinline__ void ga_slabhash_move_slab(ga_slabhash_turn *turn, ga_tile warp,
-                                                             const uint32_t *row, uint32_t live,
-                                                             uint32_t *left)
+static __device__ __forceinline__ void ga_slabhash_move_slab(ga_slabhash_session *session,
+                                                             ga_tile warp, const uint32_t *row,
+                                                             uint32_t live, uint32_t *left)
 {
     const uint32_t width = ga_slabhash_slot_words(kind);
     const uint32_t words = GA_SLABHASH_WORDS / GA_SLABHASH_TILE;
     for (uint32_t i = 0; i < words; i += width) {
-        uint32_t place = turn->tile.lane * words + i;
-        bool asks = live >> place & 1u;
+        uint32_t slot = session->tile.lane * words + i;
+        bool asks = live >> slot & 1u;
         uint64_t key = 0, value = 0;
         if (asks) { /* plain loads: nothing changes what moves */
-            key = row[place];
-            value = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? row[place + 1u] : 0;
+            key = row[slot];
+            value = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? row[slot + 1u] : 0;
             if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
-                key |= (uint64_t)row[place + 1u] << 32;
-                value = row[place + 2u] | (uint64_t)row[place + 3u] << 32;
+                key |= (uint64_t)row[slot + 1u] << 32;
+                value = row[slot + 2u] | (uint64_t)row[slot + 3u] << 32;
             }
         }
         ga_tile_sync(warp); /* the warp's tiles work abreast again */
         /* The target does not grow during the move. */
         ga_slabhash_answer answer =
             ga_slabhash_lanes<(kind & ~GA_SLABHASH_GROWING), GA_SLABHASH_INSERT, true>(
-                turn, asks, GA_SLABHASH_INSERT, key, value);
+                session, asks, GA_SLABHASH_INSERT, key, value);
         *left += asks && answer.result != GA_SLABHASH_ABSENT ? 1u : 0u;
     }
 }
@@ -56,17 +56,17 @@ template <uint32_t kind>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, 6)
     ga_slabhash_move_kernel(ga_slabhash_view from, ga_slabhash_view to, uint64_t *left)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(to);
+    ga_slabhash_session session = ga_slabhash_session_of<kind>(to);
     ga_tile warp = ga_tile_of(32);
     uint64_t bucket = ga_slabhash_grid_tile();
     bool more = bucket < from.buckets;
     ga_slabhash_walk walk = ga_slabhash_walk_chain(from, more ? (uint32_t)bucket : 0);
     uint32_t mine = 0;
     while (ga_lanes_nonzero(warp, more ? 1u : 0u)) {
-        ga_row row = ga_slabhash_load_slab(kind, turn.tile, walk.row);
-        uint32_t live = ga_slabhash_live_slots(kind, turn.tile, row);
-        ga_slabhash_move_slab<kind>(&turn, warp, walk.row, more ? live : 0, &mine);
-        if (more && !ga_slabhash_walk_next(kind, from, turn.tile, &walk, row, false)) {
+        ga_row row = ga_slabhash_load_slab(kind, session.tile, walk.row);
+        uint32_t live = ga_slabhash_live_slots(kind, session.tile, row);
+        ga_slabhash_move_slab<kind>(&session, warp, walk.row, more ? live : 0, &mine);
+        if (more && !ga_slabhash_walk_next(kind, from, session.tile, &walk, row, false)) {
             bucket += ga_slabhash_grid_tiles();
             more = bucket < from.buckets;
             walk = ga_slabhash_walk_chain(from, more ? (uint32_t)bucket : 0);
@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, 6)
     if (mine && warp.lane == 0) {
         ga_post_add64_relaxed(left, mine); /* relaxed: read after the kernel */
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
 }
 
 #endif

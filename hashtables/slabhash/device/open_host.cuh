@@ -8,26 +8,13 @@
 
 #include "table_host.cuh"
 
-#ifdef GA_SLABHASH_GROWING_KINDS
-#include "../kernel_growth/grow_host.cuh"
-#else
-/* Only tables that grow in kernels need it. */
-#define ga_slabhash_device_catch_up(table, stream) GA_OK
-#endif
-
 /* Frees all arrays with their slabs, and the record of them. Exclusive. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (table->view.growing) {
-        ga_slabhash_growing record;
-        ga_status status = ga_slabhash_device_record(table, &record, 0);
-        status = status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, 0);
-        ga_free(table->buckets, table->view.growing);
-        return status;
+    if (GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        return ga_slabhash_growth_close(table);
     }
-#endif
     ga_status status = ga_slabhash_device_drop(table, table->view, false, 0);
     return status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(0));
 }
@@ -141,7 +128,7 @@ static inline ga_status ga_slabhash_device_alloc_buckets(ga_slabhash_device *tab
     view->rows = (uint32_t *)rows;
     view->ordered = ordered ? view->rows + bytes / sizeof *view->rows : NULL;
     view->buckets = buckets;
-    view->stride_most = buckets / view->path;
+    view->stride_max = buckets / view->path;
     view->exceeds_l2 = bytes > 4u * table->cache ? 1u : 0u;
     status = ga_slabhash_cuda("empty the buckets",
                               cudaMemsetAsync(rows, 0xff, bytes + sizeof *view->ordered, stream));
@@ -168,37 +155,6 @@ static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
     return status;
 }
 
-/* Sets up a table that grows in kernels, without an array. */
-static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table,
-                                                       const ga_slabhash_plan *plan)
-{
-#ifdef GA_SLABHASH_GROWING_KINDS
-    void *record = NULL;
-    if (plan->path > 1) {
-        return ga_fail(GA_ERR_UNSUPPORTED,
-                       "slabhash: path=%u of a table that grows in kernels: expected 1, or 0",
-                       plan->path);
-    }
-    ga_status status =
-        ga_heap_open(&table->arrays, GA_PLACE_KERNEL, table->device, GA_SLABHASH_ARRAYS);
-    if (status != GA_OK) {
-        table->arrays = table->buckets;
-        return status;
-    }
-    status = ga_alloc(table->buckets, sizeof(ga_slabhash_growing), 0, &record);
-    table->view.growing = (ga_slabhash_growing *)record;
-    table->view.kind = plan->kind | GA_SLABHASH_GROWING;
-    table->view.most = UINT32_MAX; /* limited only by the heap */
-    return status;
-#else
-    (void)table;
-    return ga_fail(GA_ERR_UNSUPPORTED,
-                   "slabhash: GA_SLABHASH_GROW_IN_KERNELS, with path=%u: expected a program that "
-                   "defines GA_SLABHASH_GROWING_KINDS before it includes gpualloc/slabhash.cuh",
-                   plan->path);
-#endif
-}
-
 /* Allocates host memory that kernels write. */
 static inline ga_status ga_slabhash_device_alloc_progress(ga_slabhash_device *table)
 {
@@ -223,9 +179,9 @@ static inline ga_status ga_slabhash_device_begin_calls(ga_slabhash_device *table
         table->arrays = arrays;
         table->streamed = true;
     }
-    table->placed = (uint32_t *)(void *)(table->loaded + GA_SLABHASH_REFUSED + 1);
+    table->filled = (uint32_t *)(void *)(table->loaded + GA_SLABHASH_REFUSED + 1);
     return ga_slabhash_cuda("begin to count what is put in",
-                            cudaMemsetAsync(table->placed, 0, sizeof *table->placed, stream));
+                            cudaMemsetAsync(table->filled, 0, sizeof *table->filled, stream));
 }
 
 /* Makes the array of `view` the table's only one, for kernels that start later. Exclusive. */
@@ -233,12 +189,9 @@ GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_set_array(ga_slabhash_device *table,
                                                      ga_slabhash_view view, cudaStream_t stream)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (table->view.growing) {
-        return ga_slabhash_device_begin_at(table, view, stream);
+    if (GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        return ga_slabhash_growth_set_array(table, view, stream);
     }
-#endif
-    (void)stream;
     table->view = view;
     return GA_OK;
 }
@@ -250,10 +203,10 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
 {
     ga_slabhash_options fixed = *options;
     ga_slabhash_plan plan;
-    bool turns = false;
+    bool in_kernels = false;
     if (options->options_size == sizeof *options) { /* a wrong size is reported by plan_of */
         uint32_t grows = GA_SLABHASH_GROW | GA_SLABHASH_GROW_IN_KERNELS;
-        turns = options->flags & GA_SLABHASH_GROW_IN_KERNELS;
+        in_kernels = options->flags & GA_SLABHASH_GROW_IN_KERNELS;
         table->grows = options->flags & grows;
         fixed.flags &= ~grows;
         if (table->grows && !options->buckets) {
@@ -282,7 +235,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     size_t results = (GA_SLABHASH_REFUSED + 1) * sizeof(uint64_t);
     status = status ? status
                     : ga_alloc(table->buckets,
-                               sizeof(ga_slabhash_census) + results + sizeof *table->placed, 0,
+                               sizeof(ga_slabhash_census) + results + sizeof *table->filled, 0,
                                &scratch);
     table->scratch = (uint64_t *)scratch;
     status = status ? status : ga_slabhash_device_alloc_progress(table);
@@ -292,7 +245,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
         return status;
     }
     table->loaded = table->scratch + sizeof(ga_slabhash_census) / sizeof(uint64_t);
-    if (table->grows && !turns) {
+    if (table->grows && !in_kernels) {
         status = ga_slabhash_device_begin_calls(table, stream);
     }
     table->least = plan.buckets;
@@ -301,7 +254,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     table->view.kind = plan.kind;
     table->view.a = plan.a;
     table->view.b = plan.b;
-    status = status || !turns ? status : ga_slabhash_device_begin_turns(table, &plan);
+    status = status || !in_kernels ? status : ga_slabhash_growth_open(table, &plan);
     ga_slabhash_view view = table->view;
     status = status ? status : ga_slabhash_device_alloc_buckets(table, plan.buckets, &view, stream);
     status = status ? status : ga_slabhash_device_set_array(table, view, stream);
@@ -322,8 +275,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
  *
  * GA_ERR_ARGUMENT     an option is out of range; the heap is of another kind or another device
  * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; a kind
- * other
- *                     than GA_SLABHASH_ONLY_KIND, if that is defined
+ *                     other than GA_SLABHASH_ONLY_KIND, if that is defined
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
@@ -378,7 +330,7 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
     }
     ga_slabhash_device_scope scope(table->device);
     whole.census = (ga_slabhash_census *)table->scratch;
-    status = ga_slabhash_device_catch_up(table, stream);
+    status = ga_slabhash_growth_catch_up(table, stream);
     status = status ? status
                     : ga_slabhash_cuda("begin a count",
                                        cudaMemsetAsync(whole.census, 0, sizeof *census, stream));
@@ -415,7 +367,7 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
     whole.values = values;
     whole.room = room;
     whole.cursor = table->scratch;
-    status = ga_slabhash_device_catch_up(table, stream);
+    status = ga_slabhash_growth_catch_up(table, stream);
     status = status
                  ? status
                  : ga_slabhash_cuda("begin to retrieve",

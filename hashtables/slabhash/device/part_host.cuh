@@ -27,9 +27,9 @@ static inline bool ga_slabhash_device_should_sort(const ga_slabhash_device *tabl
 static inline uint32_t ga_slabhash_device_parts(const ga_slabhash_device *table)
 {
     uint64_t bytes = (uint64_t)table->view.buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
-    uint64_t most = table->cache / GA_SLABHASH_PART_OF_CACHE;
+    uint64_t bytes_max = table->cache / GA_SLABHASH_PART_OF_CACHE;
     uint32_t parts = 2;
-    while (parts < GA_SLABHASH_PARTS && bytes / parts > most) {
+    while (parts < GA_SLABHASH_PARTS && bytes / parts > bytes_max) {
         parts *= 2u;
     }
     return parts;
@@ -40,8 +40,8 @@ static inline uint32_t ga_slabhash_device_parts(const ga_slabhash_device *table)
 static inline uint64_t ga_slabhash_device_sort_chunk(const ga_slabhash_device *table,
                                                      const ga_slabhash_batch *batch)
 {
-    uint64_t most = std::min<uint64_t>(2u * (uint64_t)table->view.buckets, UINT64_C(1) << 31);
-    uint64_t times = (batch->count + most - 1u) / most;
+    uint64_t limit = std::min<uint64_t>(2u * (uint64_t)table->view.buckets, UINT64_C(1) << 31);
+    uint64_t times = (batch->count + limit - 1u) / limit;
     return (batch->count + times - 1u) / times;
 }
 
@@ -64,18 +64,18 @@ static inline ga_heap *ga_slabhash_device_sorting_heap(ga_slabhash_device *table
     return table->sort_heap;
 }
 
-/* Allocates memory to sort `most` requests, for work on `stream` from now on. *room is NULL if
+/* Allocates memory to sort `count` requests, for work on `stream` from now on. *room is NULL if
  * there is none; that is no error. */
 static inline ga_slabhash_sorting ga_slabhash_device_sort_begin(ga_slabhash_device *table,
                                                                 const ga_slabhash_batch *batch,
-                                                                uint64_t most, void **room,
+                                                                uint64_t count, void **room,
                                                                 cudaStream_t stream)
 {
     const uint64_t line = 256;
     bool wide = GA_SLABHASH_MODE(table->view.kind) == GA_SLABHASH_MAP64;
     uint64_t width = wide ? sizeof(uint64_t) : sizeof(uint32_t);
-    uint64_t keys = (most * width + line - 1u) / line * line;
-    uint64_t ops = (most + line - 1u) / line * line;
+    uint64_t keys = (count * width + line - 1u) / line * line;
+    uint64_t ops = (count + line - 1u) / line * line;
     uint64_t cursors = GA_SLABHASH_PARTS * sizeof(uint32_t);
     uint64_t bytes = cursors + keys + (batch->values ? keys : 0) + (batch->ops ? ops : 0);
     ga_slabhash_sorting sorting = {};
@@ -106,8 +106,8 @@ static inline void ga_slabhash_device_sort_launch(ga_slabhash_device *table,
 {
     uint64_t each = ga_slabhash_part_room<word>::count;
     uint64_t wanted = (sorting.count + each - 1u) / each;
-    int most = table->grid / GA_SLABHASH_BLOCKS * 4; /* 4 blocks for each multiprocessor */
-    int grid = wanted < (uint64_t)most ? (int)wanted : most;
+    int grid_max = table->grid / GA_SLABHASH_BLOCKS * 4; /* 4 blocks for each multiprocessor */
+    int grid = wanted < (uint64_t)grid_max ? (int)wanted : grid_max;
     ga_slabhash_part_count_kernel<word>
         <<<grid, GA_SLABHASH_PART_BLOCK, 0, stream>>>(table->view, sorting);
     ga_slabhash_part_begin_kernel<<<1, GA_SLABHASH_PARTS, 0, stream>>>(sorting);

@@ -39,14 +39,9 @@ static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga
                                                    ga_slabhash_view to, bool bare,
                                                    cudaStream_t stream)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (table->view.growing) {
-        ga_slabhash_growing record;
-        ga_status status = ga_slabhash_device_record(table, &record, stream);
-        status = status ? status : ga_slabhash_device_begin_at(table, to, stream);
-        return status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, stream);
+    if (GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        return ga_slabhash_growth_replace(table, to, stream);
     }
-#endif
     ga_status status = ga_slabhash_device_set_array(table, to, stream);
     return status ? status : ga_slabhash_device_drop(table, from, bare, stream);
 }
@@ -84,8 +79,8 @@ static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uin
 static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *table, uint64_t pairs,
                                                   uint32_t fill)
 {
-    uint64_t places = ga_slabhash_places_of(table->view.kind);
-    uint64_t buckets = pairs / places * 100u / fill + 1u;
+    uint64_t slots = ga_slabhash_slots_per_slab(table->view.kind);
+    uint64_t buckets = pairs / slots * 100u / fill + 1u;
     buckets = buckets > table->least ? buckets : table->least;
     return buckets < (UINT64_C(1) << 31) ? (uint32_t)buckets : UINT32_C(1) << 31;
 }
@@ -93,25 +88,26 @@ static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *tabl
 /* An upper bound of the slots in use, besides those that kernels have filled by themselves: the
  * last count, plus the pairs that batches have reported since, plus the requests that came after
  * that. */
-static inline uint64_t ga_slabhash_device_most(const ga_slabhash_device *table)
+static inline uint64_t ga_slabhash_device_taken_max(const ga_slabhash_device *table)
 {
-    if (!table->placed) {
+    if (!table->filled) {
         return table->slots_taken;
     }
     uint64_t progress =
-        __atomic_load_n(&table->progress->placed, __ATOMIC_RELAXED); /* relaxed: see there */
+        __atomic_load_n(&table->progress->filled, __ATOMIC_RELAXED); /* relaxed: see there */
     uint32_t asked = table->requests_total - (uint32_t)(progress >> 32);
-    return table->slots_taken + ((uint32_t)progress - table->placed_at_count) + asked;
+    return table->slots_taken + ((uint32_t)progress - table->filled_at_count) + asked;
 }
 
 /* How many more pairs fit before the buckets are too full. */
 static inline uint64_t ga_slabhash_device_spare(const ga_slabhash_device *table)
 {
-    uint64_t places = ga_slabhash_places_of(table->view.kind);
-    uint64_t most = (uint64_t)table->view.buckets * places * GA_SLABHASH_FULL_AT / 100u;
-    uint64_t taken = ga_slabhash_device_most(table);
+    uint64_t slots = ga_slabhash_slots_per_slab(table->view.kind);
+    uint64_t capacity = (uint64_t)table->view.buckets * slots * GA_SLABHASH_FULL_AT / 100u;
+    uint64_t taken = ga_slabhash_device_taken_max(table);
     /* the counters have 32 bits */
-    return most > taken && table->requests_since_count < UINT64_C(1) << 31 ? most - taken : 0;
+    return capacity > taken && table->requests_since_count < UINT64_C(1) << 31 ? capacity - taken
+                                                                               : 0;
 }
 
 /* Count the slots in use again; waits. */
@@ -120,18 +116,18 @@ static inline ga_status ga_slabhash_device_recount(ga_slabhash_device *table,
                                                    ga_slabhash_census *census, cudaStream_t stream)
 {
     ga_status status = GA_OK;
-    if (table->placed) {
+    if (table->filled) {
         status = ga_slabhash_cuda("read how many were put in",
-                                  cudaMemcpyAsync(&table->progress->read, table->placed,
-                                                  sizeof *table->placed, cudaMemcpyDeviceToHost,
+                                  cudaMemcpyAsync(&table->progress->read, table->filled,
+                                                  sizeof *table->filled, cudaMemcpyDeviceToHost,
                                                   stream));
     }
     status = status ? status : ga_slabhash_device_count(table, census, stream);
     if (status == GA_OK) {
         table->slots_taken = census->live + census->deleted;
-        table->placed_at_count = table->progress->read;
+        table->filled_at_count = table->progress->read;
         table->requests_since_count = 0;
-        table->progress->placed = (uint64_t)table->requests_total << 32 | table->progress->read;
+        table->progress->filled = (uint64_t)table->requests_total << 32 | table->progress->read;
     }
     return status;
 }

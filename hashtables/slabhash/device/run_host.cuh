@@ -4,8 +4,8 @@
  * docs/internals/slabhash.md.
  *
  *     ga_slabhash_device_run
- *       run_turns      tables that grow in kernels: launch, then finish migrations
  *       run_growing    tables that grow between calls: part by part, widening the table before each
+ *       growth_before_batch, growth_after_batch    tables that grow in kernels: finish migrations
  *       launch         one batch: launch_one, or launch_sorted for large tables (part_host.cuh)
  *         launch_one   search_kernel, or batch_kernel for INSERT, or for any operation
  */
@@ -37,7 +37,7 @@ static inline bool ga_slabhash_device_serves_by_lanes(const ga_slabhash_device *
                                                       const ga_slabhash_batch *batch)
 {
     bool searches = !batch->ops && batch->op == GA_SLABHASH_SEARCH;
-    return searches ? GA_SLABHASH_IS_UNIQUE(table->view.kind)
+    return searches ? GA_SLABHASH_IS_UNIQUE_FIXED(table->view.kind)
                     : table->view.ordered && !GA_SLABHASH_IS_MULTI(table->view.kind);
 }
 
@@ -59,7 +59,7 @@ static inline void
 ga_slabhash_device_search(ga_slabhash_view table, const ga_slabhash_batch &batch, uint64_t *counts,
                           ga_slabhash_progress_settings settings, int grid, cudaStream_t stream)
 {
-    if constexpr (GA_SLABHASH_IS_UNIQUE(kind)) {
+    if constexpr (GA_SLABHASH_IS_UNIQUE_FIXED(kind)) {
         (void)settings;
         ga_slabhash_search_kernel<kind>
             <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts);
@@ -107,20 +107,20 @@ static inline ga_status ga_slabhash_device_launch_sorted(ga_slabhash_device *tab
                                                          ga_slabhash_progress_settings settings,
                                                          cudaStream_t stream)
 {
-    uint64_t most = ga_slabhash_device_sort_chunk(table, batch);
+    uint64_t chunk = ga_slabhash_device_sort_chunk(table, batch);
     void *room;
-    ga_slabhash_sorting sorting = ga_slabhash_device_sort_begin(table, batch, most, &room, stream);
+    ga_slabhash_sorting sorting = ga_slabhash_device_sort_begin(table, batch, chunk, &room, stream);
     if (!room) { /* no memory: unsorted */
         return ga_slabhash_device_launch_one(table, batch, counts, settings, stream);
     }
     ga_status status = GA_OK;
-    for (uint64_t done = 0; status == GA_OK && done < batch->count; done += most) {
+    for (uint64_t done = 0; status == GA_OK && done < batch->count; done += chunk) {
         ga_slabhash_batch some = ga_slabhash_batch_from(batch, table->view.kind, done);
-        some.count = std::min<uint64_t>(some.count, most);
+        some.count = std::min<uint64_t>(some.count, chunk);
         status = ga_slabhash_device_sort(table, sorting, &some, stream);
         status =
             status ? status : ga_slabhash_device_launch_one(table, &some, counts, settings, stream);
-        settings.asked += settings.placed ? (uint32_t)some.count : 0;
+        settings.asked += settings.filled ? (uint32_t)some.count : 0;
     }
     ga_status freed = ga_free_on(table->sort_heap, room, (ga_stream)stream);
     return status ? status : freed;
@@ -143,7 +143,7 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
     }
     ga_slabhash_progress_settings settings = {};
     settings.progress = table->progress;
-    settings.placed = fills ? table->placed : NULL;
+    settings.filled = fills ? table->filled : NULL;
     settings.asked = table->requests_total;
     table->requests_total += fills ? (uint32_t)batch->count : 0;
     table->requests_since_count += fills ? batch->count : 0;
@@ -174,8 +174,8 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
         ga_slabhash_batch part = ga_slabhash_batch_from(batch, table->view.kind, done);
         part.count = std::min<uint64_t>(part.count, largest);
         if (puts && part.count > ga_slabhash_device_spare(table)) {
-            uint64_t most = done > least / 16u ? 16u * done : least;
-            part.count = part.count < most ? part.count : most;
+            uint64_t limit = done > least / 16u ? 16u * done : least;
+            part.count = part.count < limit ? part.count : limit;
             status = ga_slabhash_device_recount(table, &census, stream);
             double fresh = last ? (double)(table->slots_taken - before) / (double)last : 1.0;
             uint64_t more = (uint64_t)((double)part.count * (fresh < 1.0 ? fresh : 1.0)) + 1u;
@@ -190,22 +190,6 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
     }
     return status;
 }
-
-#ifdef GA_SLABHASH_GROWING_KINDS
-/* A batch in a table that grows in kernels, then the rest of a migration. */
-GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_run_turns(ga_slabhash_device *table,
-                                                     const ga_slabhash_batch *batch,
-                                                     uint64_t *counts, cudaStream_t stream)
-{
-    ga_kernel_heap arrays = {}; /* asking lets a heap grow that cannot grow while kernels run */
-    ga_slabhash_device_scope scope(table->device);
-    ga_status status = scope.status ? scope.status : ga_heap_kernel_view(table->arrays, &arrays);
-    bool puts = batch->ops || batch->op != GA_SLABHASH_SEARCH;
-    status = status ? status : ga_slabhash_device_launch(table, batch, counts, stream);
-    return status || !puts ? status : ga_slabhash_device_settle(table, stream);
-}
-#endif
 
 /* FLUSH and clear, like ga_slabhash_flush() and ga_slabhash_clear(): exclusive, after the work
  * on `stream`. After a flush the table is not ordered until it is cleared (near_tile.h), so that
@@ -240,12 +224,10 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
 {
     ga_slabhash_whole whole = {};
     ga_status status = ga_slabhash_device_check(table);
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (status == GA_OK && table->view.growing) {
+    if (status == GA_OK && GA_SLABHASH_IS_GROWING(table->view.kind)) {
         table->slots_taken = 0;
-        return ga_slabhash_device_clear_versions(table, stream);
+        return ga_slabhash_growth_clear(table, stream);
     }
-#endif
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
     table->slots_taken = status ? table->slots_taken : 0;
@@ -285,13 +267,12 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
                        (unsigned long long)batch->count, batch->keys ? "values" : "keys");
     }
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (table->view.growing) {
-        return ga_slabhash_device_run_turns(table, batch, counts, stream);
+    if (table->grows && !GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        return ga_slabhash_device_run_growing(table, batch, counts, stream);
     }
-#endif
-    return table->grows ? ga_slabhash_device_run_growing(table, batch, counts, stream)
-                        : ga_slabhash_device_launch(table, batch, counts, stream);
+    status = ga_slabhash_growth_before_batch(table);
+    status = status ? status : ga_slabhash_device_launch(table, batch, counts, stream);
+    return status ? status : ga_slabhash_growth_after_batch(table, batch, stream);
 }
 
 /* ga_slabhash_run_search_all() and ga_slabhash_run_delete_all() for device arrays, after the work

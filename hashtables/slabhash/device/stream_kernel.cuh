@@ -18,7 +18,7 @@
 #ifndef GPUALLOC_SLABHASH_DEVICE_STREAM_KERNEL_CUH
 #define GPUALLOC_SLABHASH_DEVICE_STREAM_KERNEL_CUH
 
-#include "turn_kernel.cuh"
+#include "session_kernel.cuh"
 
 enum {
     GA_SLABHASH_BLOCK = 128,                /* threads */

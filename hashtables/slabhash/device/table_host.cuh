@@ -11,10 +11,6 @@
 #include "move_kernel.cuh"
 #include "whole_kernel.cuh"
 
-#ifdef GA_SLABHASH_GROWING_KINDS
-#include "../kernel_growth/grow_kernel.cuh"
-#endif
-
 /* A table in device memory. `view` is passed to kernels by value; the other fields belong to the
  * functions. */
 typedef struct ga_slabhash_device {
@@ -37,12 +33,12 @@ typedef struct ga_slabhash_device {
     bool streamed;                  /* `arrays` allocates in stream order */
     uint32_t least;                 /* fewest buckets, if the table grows */
     uint64_t slots_taken;           /* tables that grow: slots in use at the last count, */
-    uint32_t placed_at_count;       /* and `placed` at that time */
+    uint32_t filled_at_count;       /* and `filled` at that time */
     uint32_t requests_total;        /* requests that may fill slots, since open */
     uint64_t requests_since_count;  /* the same, since the last count */
     uint64_t requests_since_clear;  /* the same, since open or clear */
     uint32_t since_refresh;         /* the same, since device_refresh_heap() */
-    uint32_t *placed;               /* device memory; see ga_slabhash_progress_settings */
+    uint32_t *filled;               /* device memory; see ga_slabhash_progress_settings */
     ga_slabhash_progress *progress; /* host memory */
 } ga_slabhash_device;
 
@@ -121,7 +117,7 @@ static inline ga_status ga_slabhash_device_report_conflicts(ga_slabhash_device *
     return status || !met
                ? status
                : ga_fail(GA_ERR_ARGUMENT,
-                         "slabhash: %llu turns of tiles beside a flush or clear: expected one "
+                         "slabhash: %llu sessions of tiles beside a flush or clear: expected one "
                          "stream, or one after the other",
                          (unsigned long long)met);
 #else
@@ -175,16 +171,13 @@ enum {
     }
 #endif
 
-#ifdef GA_SLABHASH_GROWING_KINDS
+/* CALL(kind) for the kind `of`. */
 #define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
     if (GA_SLABHASH_IS_GROWING(of)) {                                                              \
         GA_SLABHASH_EACH_GROWING_KIND(of, CALL)                                                    \
     } else {                                                                                       \
         GA_SLABHASH_EACH_FIXED_KIND(of, CALL)                                                      \
     }
-#else
-#define GA_SLABHASH_EACH_KIND(of, CALL) GA_SLABHASH_EACH_FIXED_KIND(of, CALL)
-#endif
 
 template <uint32_t task>
 static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,

@@ -304,8 +304,8 @@ static ga_status validate_pairs(stream *s, const head *h)
         return ga_fail(GA_ERR_ARGUMENT,
                        "slabhash: %s: a pair that a table that grows cannot have: expected keys "
                        "to 0x%llx and values to 0x%llx",
-                       s->path, (unsigned long long)ga_slabhash_key_most(s->kind),
-                       (unsigned long long)ga_slabhash_value_most(s->kind));
+                       s->path, (unsigned long long)ga_slabhash_key_max(s->kind),
+                       (unsigned long long)ga_slabhash_value_max(s->kind));
     }
     if (status == GA_OK && (s->sum != h->sum || !possible)) {
         status = bad_file(s, "corrupt", "pairs that fit their sum");

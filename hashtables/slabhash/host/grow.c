@@ -27,10 +27,11 @@
 #include <string.h>
 
 enum {
-    RUN = 8,       /* buckets that an operation opens */
-    SAMPLE = 256,  /* buckets that are sampled to see how full a table is */
-    SELDOM = 63,   /* 1 in 64 removals checks whether to shrink */
-    RARELY = 1023, /* 1 in 1024 changes sweeps: that may cost a membarrier */
+    RUN = 8,                /* buckets that an operation opens */
+    SAMPLE = 256,           /* buckets that are sampled to see how full a table is */
+    CHAINED_DIV = 8,        /* 1 in 8 buckets has a slab: then the table is sampled */
+    SHRINK_CHECK_MASK = 63, /* 1 in 64 removals checks whether to shrink */
+    SWEEP_MASK = 1023,      /* 1 in 1024 changes sweeps: that may cost a membarrier */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t)
 };
 
@@ -52,7 +53,7 @@ static slabhash_version *new_version(ga_slabhash *table, uint32_t buckets)
     g->view.buckets = buckets;
     g->view.chained = &g->chained;
     g->bytes = bytes;
-    g->wanted = buckets / 8;
+    g->wanted = buckets / CHAINED_DIV;
     g->users = 1;
     __atomic_fetch_add(&table->arrays, bytes, __ATOMIC_RELAXED); /* relaxed: a count */
     return g;
@@ -222,7 +223,7 @@ static void finish(const slabhash_pin *pin)
     slabhash_version *now = pin->now;
     /* relaxed: counts. An append at this moment may be missed. */
     uint32_t chained = __atomic_load_n(&pin->next->chained, __ATOMIC_RELAXED);
-    uint32_t usual = pin->next->view.buckets / 8;
+    uint32_t usual = pin->next->view.buckets / CHAINED_DIV;
     __atomic_store_n(&pin->next->wanted, 2 * chained > usual ? 2 * chained : usual,
                      __ATOMIC_RELAXED);
     /* W1: release, and acquire: all buckets are open. Pairs with P2, and C. */
@@ -261,7 +262,7 @@ static bool open_some(const slabhash_pin *pin)
 /* ---- when, and where to -----------------------------------------------------------------------
  * */
 
-static uint32_t places(const ga_slabhash *table)
+static uint32_t slots_per_slab(const ga_slabhash *table)
 {
     return ga_bits_count(ga_slabhash_slot_mask(table->kind));
 }
@@ -274,9 +275,9 @@ static uint32_t fullness(const slabhash_version *g, slabhash_range range, uint32
     for (uint64_t bucket = range.first; bucket < range.end; bucket += step, seen++) {
         ga_slabhash_census census = {0};
         g->table->ops->sample(g, (slabhash_range){bucket, bucket + 1}, 1, &census);
-        taken += census.live < places(g->table) ? census.live : places(g->table);
+        taken += census.live < slots_per_slab(g->table) ? census.live : slots_per_slab(g->table);
     }
-    return (uint32_t)(taken * 100 / (seen * places(g->table)));
+    return (uint32_t)(taken * 100 / (seen * slots_per_slab(g->table)));
 }
 
 static uint32_t fullness_of_all(const slabhash_version *g)
@@ -343,7 +344,7 @@ static void consider_shrinking(slabhash_version *g, uint64_t hash)
 {
     uint32_t buckets = g->view.buckets;
     uint32_t bucket = ga_slabhash_bucket(g->view, hash);
-    if (is_one_of(SELDOM, hash) && buckets / 2 >= g->table->least && !next_of(g) &&
+    if (is_one_of(SHRINK_CHECK_MASK, hash) && buckets / 2 >= g->table->least && !next_of(g) &&
         fullness(g, (slabhash_range){bucket, bucket + 1}, 1) < 12) {
         uint32_t percent = fullness_of_all(g);
         if (percent < 12) {
@@ -357,7 +358,7 @@ void ga_slabhash_tend(const slabhash_pin *pin, uint64_t hash, bool opened, bool 
 {
     ga_slabhash *table = pin->now->table;
     /* relaxed: a guess. Versions that are still protected will be checked again. */
-    if (__atomic_load_n(&table->retired, __ATOMIC_RELAXED) && is_one_of(RARELY, hash)) {
+    if (__atomic_load_n(&table->retired, __ATOMIC_RELAXED) && is_one_of(SWEEP_MASK, hash)) {
         sweep(table);
     }
     if (pin->next) {
@@ -435,5 +436,5 @@ void ga_slabhash_versions_clear(ga_slabhash *table)
         ga_slabhash_clear_bucket(g->view, SLABHASH_TILE, bucket);
     }
     g->chained = 0;
-    g->wanted = g->view.buckets / 8;
+    g->wanted = g->view.buckets / CHAINED_DIV;
 }

@@ -119,7 +119,7 @@ GA_SIMT ga_status ops_search_fast(uint32_t kind, ops_slow_search *slow, ga_slabh
                                   uint64_t key, ga_slabhash_found *found)
 {
     uint64_t value;
-    if (key > ga_slabhash_key_most(kind) || table->hash) {
+    if (key > ga_slabhash_key_max(kind) || table->hash) {
         return slow(table, key, found);
     }
     ops_home home = ops_load_home(kind, table, key);
@@ -161,7 +161,7 @@ GA_SIMT bool ops_erase_fast(uint32_t kind, const ga_slabhash *table, uint64_t ke
                             ga_slabhash_found *was)
 {
     uint64_t there;
-    if (key > ga_slabhash_key_most(kind) || table->hash) {
+    if (key > ga_slabhash_key_max(kind) || table->hash) {
         return false;
     }
     ops_home home = ops_load_home(kind, table, key);

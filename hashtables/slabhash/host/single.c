@@ -25,8 +25,8 @@ static ga_status refused(const ga_slabhash *table, const char *what, uint64_t nu
                        "slabhash: %s 0x%llx in a %s that grows: expected 0 to 0x%llx", what,
                        (unsigned long long)number,
                        ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)),
-                       (unsigned long long)(key ? ga_slabhash_key_most(table->kind)
-                                                : ga_slabhash_value_most(table->kind)));
+                       (unsigned long long)(key ? ga_slabhash_key_max(table->kind)
+                                                : ga_slabhash_value_max(table->kind)));
     }
     return ga_fail(GA_ERR_ARGUMENT, "slabhash: %s 0x%llx in a %s: expected %s", what,
                    (unsigned long long)number,
@@ -54,7 +54,7 @@ static ga_status at_limit(const ga_slabhash *table)
     return ga_fail(GA_ERR_MEMORY,
                    "slabhash: all %u slabs of the limit are taken: expected a larger limit, or "
                    "fewer keys",
-                   table->view.most);
+                   table->view.chained_max);
 }
 
 /* Repeats the operation, with more slabs each time, until the result is not FULL. */

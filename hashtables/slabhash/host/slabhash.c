@@ -18,7 +18,7 @@
 enum {
     DEFAULT_BUCKETS = 1024,       /* if the options say 0 */
     DEFAULT_BUCKETS_GROWING = 16, /* likewise, in a table that grows */
-    PATH_MOST = 16,
+    PATH_LIMIT = 16,
     SUPER_BITS = 3, /* log2 of a superblock's blocks: 1 MiB of slabs are requested from the heap
                      * at a time */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t),
@@ -28,7 +28,7 @@ enum {
 };
 
 static const uint64_t LIMIT = UINT64_C(16) << 30;
-static const uint64_t LIMIT_MOST = UINT64_C(64) << 30;
+static const uint64_t LIMIT_MAX = UINT64_C(64) << 30;
 
 /* Records of closed tables. They are never freed, so that a call for a closed table is detected. */
 static struct {
@@ -54,7 +54,7 @@ static uint32_t buckets_of(const ga_slabhash_options *o)
 static ga_status check_numbers(const ga_slabhash_options *o)
 {
     uint32_t buckets = buckets_of(o);
-    uint32_t most = buckets < PATH_MOST ? buckets : PATH_MOST;
+    uint32_t longest = buckets < PATH_LIMIT ? buckets : PATH_LIMIT;
     if (o->buckets > UINT32_C(1) << 31) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: buckets=%u: expected 1 to %u, or 0", o->buckets,
                        UINT32_C(1) << 31);
@@ -63,9 +63,9 @@ static ga_status check_numbers(const ga_slabhash_options *o)
         return ga_fail(GA_ERR_UNSUPPORTED,
                        "slabhash: path=%u of a table that grows: expected 1, or 0", o->path);
     }
-    if (o->path > most) {
+    if (o->path > longest) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: path=%u with buckets=%u: expected 1 to %u, or 0",
-                       o->path, buckets, most);
+                       o->path, buckets, longest);
     }
     return GA_OK;
 }
@@ -95,9 +95,9 @@ static ga_status check_options(const ga_slabhash_options *o)
 /* Checks options that only tables of host threads have. */
 static ga_status check_host(const ga_slabhash_options *o)
 {
-    if (o->limit > LIMIT_MOST) {
+    if (o->limit > LIMIT_MAX) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: limit=%llu: expected at most %llu bytes, or 0",
-                       (unsigned long long)o->limit, (unsigned long long)LIMIT_MOST);
+                       (unsigned long long)o->limit, (unsigned long long)LIMIT_MAX);
     }
     return !o->heap || ga_heap_place(o->heap) == GA_PLACE_HOST
                ? GA_OK
@@ -148,7 +148,7 @@ static ga_status plan_of(const ga_slabhash_options *options, ga_slabhash_plan *o
         out->kind |= options->flags & GA_SLABHASH_GROW ? GA_SLABHASH_GROWING : 0;
         out->buckets = buckets_of(options);
         out->path = options->path ? options->path : 1;
-        out->apart = out->buckets / out->path;
+        out->stride_max = out->buckets / out->path;
         out->a = (a ? a : 1) << 3;
         out->b = draw_below_prime(&seed);
         out->bytes = (uint64_t)out->buckets * ROW_BYTES;
@@ -175,11 +175,11 @@ static void init_record(ga_slabhash *table, const ga_slabhash_options *o,
     uint64_t limit = o->limit ? o->limit : LIMIT;
     uint32_t supers = (uint32_t)((limit + super - 1) / super);
     bool grows = GA_SLABHASH_IS_GROWING(plan->kind);
-    /* During a migration both arrays have slabs. `most` is the limit of each, so the allocator's
-     * own limit is higher. */
+    /* During a migration both arrays have slabs. `chained_max` is the limit of each, so the
+     * allocator's own limit is higher. */
     ga_slab_shape shape = {.unit = ROW_BYTES,
                            .super_bits = SUPER_BITS,
-                           .supers = grows ? (uint32_t)(LIMIT_MOST / super) : supers,
+                           .supers = grows ? (uint32_t)(LIMIT_MAX / super) : supers,
                            .spread = GA_SLAB_SPREAD_HOST};
     table->kind = plan->kind;
     table->ops = ops_of(table->kind);
@@ -198,11 +198,11 @@ static void init_record(ga_slabhash *table, const ga_slabhash_options *o,
     table->view = (ga_slabhash_view){.heap = &table->slabs.heap,
                                      .buckets = plan->buckets,
                                      .path = plan->path,
-                                     .stride_most = plan->apart,
+                                     .stride_max = plan->stride_max,
                                      .kind = plan->kind,
                                      .a = plan->a,
                                      .b = plan->b,
-                                     .most = supers << (SUPER_BITS + GA_SLAB_BLOCK_BITS)};
+                                     .chained_max = supers << (SUPER_BITS + GA_SLAB_BLOCK_BITS)};
     table->slabs.serial = UINT64_MAX; /* differs from every heap's serial number */
     ga_slab_host_begin(&table->slabs, &shape, table->heap);
 }
@@ -361,10 +361,10 @@ ga_status ga_slabhash_enter(ga_slabhash *table, const char *exclusive)
     }
     ga_slabhash_use_end(&table->use, exclusive != NULL);
     return exclusive ? ga_fail(GA_ERR_ARGUMENT,
-                               "slabhash: %s beside %u other calls: expected the table alone",
+                               "slabhash: %s beside %u other calls: expected exclusive access",
                                exclusive, (uint32_t)before + (uint32_t)(before >> 32))
-                     : ga_fail(GA_ERR_ARGUMENT, "slabhash: a call beside one that wants the table "
-                                                "alone: expected one after the other");
+                     : ga_fail(GA_ERR_ARGUMENT, "slabhash: a call beside one that needs exclusive "
+                                                "access: expected one after the other");
 }
 
 void ga_slabhash_exit(ga_slabhash *table, const char *exclusive)

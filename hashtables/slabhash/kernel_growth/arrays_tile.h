@@ -5,8 +5,8 @@
  * resize_tile.h says when there is another; docs/internals/slabhash-growth.md has the argument,
  * tests/models/epochs.pml a model.
  *
- * STRUCTURE  One record, which never moves. It has a ring of places for versions, each an array of
- *            buckets; a version's number says which place:
+ * STRUCTURE  One record, which never moves. It has a ring of entries for versions, each an array of
+ *            buckets; a version's number says which entry:
  *
  *              version    4          5          6          7         8
  *                     [ freed ]  [ older ]  [ moves ]  [ newer ]  [ none ]
@@ -23,15 +23,15 @@
  * INVARIANT  The store that makes the next version `now` takes a version out of use; it comes after
  *            all buckets of the next are OPEN. `cut` is the value of `now` from before an epoch was
  *            closed. So once that epoch has drained, no tile uses a version before `cut`: tiles
- *            that were in have left, and tiles that entered later have read `cut` or more. A place
+ *            that were in have left, and tiles that entered later have read `cut` or more. An entry
  *            gets another version only once the one before is freed, so a tile that knows of a
  *            version finds it there. A tile that claims a part has it alone, and it belongs to the
  *            version that the tile read in that word.
  *
  * ORDER      T, L and S of the epochs. B1 and B2: the accesses of all tiles that used the version,
  *            and of the one that saw the epoch drained, happen before its slabs are freed. E: all
- *            slabs are freed before the array is. D1 and D2: a place's old version is done with
- *            before the place has another. H1 and H2: see resize_tile.h.
+ *            slabs are freed before the array is. D1 and D2: an entry's old version is done with
+ *            before the entry has another. H1 and H2: see resize_tile.h.
  *
  * PROGRESS   No operation waits for any of this, and no tile waits for an epoch. A tile that checks
  *            the record, 1 request in 16, does one step: it closes an epoch, or sees that one has
@@ -53,10 +53,10 @@
 #endif
 
 enum {
-    GA_SLABHASH_VERSIONS = 32, /* places in the ring; a power of 2, and one growth each from 1
+    GA_SLABHASH_VERSIONS = 32, /* entries in the ring; a power of 2, and one growth each from 1
                                 * bucket to 2^31 */
     GA_SLABHASH_BACK = 32,     /* buckets whose chains are freed at once */
-    GA_SLABHASH_BACK_MOST = 4  /* of them for one lane; tiles have 8 lanes at least */
+    GA_SLABHASH_BACK_MAX = 4   /* of them for one lane; tiles have 8 lanes at least */
 };
 
 /* A version: an array of buckets and their chains. */
@@ -103,7 +103,7 @@ typedef struct ga_slabhash_growing {
     ga_slabhash_version versions[GA_SLABHASH_VERSIONS];
 } ga_slabhash_growing;
 
-/* The place of a version. */
+/* The entry of a version. */
 GA_SIMT ga_slabhash_version *ga_slabhash_version_of(ga_slabhash_growing *growing, uint32_t number)
 {
     return growing->versions + number % GA_SLABHASH_VERSIONS;
@@ -213,10 +213,10 @@ GA_SIMT uint32_t ga_slabhash_back_parts(const ga_slabhash_version *version)
     return (version->buckets + GA_SLABHASH_BACK - 1u) / GA_SLABHASH_BACK;
 }
 
-/* True if the place of version `number` is free. */
-GA_SIMT bool ga_slabhash_has_place(ga_slabhash_growing *growing, ga_tile tile, uint32_t number)
+/* True if the entry of version `number` is free. */
+GA_SIMT bool ga_slabhash_has_entry(ga_slabhash_growing *growing, ga_tile tile, uint32_t number)
 {
-    /* D2. Pairs with D1: no tile uses the place's old version. */
+    /* D2. Pairs with D1: no tile uses the entry's old version. */
     return number - ga_slabhash_ask(tile, &growing->gone) < GA_SLABHASH_VERSIONS ||
            GA_SLABHASH_MUTANT == 37;
 }
@@ -331,9 +331,9 @@ GA_SIMT void ga_slabhash_part_back(ga_slab_heap *heap, ga_tile tile,
                                    const ga_slabhash_version *version, uint32_t part)
 {
     uint64_t first = (uint64_t)part * GA_SLABHASH_BACK;
-    ga_lanes unit[GA_SLABHASH_BACK_MOST], chained[GA_SLABHASH_BACK_MOST];
+    ga_lanes unit[GA_SLABHASH_BACK_MAX], chained[GA_SLABHASH_BACK_MAX];
     GA_UNROLL
-    for (uint32_t i = 0; i < GA_SLABHASH_BACK_MOST; i++) { /* all loads are in flight at once */
+    for (uint32_t i = 0; i < GA_SLABHASH_BACK_MAX; i++) { /* all loads are in flight at once */
         unit[i] = chained[i] = ga_lanes_all(0);
         GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
         {
@@ -349,7 +349,7 @@ GA_SIMT void ga_slabhash_part_back(ga_slab_heap *heap, ga_tile tile,
         }
     }
     GA_UNROLL
-    for (uint32_t i = 0; i < GA_SLABHASH_BACK_MOST; i++) {
+    for (uint32_t i = 0; i < GA_SLABHASH_BACK_MAX; i++) {
         ga_slabhash_chains_back(heap, tile, ga_lanes_nonzero(tile, chained[i]), unit[i]);
     }
 }

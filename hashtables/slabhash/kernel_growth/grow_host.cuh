@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Device tables that grow while kernels run: the host's calls between kernels. Included by
- * gpualloc/slabhash.cuh if GA_SLABHASH_GROWING_KINDS is defined; docs/internals/slabhash-growth.md.
+ * Device tables that grow while kernels run: the host's calls between kernels. The functions
+ * ga_slabhash_growth_... are the hooks of the host's code for all device tables (hooks.cuh).
+ * docs/internals/slabhash-growth.md.
  */
 #ifndef GPUALLOC_SLABHASH_KERNEL_GROWTH_GROW_HOST_CUH
 #define GPUALLOC_SLABHASH_KERNEL_GROWTH_GROW_HOST_CUH
 
 #include "../device/table_host.cuh"
+#include "grow_kernel.cuh"
 
 /* Complete the moves that kernels have begun, in stream order. Does not wait. */
 GA_SLABHASH_WHERE_CALLED
@@ -46,12 +48,12 @@ static inline void ga_slabhash_device_at(ga_slabhash_view *view, const ga_slabha
 {
     view->rows = version->rows;
     view->buckets = version->buckets;
-    view->stride_most = version->buckets;
+    view->stride_max = version->buckets;
 }
 
 /* Point the view at the array that has all pairs, for calls that visit every pair. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_catch_up(ga_slabhash_device *table, cudaStream_t stream)
+static inline ga_status ga_slabhash_growth_catch_up(ga_slabhash_device *table, cudaStream_t stream)
 {
     ga_slabhash_growing record;
     if (!table->view.growing) {
@@ -73,9 +75,32 @@ static inline ga_status ga_slabhash_device_catch_up(ga_slabhash_device *table, c
     return status;
 }
 
+/* Sets up a table that grows in kernels, without an array. */
+static inline ga_status ga_slabhash_growth_open(ga_slabhash_device *table,
+                                                const ga_slabhash_plan *plan)
+{
+    void *record = NULL;
+    if (plan->path > 1) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "slabhash: path=%u of a table that grows in kernels: expected 1, or 0",
+                       plan->path);
+    }
+    ga_status status =
+        ga_heap_open(&table->arrays, GA_PLACE_KERNEL, table->device, GA_SLABHASH_ARRAYS);
+    if (status != GA_OK) {
+        table->arrays = table->buckets;
+        return status;
+    }
+    status = ga_alloc(table->buckets, sizeof(ga_slabhash_growing), 0, &record);
+    table->view.growing = (ga_slabhash_growing *)record;
+    table->view.kind = plan->kind | GA_SLABHASH_GROWING;
+    table->view.chained_max = UINT32_MAX; /* limited only by the heap */
+    return status;
+}
+
 /* Needs exclusive access. The table begins anew with the array of `view`, in stream order. */
-static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
-                                                    ga_slabhash_view view, cudaStream_t stream)
+static inline ga_status ga_slabhash_growth_set_array(ga_slabhash_device *table,
+                                                     ga_slabhash_view view, cudaStream_t stream)
 {
     ga_slabhash_growing record = {};
     ga_kernel_heap heap = {};
@@ -92,9 +117,9 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
     record.slabs = table->view.heap;
     record.versions[0].rows = view.rows;
     record.versions[0].buckets = view.buckets;
-    record.versions[0].wanted = view.buckets / GA_SLABHASH_WANTS;
+    record.versions[0].wanted = view.buckets / GA_SLABHASH_CHAINED_DIV;
     table->view.rows = view.rows;
-    table->view.buckets = table->view.stride_most = view.buckets;
+    table->view.buckets = table->view.stride_max = view.buckets;
     /* Not asynchronous: the record is on this stack. */
     status = status ? status
                     : ga_slabhash_cuda("say where a table begins",
@@ -132,10 +157,31 @@ static inline ga_status ga_slabhash_device_drop_versions(ga_slabhash_device *tab
     return status;
 }
 
+/* Needs exclusive access. From now on the table uses the array of `to`; older ones are freed. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_growth_replace(ga_slabhash_device *table, ga_slabhash_view to,
+                                                   cudaStream_t stream)
+{
+    ga_slabhash_growing record;
+    ga_status status = ga_slabhash_device_record(table, &record, stream);
+    status = status ? status : ga_slabhash_growth_set_array(table, to, stream);
+    return status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, stream);
+}
+
+/* Needs exclusive access. Frees all arrays with their slabs, and the record of them. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_growth_close(ga_slabhash_device *table)
+{
+    ga_slabhash_growing record;
+    ga_status status = ga_slabhash_device_record(table, &record, 0);
+    status = status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, 0);
+    ga_free(table->buckets, table->view.growing);
+    return status;
+}
+
 /* Needs exclusive access. Remove all pairs; the newest array stays. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_clear_versions(ga_slabhash_device *table,
-                                                          cudaStream_t stream)
+static inline ga_status ga_slabhash_growth_clear(ga_slabhash_device *table, cudaStream_t stream)
 {
     ga_slabhash_growing record;
     ga_slabhash_whole whole = {};
@@ -148,7 +194,32 @@ static inline ga_status ga_slabhash_device_clear_versions(ga_slabhash_device *ta
     }
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
-    return status ? status : ga_slabhash_device_begin_at(table, table->view, stream);
+    return status ? status : ga_slabhash_growth_set_array(table, table->view, stream);
+}
+
+/* Before a batch of any table. Asking for the view lets a heap of arrays grow that cannot grow
+ * while kernels run. */
+static inline ga_status ga_slabhash_growth_before_batch(ga_slabhash_device *table)
+{
+    ga_kernel_heap arrays = {};
+    if (!table->view.growing) {
+        return GA_OK;
+    }
+    ga_slabhash_device_scope scope(table->device);
+    return scope.status ? scope.status : ga_heap_kernel_view(table->arrays, &arrays);
+}
+
+/* After the launch: complete the moves that the batch has begun. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_growth_after_batch(ga_slabhash_device *table,
+                                                       const ga_slabhash_batch *batch,
+                                                       cudaStream_t stream)
+{
+    if (!table->view.growing || (!batch->ops && batch->op == GA_SLABHASH_SEARCH)) {
+        return GA_OK;
+    }
+    ga_slabhash_device_scope scope(table->device);
+    return scope.status ? scope.status : ga_slabhash_device_settle(table, stream);
 }
 
 /* The state of a table that grows in kernels, after the work on `stream`, for which the call

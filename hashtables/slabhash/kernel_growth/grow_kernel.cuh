@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernels for device tables that grow while kernels run. Included by gpualloc/slabhash.cuh if
- * GA_SLABHASH_GROWING_KINDS is defined; docs/internals/slabhash-growth.md.
+ * The kernel that completes moves of tables that grow while kernels run. Launched by grow_host.cuh;
+ * docs/internals/slabhash-growth.md.
  */
 #ifndef GPUALLOC_SLABHASH_KERNEL_GROWTH_GROW_KERNEL_CUH
 #define GPUALLOC_SLABHASH_KERNEL_GROWTH_GROW_KERNEL_CUH
@@ -19,48 +19,25 @@ template <uint32_t kind, bool opens>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     ga_slabhash_settle_kernel(ga_slabhash_view table)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
+    ga_slabhash_session session = ga_slabhash_session_of<kind>(table);
     ga_slabhash_growing *growing = table.growing;
     if (!opens) {
-        while (ga_slabhash_clear_some(growing, turn.tile)) {
+        while (ga_slabhash_clear_some(growing, session.tile)) {
         }
-    } else if (turn.snapshot.next_rows) {
-        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, &turn.snapshot);
+    } else if (session.next_rows) {
+        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, &session);
         uint32_t opened = 0;
         for (uint64_t group = ga_slabhash_grid_tile(); group < ga_slabhash_groups(shift);
              group += ga_slabhash_grid_tiles()) {
-            opened += ga_slabhash_open_from(kind, shift, turn.tile, &turn.claimed, group, 1u);
+            opened += ga_slabhash_open_from(kind, shift, session.tile, &session.claimed, group, 1u);
         }
-        ga_slabhash_note_opened(growing, turn.tile, &turn.snapshot, opened);
+        ga_slabhash_note_opened(growing, session.tile, &session, opened);
     }
-    ga_slabhash_turn_end(&turn);
+    ga_slabhash_session_end(&session);
     uint32_t steps = GA_SLABHASH_BACK_STEPS;
-    while (steps && ga_slabhash_give_some(table.heap, growing, turn.tile)) {
+    while (steps && ga_slabhash_give_some(table.heap, growing, session.tile)) {
         steps--;
     }
 }
-
-/* CALL(kind) for the kind of a table that grows in kernels. */
-#define GA_SLABHASH_EACH_GROWING_KIND(of, CALL)                                                    \
-    switch ((of) & ~GA_SLABHASH_GROWING) {                                                         \
-    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, false):                                               \
-        CALL(8u);                                                                                  \
-        break;                                                                                     \
-    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false):                                               \
-        CALL(9u);                                                                                  \
-        break;                                                                                     \
-    case GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false):                                               \
-        CALL(10u);                                                                                 \
-        break;                                                                                     \
-    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, true):                                                \
-        CALL(12u);                                                                                 \
-        break;                                                                                     \
-    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, true):                                                \
-        CALL(13u);                                                                                 \
-        break;                                                                                     \
-    default:                                                                                       \
-        CALL(14u);                                                                                 \
-        break;                                                                                     \
-    }
 
 #endif

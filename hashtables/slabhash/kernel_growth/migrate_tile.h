@@ -145,13 +145,13 @@ GA_SIMT uint32_t ga_slabhash_take_up(uint32_t kind, ga_slabhash_shift shift, ga_
     ga_lanes live = ga_lanes_all(0);
     GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
     {
-        uint32_t place = ga_slabhash_place_of(kind, tile, own, round);
+        uint32_t slot = ga_slabhash_slot_of(kind, tile, own, round);
         uint64_t key = GA_SLABHASH_EMPTY, value = 0;
-        if (place < ga_slabhash_slots_end(kind)) {
-            ga_slabhash_read_own(kind, row + place, &key, &value);
+        if (slot < ga_slabhash_slots_end(kind)) {
+            ga_slabhash_read_own(kind, row + slot, &key, &value);
         }
         if (ga_slabhash_is_live(kind, key, value)) {
-            ga_slabhash_acquire_slot(kind, row + place);
+            ga_slabhash_acquire_slot(kind, row + slot);
             key = ga_slabhash_unfrozen_key(kind, key);
             value = ga_slabhash_unfrozen_value(kind, value);
             uint64_t hash = ga_slabhash_rehash(shift, key);
@@ -178,10 +178,10 @@ GA_SIMT bool ga_slabhash_put_down(uint32_t kind, ga_slabhash_shift shift, ga_til
     {
         uint32_t i = ga_lane_read(load->to, own);
         uint32_t before = ga_bits_count(ga_lane_read(equal, own) & ga_bits_below(own));
-        uint32_t place =
+        uint32_t slot =
             (ga_slabhash_brought_to(brought, i) + before) * ga_slabhash_slot_words(kind);
-        if (place < ga_slabhash_slots_end(kind)) {
-            ga_slabhash_migrate_pair_own(kind, ga_slabhash_bucket_row(shift.to, first + i) + place,
+        if (slot < ga_slabhash_slots_end(kind)) {
+            ga_slabhash_migrate_pair_own(kind, ga_slabhash_bucket_row(shift.to, first + i) + slot,
                                          ga_slabhash_lane64(load->key, load->key_high, own),
                                          ga_slabhash_lane64(load->value, load->value_high, own));
         } else {
@@ -213,7 +213,7 @@ GA_SIMT bool ga_slabhash_migrate_group(uint32_t kind, ga_slabhash_shift shift, g
     asks = asks && fits;
     while (ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
         GA_UNROLL
-        for (uint32_t round = 0; round < GA_SLABHASH_SHARE_MOST; round++) {
+        for (uint32_t round = 0; round < GA_SLABHASH_SHARE_MAX; round++) {
             if (round < ga_slabhash_share_of(kind, tile)) { /* equal in all tiles */
                 uint32_t lanes =
                     ga_slabhash_take_up(kind, shift, tile, row, first, round, asks, &load);
@@ -248,7 +248,7 @@ GA_SIMT bool ga_slabhash_migrate_group_slow(uint32_t kind, ga_slabhash_shift shi
         ga_slabhash_goal goal;
         goal.bucket = group * ga_slabhash_times(shift) + i;
         goal.at = ga_slabhash_walk_chain(shift.to, goal.bucket);
-        goal.place = 0;
+        goal.slot = 0;
         for (uint32_t source = sources.first; source < sources.end; source++) {
             if (!ga_slabhash_migrate_bucket(kind, shift, tile, claimed, source, &goal)) {
                 return false;

@@ -39,7 +39,7 @@
  *            shrinking, and nothing else.
  *
  * CALLS      ga_slabhash_do_from_snapshot           one operation of a tile
- *              ga_slabhash_check_record             1 request in GA_SLABHASH_SELDOM
+ *              ga_slabhash_check_record             1 request in GA_SLABHASH_RENEW_REQUESTS
  *              ga_slabhash_seek_from_snapshot       a search
  *              ga_slabhash_for_change_from_snapshot a change: opens the bucket's group first
  *              ga_slabhash_snapshot_advance         restart, with a newer snapshot
@@ -286,7 +286,6 @@ GA_SIMT void ga_slabhash_tend_lanes(uint32_t kind, ga_slabhash_view table,
                                     ga_slab_claimed *claimed, ga_slabhash_snapshot *snapshot,
                                     uint32_t changing, ga_lanes hash, ga_lanes hash_high)
 {
-    ga_tile alone = ga_tile_of(ga_tile_size(tile));
     ga_slabhash_snapshot_note_change(snapshot, changing != 0);
     if (ga_slabhash_snapshot_count_request(snapshot)) {
         ga_slabhash_check_record(growing, snapshot,
@@ -317,7 +316,7 @@ GA_SIMT void ga_slabhash_tend_lanes(uint32_t kind, ga_slabhash_view table,
     uint32_t some = ga_slabhash_open_some(kind, shift, growing, tile, claimed, snapshot, asks);
     ga_slabhash_note_opened(growing, tile, snapshot, some + opened);
     if (asks && !some) {
-        ga_slabhash_snapshot_renew(growing, alone, snapshot);
+        ga_slabhash_snapshot_renew(growing, ga_tile_of(ga_tile_size(tile)), snapshot);
     }
     ga_tile_sync(tile); /* abreast again */
 }
@@ -329,7 +328,7 @@ GA_SIMT void ga_slabhash_tend_searches(ga_slabhash_growing *growing, ga_tile til
 {
     if (ga_slabhash_snapshot_count_request(snapshot)) {
         ga_slabhash_snapshot_renew(growing, ga_tile_of(ga_tile_size(tile)), snapshot);
-        ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RARELY);
+        ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RENEW_SEARCHES);
     }
     ga_tile_sync(tile); /* abreast again */
 }

@@ -9,8 +9,8 @@
 #include "arrays_tile.h"
 
 enum {
-    GA_SLABHASH_SELDOM = 16, /* requests between two reads of the record, */
-    GA_SLABHASH_RARELY = 128 /* or calls of whole warps that only search */
+    GA_SLABHASH_RENEW_REQUESTS = 16, /* requests between two reads of the record, */
+    GA_SLABHASH_RENEW_SEARCHES = 128 /* or calls of whole warps that only search */
 };
 
 /* A tile's copy of the record's state, equal in all its lanes. From ga_slabhash_snapshot_begin() to
@@ -76,7 +76,7 @@ GA_SIMT void ga_slabhash_snapshot_load(ga_slabhash_growing *growing, ga_tile til
     snapshot->buckets = version->buckets;
     snapshot->next_rows = moves ? next->rows : NULL;
     snapshot->next_buckets = moves ? next->buckets : 0;
-    ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_SELDOM);
+    ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RENEW_REQUESTS);
 }
 
 /* The tile enters an epoch and loads the record. Neighbouring tiles pass different numbers. */
@@ -114,7 +114,7 @@ GA_SIMT void ga_slabhash_snapshot_renew(ga_slabhash_growing *growing, ga_tile ti
                 ga_slabhash_test_yield();
             }
             snapshot->clock = ga_epoch_enter(&growing->epochs, tile, number);
-            ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_SELDOM);
+            ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RENEW_REQUESTS);
             return;
         }
         ga_epoch_leave(&growing->epochs, tile, pin);                      /* L1 */

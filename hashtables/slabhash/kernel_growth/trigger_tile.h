@@ -13,13 +13,17 @@ enum {
     GA_SLABHASH_PART = 64,        /* buckets that are cleared at once */
     GA_SLABHASH_SAMPLE = 32,      /* buckets that are sampled to see how full a table is */
     GA_SLABHASH_GROWS_AT = 35,    /* percent of their slots: below that, more buckets do not help */
-    GA_SLABHASH_WANTS = 32,       /* 1 in 32 buckets has a slab: then the table is sampled */
-    GA_SLABHASH_TIMES_MOST = 16,  /* the largest factor of growth */
+    GA_SLABHASH_CHAINED_DIV = 32, /* 1 in 32 buckets has a slab: then the table is sampled */
+    GA_SLABHASH_TIMES_MAX = 16,   /* the largest factor of growth */
     GA_SLABHASH_SMALL = 1 << 19,  /* up to this many buckets grow fourfold at least */
     GA_SLABHASH_FEW = 4,          /* buckets that are sampled first to see how empty it is */
     GA_SLABHASH_SHRINKS_AT = 4,   /* percent of slots: below that it halves or quarters */
     GA_SLABHASH_COMPACTS_AT = 20, /* percent of slots with tombstones: then they are dropped */
-    GA_SLABHASH_LOOKS_AMONG = 64  /* 1 in 64 checks by tiles that change something */
+    GA_SLABHASH_LOOKS_AMONG = 64, /* 1 in 64 checks by tiles that change something */
+    /* When its session ends, 1 tile in 16 does a part of the work, and 1 in 128 checks whether
+     * fewer buckets would do. */
+    GA_SLABHASH_WORKING_SESSIONS = 16,
+    GA_SLABHASH_SHRINKING_SESSIONS = 128
 };
 
 /* Clear a part of an array, to all ones. Relaxed: K and G1 come after it. */
@@ -43,7 +47,7 @@ GA_SIMT bool ga_slabhash_clear_some(ga_slabhash_growing *growing, ga_tile tile)
 {
     uint32_t there = ga_slabhash_ask(tile, &growing->there); /* G2. Pairs with G1 */
     ga_slabhash_version *version = ga_slabhash_version_of(growing, there);
-    /* Y2. Pairs with Y1: the array is known. Otherwise its place may still belong to an older
+    /* Y2. Pairs with Y1: the array is known. Otherwise its entry may still belong to an older
      * version. */
     if (ga_slabhash_ask(tile, &version->ready) != there + 1u) {
         return false;
@@ -82,7 +86,7 @@ GA_SIMT ga_slabhash_sampled ga_slabhash_sample(uint32_t kind, ga_tile tile,
                                                const ga_slabhash_snapshot *snapshot, uint32_t count,
                                                uint32_t seed)
 {
-    uint32_t places = ga_slabhash_slot_mask(kind), buckets = snapshot->buckets;
+    uint32_t slots = ga_slabhash_slot_mask(kind), buckets = snapshot->buckets;
     uint32_t step = buckets / count + 1u, seen = 0, live = 0, dead = 0;
     uint64_t first = (uint64_t)ga_bits_mix(seed) * buckets >> 32;
     for (uint64_t i = 0; i < buckets; i += step, seen++) {
@@ -91,11 +95,11 @@ GA_SIMT ga_slabhash_sampled ga_slabhash_sample(uint32_t kind, ga_tile tile,
         uint32_t pairs = ga_slabhash_live_slots(kind, tile, row);
         uint32_t empty = ga_slabhash_match_key(kind, tile, row, GA_SLABHASH_EMPTY);
         live += ga_bits_count(pairs);
-        dead += ga_bits_count(places & ~pairs & ~empty);
+        dead += ga_bits_count(slots & ~pairs & ~empty);
     }
     ga_slabhash_sampled sampled;
-    sampled.live = live * 100u / (seen * ga_bits_count(places));
-    sampled.dead = dead * 100u / (seen * ga_bits_count(places));
+    sampled.live = live * 100u / (seen * ga_bits_count(slots));
+    sampled.dead = dead * 100u / (seen * ga_bits_count(slots));
     return sampled;
 }
 
@@ -105,7 +109,7 @@ GA_SIMT uint32_t ga_slabhash_more(uint32_t buckets, uint32_t chained)
 {
     uint64_t slabs = (uint64_t)buckets + chained;
     uint32_t times = buckets <= GA_SLABHASH_SMALL / 4u ? 4u : 2u;
-    while (times < GA_SLABHASH_TIMES_MOST && (uint64_t)buckets * times * 2u < slabs * 3u) {
+    while (times < GA_SLABHASH_TIMES_MAX && (uint64_t)buckets * times * 2u < slabs * 3u) {
         times *= 2u;
     }
     while (times > 1u && (uint64_t)buckets * times > UINT32_C(1) << 31) {
@@ -123,12 +127,12 @@ GA_SIMT uint32_t ga_slabhash_less(ga_slabhash_sampled sampled, uint32_t buckets,
     while (times > 1u && (buckets % times || buckets / times < least)) {
         times /= 2u;
     }
-    bool compacts = chained > buckets / GA_SLABHASH_WANTS && sampled.live <= GA_SLABHASH_GROWS_AT &&
-                    sampled.dead >= GA_SLABHASH_COMPACTS_AT;
+    bool compacts = chained > buckets / GA_SLABHASH_CHAINED_DIV &&
+                    sampled.live <= GA_SLABHASH_GROWS_AT && sampled.dead >= GA_SLABHASH_COMPACTS_AT;
     return times > 1u || compacts ? buckets / times : 0;
 }
 
-/* Make version `number`, by the tile that has the right to, with a free place. Either its array is
+/* Make version `number`, by the tile that has the right to, with a free entry. Either its array is
  * ready to be cleared, or there is no memory and requests stop: for more buckets until `later`
  * slabs are chained, for fewer or equally many altogether. */
 GA_SIMT void ga_slabhash_make_version(ga_slabhash_growing *growing, ga_tile tile, uint32_t number,
@@ -143,7 +147,7 @@ GA_SIMT void ga_slabhash_make_version(ga_slabhash_growing *growing, ga_tile tile
         if (rows) {
             version->rows = (uint32_t *)rows;
             version->buckets = buckets;
-            version->wanted = buckets / GA_SLABHASH_WANTS;
+            version->wanted = buckets / GA_SLABHASH_CHAINED_DIV;
             version->chained = version->parts = version->cleared = version->opened =
                 version->stays = 0;
             version->cursor = 0;
@@ -207,7 +211,7 @@ GA_SIMT void ga_slabhash_consider(uint32_t kind, ga_slabhash_growing *growing, g
     uint32_t later = chained + chained / 4u + 1u;
     if (chained <= ga_slabhash_ask(tile, &version->wanted) ||
         ga_slabhash_ask(tile, &growing->making) != number ||
-        !ga_slabhash_has_place(growing, tile, number)) { /* D2 */
+        !ga_slabhash_has_entry(growing, tile, number)) { /* D2 */
         return;
     }
     ga_slabhash_sampled sampled =
@@ -242,7 +246,7 @@ GA_SIMT void ga_slabhash_consider_less(uint32_t kind, ga_slabhash_growing *growi
     const ga_slabhash_version *version = ga_slabhash_version_of(growing, snapshot->number);
     uint32_t least = growing->least;
     uint32_t chained = ga_slabhash_ask(tile, &version->chained);
-    if (snapshot->buckets / 2u < least && chained <= snapshot->buckets / GA_SLABHASH_WANTS) {
+    if (snapshot->buckets / 2u < least && chained <= snapshot->buckets / GA_SLABHASH_CHAINED_DIV) {
         return;
     }
     uint32_t buckets = 0, seed = ga_slabhash_tally(tile, &growing->looked, 1u);

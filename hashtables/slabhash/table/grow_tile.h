@@ -37,7 +37,7 @@
 #include "hash_tile.h"
 
 enum {
-    GA_SLABHASH_SHARE_MOST =
+    GA_SLABHASH_SHARE_MAX =
         4 /* slots of a slab for one lane, in sets; tiles have 8 lanes at least */
 };
 
@@ -119,12 +119,12 @@ GA_SIMT bool ga_slabhash_open_bucket(uint32_t kind, ga_tile tile, uint32_t *row)
 
 /* The slot's contents, as the calling lane reads them. Relaxed: callers that use more acquire it
  * (V2). */
-GA_SIMT void ga_slabhash_read_own(uint32_t kind, const uint32_t *place, uint64_t *key,
+GA_SIMT void ga_slabhash_read_own(uint32_t kind, const uint32_t *slot, uint64_t *key,
                                   uint64_t *value)
 {
-    const uint64_t *wide = (const uint64_t *)(const void *)place;
+    const uint64_t *wide = (const uint64_t *)(const void *)slot;
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        *key = ga_load_relaxed(place); /* relaxed: see above */
+        *key = ga_load_relaxed(slot); /* relaxed: see above */
         *value = 0;
         return;
     }
@@ -139,7 +139,7 @@ GA_SIMT void ga_slabhash_read_own(uint32_t kind, const uint32_t *place, uint64_t
 
 /* One attempt of the calling lane to freeze a slot with these contents. True if the slot cannot
  * change any more. */
-GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *place, uint64_t key, uint64_t value)
+GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *slot, uint64_t key, uint64_t value)
 {
     bool empty = key == (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? GA_SLABHASH_EMPTY
                                                                      : (uint32_t)GA_SLABHASH_EMPTY);
@@ -155,20 +155,20 @@ GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *place, uint64_t key
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
         return (!empty && key & GA_SLABHASH_FROZEN32) ||
-               ga_slabhash_lane_cas32(place, (uint32_t)key,
+               ga_slabhash_lane_cas32(slot, (uint32_t)key,
                                       empty ? GA_SLABHASH_DELETED
                                             : (uint32_t)key | GA_SLABHASH_FROZEN32);
     case GA_SLABHASH_MAP32:
         return (!empty && key & GA_SLABHASH_FROZEN32) ||
-               ga_slabhash_lane_cas64(place, ga_slabhash_pair(key, value),
+               ga_slabhash_lane_cas64(slot, ga_slabhash_pair(key, value),
                                       empty ? ga_slabhash_pair(GA_SLABHASH_DELETED, UINT32_MAX)
                                             : ga_slabhash_pair(key | GA_SLABHASH_FROZEN32, value));
     default:
         if (empty) {
-            return ga_slabhash_lane_cas64(place, key, GA_SLABHASH_SEALED_KEY);
+            return ga_slabhash_lane_cas64(slot, key, GA_SLABHASH_SEALED_KEY);
         }
         return key == GA_SLABHASH_SEALED_KEY || ga_slabhash_is_frozen64(value) ||
-               ga_slabhash_lane_cas64(place + 2, value,
+               ga_slabhash_lane_cas64(slot + 2, value,
                                       value < GA_SLABHASH_FROZEN64 ? value | GA_SLABHASH_FROZEN64
                                                                    : GA_SLABHASH_FROZEN_GONE);
     }
@@ -181,7 +181,7 @@ GA_SIMT uint32_t ga_slabhash_share_of(uint32_t kind, ga_tile tile)
 }
 
 /* The slot number `i` of lane `own`: all lanes' first slots come before their second ones. */
-GA_SIMT uint32_t ga_slabhash_place_of(uint32_t kind, ga_tile tile, uint32_t own, uint32_t i)
+GA_SIMT uint32_t ga_slabhash_slot_of(uint32_t kind, ga_tile tile, uint32_t own, uint32_t i)
 {
     return (own + i * ga_tile_size(tile)) * ga_slabhash_slot_words(kind);
 }
@@ -193,23 +193,23 @@ GA_SIMT void ga_slabhash_freeze_slab(uint32_t kind, ga_tile tile, uint32_t *at, 
 {
     GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
     {
-        uint64_t keys[GA_SLABHASH_SHARE_MOST], values[GA_SLABHASH_SHARE_MOST];
+        uint64_t keys[GA_SLABHASH_SHARE_MAX], values[GA_SLABHASH_SHARE_MAX];
         bool done;
         do {
             GA_UNROLL
-            for (uint32_t i = 0; i < GA_SLABHASH_SHARE_MOST; i++) {
-                uint32_t place = ga_slabhash_place_of(kind, tile, own, i);
-                if (place < ga_slabhash_slots_end(kind)) {
-                    ga_slabhash_read_own(kind, at + place, keys + i, values + i);
+            for (uint32_t i = 0; i < GA_SLABHASH_SHARE_MAX; i++) {
+                uint32_t slot = ga_slabhash_slot_of(kind, tile, own, i);
+                if (slot < ga_slabhash_slots_end(kind)) {
+                    ga_slabhash_read_own(kind, at + slot, keys + i, values + i);
                 }
             }
             ga_slabhash_test_yield();
             done = true;
             GA_UNROLL
-            for (uint32_t i = 0; i < GA_SLABHASH_SHARE_MOST; i++) {
-                uint32_t place = ga_slabhash_place_of(kind, tile, own, i);
-                if (place < ga_slabhash_slots_end(kind)) {
-                    done = ga_slabhash_freeze_own(kind, at + place, keys[i], values[i]) && done;
+            for (uint32_t i = 0; i < GA_SLABHASH_SHARE_MAX; i++) {
+                uint32_t slot = ga_slabhash_slot_of(kind, tile, own, i);
+                if (slot < ga_slabhash_slots_end(kind)) {
+                    done = ga_slabhash_freeze_own(kind, at + slot, keys[i], values[i]) && done;
                 }
             }
         } while (!done);
@@ -311,45 +311,45 @@ GA_SIMT bool ga_slabhash_is_live(uint32_t kind, uint64_t key, uint64_t value)
 
 /* Store the pair in its slot, unless another tile has: the slot is never empty again. By the
  * calling lane. */
-GA_SIMT void ga_slabhash_migrate_pair_own(uint32_t kind, uint32_t *place, uint64_t key,
+GA_SIMT void ga_slabhash_migrate_pair_own(uint32_t kind, uint32_t *slot, uint64_t key,
                                           uint64_t value)
 {
     ga_slabhash_test_yield();
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
-        (void)ga_slabhash_lane_cas32(place, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
+        (void)ga_slabhash_lane_cas32(slot, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
         return;
     case GA_SLABHASH_MAP32:
         if (GA_SLABHASH_MUTANT == 14) {
             /* Pairs with V2, as the swap below; a plain store, which the test must notice. */
-            ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
+            ga_store64_release((uint64_t *)(void *)slot, ga_slabhash_pair(key, value));
             return;
         }
-        (void)ga_slabhash_lane_cas64(place, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
+        (void)ga_slabhash_lane_cas64(slot, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
         return;
     default:
         if (ga_slabhash_has_cas128(kind)) {
             bool done =
-                ga_slabhash_lane_cas128(place, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key, value);
+                ga_slabhash_lane_cas128(slot, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key, value);
             if (done || GA_SLABHASH_MUTANT == 42) {
                 return;
             }
         } else {
-            (void)ga_slabhash_lane_cas64(place, GA_SLABHASH_EMPTY, key);
+            (void)ga_slabhash_lane_cas64(slot, GA_SLABHASH_EMPTY, key);
         }
         ga_slabhash_test_yield();
         /* The tile that set the slot's key may have stopped before it set the value. */
-        (void)ga_slabhash_lane_cas64(place + 2, GA_SLABHASH_UNSET, value);
+        (void)ga_slabhash_lane_cas64(slot + 2, GA_SLABHASH_UNSET, value);
     }
 }
 
-GA_SIMT void ga_slabhash_migrate_pair(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+GA_SIMT void ga_slabhash_migrate_pair(uint32_t kind, ga_tile tile, uint32_t *slot, uint64_t key,
                                       uint64_t value)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_slabhash_migrate_pair_own(kind, place, key, value);
+        ga_slabhash_migrate_pair_own(kind, slot, key, value);
     }
     ga_tile_sync(tile); /* the leader's swap is visible to all */
 }
@@ -367,7 +367,7 @@ GA_SIMT uint64_t ga_slabhash_rehash(ga_slabhash_shift shift, uint64_t key)
 typedef struct ga_slabhash_goal {
     ga_slabhash_walk at;
     uint32_t bucket;
-    uint32_t place;
+    uint32_t slot;
 } ga_slabhash_goal;
 
 /* Copy those pairs of a frozen bucket that belong to the goal's bucket. False: no slab. */
@@ -380,23 +380,23 @@ GA_SIMT bool ga_slabhash_migrate_bucket(uint32_t kind, ga_slabhash_shift shift, 
     do {
         row = ga_slabhash_load_slab(kind, tile, walk.row);
         for (uint32_t live = ga_slabhash_live_slots(kind, tile, row); live; live &= live - 1u) {
-            uint32_t place = ga_bits_lowest(live);
+            uint32_t slot = ga_bits_lowest(live);
             uint64_t key =
-                ga_slabhash_unfrozen_key(kind, ga_slabhash_key_at(kind, tile, row, place));
+                ga_slabhash_unfrozen_key(kind, ga_slabhash_key_at(kind, tile, row, slot));
             if (ga_slabhash_bucket(shift.to, ga_slabhash_rehash(shift, key)) != goal->bucket) {
                 continue;
             }
-            if (goal->place >= ga_slabhash_slots_end(kind)) {
+            if (goal->slot >= ga_slabhash_slots_end(kind)) {
                 if (!ga_slabhash_extend(kind, shift, tile, claimed, &goal->at)) {
                     return false;
                 }
-                goal->place = 0;
+                goal->slot = 0;
             }
-            ga_slabhash_acquire_slot(kind, walk.row + place);
+            ga_slabhash_acquire_slot(kind, walk.row + slot);
             ga_slabhash_migrate_pair(
-                kind, tile, goal->at.row + goal->place, key,
-                ga_slabhash_unfrozen_value(kind, ga_slabhash_value_at(kind, tile, row, place)));
-            goal->place += ga_slabhash_slot_words(kind);
+                kind, tile, goal->at.row + goal->slot, key,
+                ga_slabhash_unfrozen_value(kind, ga_slabhash_value_at(kind, tile, row, slot)));
+            goal->slot += ga_slabhash_slot_words(kind);
         }
     } while (ga_slabhash_walk_next(kind, shift.from, tile, &walk, row, false));
     return true;
@@ -442,7 +442,7 @@ GA_SIMT uint32_t ga_slabhash_shift_bucket(uint32_t kind, ga_slabhash_shift shift
     }
     goal.at = ga_slabhash_walk_chain(shift.to, bucket);
     goal.bucket = bucket;
-    goal.place = 0;
+    goal.slot = 0;
     for (uint32_t source = sources.first; source < sources.end; source++) {
         if (!ga_slabhash_migrate_bucket(kind, shift, tile, claimed, source, &goal)) {
             return GA_SLABHASH_PENDING;
@@ -455,9 +455,9 @@ GA_SIMT uint32_t ga_slabhash_shift_bucket(uint32_t kind, ga_slabhash_shift shift
 
 /* The value of a key whose slot is frozen, or ABSENT. */
 GA_SIMT ga_slabhash_answer ga_slabhash_say_frozen(uint32_t kind, ga_tile tile, ga_row row,
-                                                  uint32_t place)
+                                                  uint32_t slot)
 {
-    uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+    uint64_t value = ga_slabhash_value_at(kind, tile, row, slot);
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && value == GA_SLABHASH_FROZEN_GONE
                ? ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0)
                : ga_slabhash_answer_of(GA_SLABHASH_FOUND, ga_slabhash_unfrozen_value(kind, value));
@@ -479,9 +479,9 @@ GA_SIMT uint64_t ga_slabhash_find_all_growing(uint32_t kind, ga_slabhash_view ta
         *moved = *moved || ga_slabhash_has_frozen(kind, tile, row, key,
                                                   ga_slabhash_match_key(kind, tile, row, key));
         for (uint32_t here = ga_slabhash_match_any(kind, tile, row, key); here; here &= here - 1u) {
-            uint32_t place = ga_bits_lowest(here);
-            uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
-            ga_slabhash_acquire_slot(kind, walk.row + place);
+            uint32_t slot = ga_bits_lowest(here);
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, slot);
+            ga_slabhash_acquire_slot(kind, walk.row + slot);
             ga_slabhash_write_value(tile, values, room, count,
                                     ga_slabhash_unfrozen_value(kind, value));
             count++;
@@ -507,9 +507,9 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_v
         if (GA_SLABHASH_IS_MULTI(kind)) {
             uint32_t here = ga_slabhash_match_any(kind, tile, row, key);
             if (here) {
-                uint32_t place = ga_bits_lowest(here);
-                uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
-                ga_slabhash_acquire_slot(kind, walk.row + place);
+                uint32_t slot = ga_bits_lowest(here);
+                uint64_t value = ga_slabhash_value_at(kind, tile, row, slot);
+                ga_slabhash_acquire_slot(kind, walk.row + slot);
                 return ga_slabhash_answer_of(GA_SLABHASH_FOUND,
                                              ga_slabhash_unfrozen_value(kind, value));
             }
@@ -520,12 +520,12 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_v
             return ga_slabhash_say_frozen(kind, tile, row, frozen);
         }
         if (found) {
-            uint32_t place = ga_bits_lowest(found);
-            uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+            uint32_t slot = ga_bits_lowest(found);
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, slot);
             if (!ga_slabhash_is_set(kind, value)) {
                 return ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0);
             }
-            ga_slabhash_acquire_slot(kind, walk.row + place);
+            ga_slabhash_acquire_slot(kind, walk.row + slot);
             return ga_slabhash_answer_of(GA_SLABHASH_FOUND, value);
         }
     } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));

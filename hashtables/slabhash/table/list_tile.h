@@ -85,16 +85,22 @@
 #define GA_SLABHASH_FUNCTION(there, given) (given)
 #endif
 
+/* Fields of a view for tables that grow in kernels: in programs with such tables,
+ * kernel_growth/hooks.cuh defines them before. */
+#ifndef GA_SLABHASH_GROWTH_VIEW_FIELDS
+#define GA_SLABHASH_GROWTH_VIEW_FIELDS
+#endif
+
 /* A table as tiles see it, passed by value. A list is a table of one bucket. */
 typedef struct ga_slabhash_view {
     uint32_t *rows;     /* the buckets' slabs, 32 words each */
     ga_slab_heap *heap; /* source of overflow slabs: units of 128 bytes */
     uint32_t buckets;
-    uint32_t path;        /* K */
-    uint32_t stride_most; /* largest distance of two consecutive buckets of a path: buckets /
+    uint32_t path;       /* K */
+    uint32_t stride_max; /* largest distance of two consecutive buckets of a path: buckets /
                            * path */
-    uint32_t kind;        /* for code that dispatches on it; algorithms take `kind` as a constant */
-    uint64_t a, b;        /* of the hash: 8 a, and b, of ga_slabhash_seeded() */
+    uint32_t kind;       /* for code that dispatches on it; algorithms take `kind` as a constant */
+    uint64_t a, b;       /* of the hash: 8 a, and b, of ga_slabhash_seeded() */
     /* Points at nonzero: the table is ordered (near_tile.h), and no flush has moved a pair since
      * it was cleared. NULL: the table is never ordered. A plain word: only exclusive calls
      * change it. */
@@ -105,10 +111,8 @@ typedef struct ga_slabhash_view {
      * limit up to which calls chain more. Migration may exceed the limit, because it must be
      * able to finish. */
     const uint32_t *chained;
-    uint32_t most;
-#ifdef GA_SLABHASH_GROWING_KINDS
-    struct ga_slabhash_growing *growing; /* resize_tile.h; NULL: does not grow in kernels */
-#endif
+    uint32_t chained_max;
+    GA_SLABHASH_GROWTH_VIEW_FIELDS
 #ifdef GA_SLABHASH_CHECKED
     /* Kernels compiled with checks: word 0 counts the calls in progress (use_tile.h), word 1 the
      * conflicts that were found. NULL: not checked. */
@@ -192,9 +196,9 @@ GA_SIMT uint32_t ga_slabhash_claim(ga_slab_heap *heap, ga_tile tile, ga_slab_cla
             return GA_SLABHASH_NO_SLAB;
         }
     }
-    uint32_t slot = ga_bits_lowest(claimed->units);
+    uint32_t bit = ga_bits_lowest(claimed->units);
     claimed->units &= claimed->units - 1u;
-    return claimed->word * 32u + slot;
+    return claimed->word * 32u + bit;
 }
 
 /* The tile initialises a slab: empty but for the pair in its first slot; with the key EMPTY
@@ -357,10 +361,10 @@ GA_SIMT uint32_t ga_slabhash_order_hash(uint32_t second_hash)
     return second_hash >> 8 & 0xffffu;
 }
 
-/* Distance from each bucket of the path to the next: 1 to `stride_most`. */
+/* Distance from each bucket of the path to the next: 1 to `stride_max`. */
 GA_SIMT uint32_t ga_slabhash_stride(ga_slabhash_view table, uint32_t second_hash)
 {
-    return 1u + (uint32_t)((uint64_t)second_hash * table.stride_most >> 32);
+    return 1u + (uint32_t)((uint64_t)second_hash * table.stride_max >> 32);
 }
 
 /* The slab of the path's next bucket. */
@@ -590,7 +594,7 @@ GA_SIMT bool ga_slabhash_put_existing(uint32_t kind, ga_tile tile, uint32_t *at,
     }
     if (found && operation.op == GA_SLABHASH_APPLY) {
         after = ga_slabhash_combine(operation, there);
-        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && after > ga_slabhash_value_most(kind)) {
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && after > ga_slabhash_value_max(kind)) {
             answer->result = GA_SLABHASH_REFUSED;
             return true;
         }
@@ -611,7 +615,7 @@ GA_SIMT bool ga_slabhash_append(uint32_t kind, ga_slabhash_view table, ga_tile t
                                 ga_slabhash_operation operation, ga_slabhash_answer *answer)
 {
     /* relaxed: a statistic that may be late */
-    if (GA_SLABHASH_IS_GROWING(kind) && ga_load_relaxed(table.chained) >= table.most) {
+    if (GA_SLABHASH_IS_GROWING(kind) && ga_load_relaxed(table.chained) >= table.chained_max) {
         *answer = ga_slabhash_answer_of(GA_SLABHASH_FULL, GA_SLABHASH_AT_LIMIT);
         return true;
     }

@@ -184,7 +184,7 @@ GA_SIMT bool ga_slabhash_decide_end(uint32_t kind, ga_slabhash_requests *request
                                     bool puts)
 {
     uint32_t needs_slab =
-        GA_SLABHASH_IS_UNIQUE(kind) ? GA_SLABHASH_NEEDS_SLAB : GA_SLABHASH_DEFERRED;
+        GA_SLABHASH_IS_UNIQUE_FIXED(kind) ? GA_SLABHASH_NEEDS_SLAB : GA_SLABHASH_DEFERRED;
     ga_lane_write(&requests->result, own, puts ? needs_slab : (uint32_t)GA_SLABHASH_ABSENT);
     return false;
 }

@@ -45,7 +45,7 @@ GA_SIMT uint64_t ga_slabhash_lane64(ga_lanes low, ga_lanes high, uint32_t lane)
 /* True for kinds whose tables may be ordered. */
 GA_SIMT bool ga_slabhash_may_be_ordered(uint32_t kind)
 {
-    return GA_SLABHASH_IS_UNIQUE(kind);
+    return GA_SLABHASH_IS_UNIQUE_FIXED(kind);
 }
 
 /* Loads a sector for each lane of the mask. Neighbouring lanes load together, which saves

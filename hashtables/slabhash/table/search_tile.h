@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Searches of a tile's lanes, one each, by whole slabs: for batches of searches, in tables of
- * unique keys that do not grow in kernels (GA_SLABHASH_IS_UNIQUE).
+ * unique keys that do not grow in kernels (GA_SLABHASH_IS_UNIQUE_FIXED).
  *
  * STRUCTURE  Each step, of all lanes of a tile (search_kernel.cuh calls them):
  *              publish_requests       each lane writes its key and its slab's address to its lane

@@ -24,7 +24,7 @@
  *                                128-bit compare-and-swap the two steps are one, (EMPTY, UNSET) ->
  *                                (key, value): tiles that take two steps may work beside it,
  *                                because each state that they read is one that they could have made
- *            and starts again at a flush, which has the table alone. In multimaps of 32 bits a
+ *            and starts again at a flush, which is exclusive. In multimaps of 32 bits a
  *            deleted slot goes back to EMPTY; in those of 64 bits it keeps its key until a flush.
  *
  *            In tables that grow the top bit of the key (map64: of the value) says that the slot is
@@ -63,7 +63,9 @@
 #define GA_SLABHASH_MODE(kind)        ((kind)&3u)
 #define GA_SLABHASH_IS_MULTI(kind)    (((kind)&4u) != 0)
 #define GA_SLABHASH_IS_GROWING(kind)  (((kind)&GA_SLABHASH_GROWING) != 0)
-#define GA_SLABHASH_IS_UNIQUE(kind)   (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
+/* Unique keys, in an array that stays while operations run. */
+#define GA_SLABHASH_IS_UNIQUE_FIXED(kind)                                                          \
+    (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
 
 /* Flag of a kind in kernels, beside the table's own kind: map64 slots are filled in two steps
  * even on devices with a 128-bit swap. */
@@ -107,7 +109,7 @@ GA_SIMT bool ga_slabhash_puts(uint32_t op)
 }
 
 /* The largest allowed key, and below the largest allowed value. */
-GA_SIMT uint64_t ga_slabhash_key_most(uint32_t kind)
+GA_SIMT uint64_t ga_slabhash_key_max(uint32_t kind)
 {
     bool grows = GA_SLABHASH_IS_GROWING(kind);
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
@@ -116,7 +118,7 @@ GA_SIMT uint64_t ga_slabhash_key_most(uint32_t kind)
     return (GA_SLABHASH_DELETED - 1u) & (grows ? ~GA_SLABHASH_FROZEN32 : 0xffffffffu);
 }
 
-GA_SIMT uint64_t ga_slabhash_value_most(uint32_t kind)
+GA_SIMT uint64_t ga_slabhash_value_max(uint32_t kind)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
         return GA_SLABHASH_IS_GROWING(kind) ? GA_SLABHASH_FROZEN64 - 4u : GA_SLABHASH_UNSET - 1u;
@@ -135,10 +137,10 @@ GA_SIMT bool ga_slabhash_fits(uint32_t kind, uint32_t op, uint64_t key, uint64_t
 GA_SIMT bool ga_slabhash_allowed(uint32_t kind, uint32_t op, uint64_t key, uint64_t value)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
-        return key <= ga_slabhash_key_most(kind) &&
-               !(ga_slabhash_puts(op) && value > ga_slabhash_value_most(kind));
+        return key <= ga_slabhash_key_max(kind) &&
+               !(ga_slabhash_puts(op) && value > ga_slabhash_value_max(kind));
     }
-    return ga_slabhash_fits(kind, op, key, value) && key <= ga_slabhash_key_most(kind);
+    return ga_slabhash_fits(kind, op, key, value) && key <= ga_slabhash_key_max(kind);
 }
 
 /* ---- reading a slab -------------------------------------------------------------------------- */
@@ -203,7 +205,7 @@ GA_SIMT uint64_t ga_slabhash_value_at(uint32_t kind, ga_tile tile, ga_row row, u
 /* True if a slot with this value holds its key; in tables that grow also: and is not frozen. */
 GA_SIMT bool ga_slabhash_is_set(uint32_t kind, uint64_t value)
 {
-    return GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64 || value <= ga_slabhash_value_most(kind);
+    return GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64 || value <= ga_slabhash_value_max(kind);
 }
 
 /* True for a frozen value of map64. */

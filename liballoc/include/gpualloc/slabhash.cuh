@@ -15,11 +15,11 @@
  * of its own; the tile serves one lane after the other (slab-hash-2018, §IV-A), or several at once
  * if whole warps call:
  *
- *     ga_slabhash_turn turn = ga_slabhash_turn_begin(view);
- *     ga_slabhash_answer a = ga_slabhash_lanes<kind>(&turn, asks, op, key, value);
- *     ga_slabhash_turn_end(&turn);
+ *     ga_slabhash_session session = ga_slabhash_session_begin(view);
+ *     ga_slabhash_answer a = ga_slabhash_lanes<kind>(&session, asks, op, key, value);
+ *     ga_slabhash_session_end(&session);
  *
- * A turn is a tile's session: what it holds from turn_begin() to turn_end(). Operations of all
+ * A session is the state that a tile holds from session_begin() to session_end(). Operations of all
  * kernels and streams may run concurrently, except for exclusive ones. In tables of unique keys
  * operations on one key are linearizable. Values are data and publish nothing: a kernel that finds
  * a pair within the same launch need not see other writes from before the insert.
@@ -39,12 +39,12 @@
  * flushed or reserved. Path 1, keys below 2^31 - 2 in the 32-bit modes; in the 64-bit mode keys
  * below 2^64 - 2 and values below 2^63 - 3. Views stay valid. `kind` in kernels is
  * GA_SLABHASH_KIND(mode, multi) | GA_SLABHASH_GROWING. Older arrays are freed with their slabs
- * while kernels run, once no turn can refer to them. Turns check from time to time whether an array
- * waits for them; a turn that makes no calls delays the free. If the device cannot allocate while
- * kernels run, or has no memory, inserts chain slabs, and the table grows in a later kernel. A
- * program with such tables defines GA_SLABHASH_GROWING_KINDS before it includes this header, in all
- * files that use them: they take twice as long to compile. Arrays come from a kernel heap of all
- * sizes that belongs to the table: "slab/vmm", or the program's GA_SLABHASH_ARRAYS.
+ * while kernels run, once no session can refer to them. Sessions check from time to time whether an
+ * array waits for them; a session that makes no calls delays the free. If the device cannot
+ * allocate while kernels run, or has no memory, inserts chain slabs, and the table grows in a later
+ * kernel. A program with such tables defines GA_SLABHASH_GROWING_KINDS before it includes this
+ * header, in all files that use them: they take twice as long to compile. Arrays come from a kernel
+ * heap of all sizes that belongs to the table: "slab/vmm", or the program's GA_SLABHASH_ARRAYS.
  *
  * If the options' seed is 0 each table draws one, found in table.seed. gpualloc/slabhash.h says how
  * this protects against chosen keys. Kernels have a and b in the view.
@@ -55,9 +55,10 @@
  *                                          ones choose the bucket
  *     GA_SLABHASH_FUNCTION(there, given)   a combination of the program's own to apply, for `how` =
  *                                          GA_SLABHASH_HOW_COUNT
- *     GA_SLABHASH_CHECKED                  detects turns that overlap a flush or clear, by two more
- *                                          atomics for each turn. ga_slabhash_device_count(),
- *                                          _retrieve() and _close() then return GA_ERR_ARGUMENT
+ *     GA_SLABHASH_CHECKED                  detects sessions that overlap a flush or clear, by two
+ *                                          more atomics for each session.
+ *                                          ga_slabhash_device_count(), _retrieve() and _close()
+ *                                          then return GA_ERR_ARGUMENT
  *     GA_SLABHASH_ONLY_KIND                the one kind of all tables of the program, which do not
  *                                          grow in kernels: compiles faster
  *
@@ -88,10 +89,17 @@
 #define GA_SLABHASH_ARRAYS "slab/vmm"
 #endif
 
+/* Tables that grow in kernels. First, because all other headers call these names. */
+#ifdef GA_SLABHASH_GROWING_KINDS
+#include "detail/slabhash/kernel_growth/hooks.cuh"
+#else
+#include "detail/slabhash/kernel_growth/no_hooks.cuh"
+#endif
+
 #include "detail/slabhash/device/file_host.cuh" /* ga_slabhash_device_save, _load */
 #include "detail/slabhash/device/open_host.cuh" /* ga_slabhash_device_open, _close, _count, _retrieve */
 #include "detail/slabhash/device/resize_host.cuh" /* ga_slabhash_device_reserve */
 #include "detail/slabhash/device/run_host.cuh" /* ga_slabhash_device_run, _run_all, _flush, _clear */
-#include "detail/slabhash/device/turn_kernel.cuh" /* ga_slabhash_turn_begin, _turn_end, _tile, _lanes */
+#include "detail/slabhash/device/session_kernel.cuh" /* ga_slabhash_session_..., _tile, _lanes */
 
 #endif

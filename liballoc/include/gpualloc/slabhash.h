@@ -141,10 +141,10 @@ GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *
 typedef struct ga_slabhash_plan {
     uint32_t kind; /* mode, and 4 for a multimap */
     uint32_t buckets, path;
-    uint32_t apart; /* largest distance of two consecutive buckets of a path */
-    uint64_t a, b;  /* of the hash: 8 a, and b */
-    uint64_t bytes; /* size of the buckets' slabs; empty ones have all bits set */
-    uint64_t seed;  /* of the hash: the option, or the seed that was drawn for this plan */
+    uint32_t stride_max; /* largest distance of two consecutive buckets of a path */
+    uint64_t a, b;       /* of the hash: 8 a, and b */
+    uint64_t bytes;      /* size of the buckets' slabs; empty ones have all bits set */
+    uint64_t seed;       /* of the hash: the option, or the seed that was drawn for this plan */
 } ga_slabhash_plan;
 
 GA_API ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_plan *out);

@@ -3,14 +3,14 @@
  * A kernel's use of a slab hash in device memory: a tile's session, one operation of the tile, and
  * one operation of each lane. Included by gpualloc/slabhash.cuh, which says how to use it.
  *
- * STRUCTURE  ga_slabhash_turn_begin()   a tile begins a session with the table
+ * STRUCTURE  ga_slabhash_session_begin()   a tile begins a session with the table
  *            ga_slabhash_tile()         one operation, by the whole tile
  *            ga_slabhash_lanes()        one operation of each lane that asks, each of any kind
- *            ga_slabhash_turn_end()     releases the slabs that the tile has claimed ahead
+ *            ga_slabhash_session_end()     releases the slabs that the tile has claimed ahead
  *
  * CALLS      ga_slabhash_lanes
  *              ga_slabhash_lanes_fast           whole warps: tiles serve all lanes together
- *                ga_slabhash_lanes_tend         tables that grow: do a part of the move first
+ *                ga_slabhash_growth_tend        tables that grow: do a part of the move first
  *                ga_slabhash_lanes_abreast      requests that are not served are left over
  *                ga_slabhash_lane_slow          tables that grow: one lane of each tile, then again
  *              ga_slabhash_lanes_slow           left-over requests, one after the other
@@ -18,15 +18,11 @@
  *                  ga_slabhash_tile_outlined
  *                    ga_slabhash_tile
  */
-#ifndef GPUALLOC_SLABHASH_DEVICE_TURN_KERNEL_CUH
-#define GPUALLOC_SLABHASH_DEVICE_TURN_KERNEL_CUH
+#ifndef GPUALLOC_SLABHASH_DEVICE_SESSION_KERNEL_CUH
+#define GPUALLOC_SLABHASH_DEVICE_SESSION_KERNEL_CUH
 
 #include "../table/many_tile.h"
 #include "../table/use_tile.h"
-
-#ifdef GA_SLABHASH_GROWING_KINDS
-#include "../kernel_growth/resize_tile.h"
-#endif
 
 /* Searches peek at one sector first. If more than 1 in 6 of a round's peeks miss, the warp's next
  * 31 rounds do not peek. The limit follows from an H200's rates for tables of 830 MiB and more: 39
@@ -42,12 +38,12 @@ enum {
 /* A tile begins to use the table; a conflict with other calls is counted in the word behind
  * `use`. */
 static __device__ __forceinline__ void ga_slabhash_tile_begins(ga_slabhash_view table, ga_tile tile,
-                                                               bool alone)
+                                                               bool exclusive)
 {
     GA_EACH_LANE(tile, table.use ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        if (ga_slabhash_use_conflicts(ga_slabhash_use_begin(table.use, alone), alone)) {
+        if (ga_slabhash_use_conflicts(ga_slabhash_use_begin(table.use, exclusive), exclusive)) {
             ga_post_add64_relaxed(table.use + 1, 1); /* relaxed: read after the kernels */
         }
     }
@@ -55,35 +51,37 @@ static __device__ __forceinline__ void ga_slabhash_tile_begins(ga_slabhash_view 
 }
 
 static __device__ __forceinline__ void ga_slabhash_tile_ends(ga_slabhash_view table, ga_tile tile,
-                                                             bool alone)
+                                                             bool exclusive)
 {
     ga_tile_sync(tile);
     GA_EACH_LANE(tile, table.use ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        ga_slabhash_use_end(table.use, alone);
+        ga_slabhash_use_end(table.use, exclusive);
     }
 }
 #else
-#define ga_slabhash_tile_begins(table, tile, alone) ((void)0)
-#define ga_slabhash_tile_ends(table, tile, alone)   ((void)0)
+#define ga_slabhash_tile_begins(table, tile, exclusive) ((void)0)
+#define ga_slabhash_tile_ends(table, tile, exclusive)   ((void)0)
 #endif
 
 /* ---- in kernels ---------------------------------------------------------------------------- */
 
-/* A tile's session: the state that it keeps between its operations, in registers. All 8 lanes of a
- * tile are present and call together: blocks consist of whole tiles and have one dimension. End the
- * session, or the slabs that the tile has claimed ahead stay allocated, and so do all arrays of a
- * table that grows in kernels from then on. */
-typedef struct ga_slabhash_turn {
+/* The part of a session that is the same for all tables. */
+typedef struct ga_slabhash_session_fields {
     ga_slabhash_view table;
     ga_tile tile;
     ga_slab_claimed claimed;
     uint32_t blind; /* rounds of searches still to go without peeking (many_tile.h) */
-#ifdef GA_SLABHASH_GROWING_KINDS
-    ga_slabhash_snapshot snapshot; /* of a table that grows */
-#endif
-} ga_slabhash_turn;
+} ga_slabhash_session_fields;
+
+/* A tile's session: the state that it keeps between its operations, in registers. All 8 lanes of a
+ * tile are present and call together: blocks consist of whole tiles and have one dimension. End the
+ * session, or the slabs that the tile has claimed ahead stay allocated, and so do all arrays of a
+ * table that grows in kernels from then on. The state for such tables is a base class because an
+ * empty one takes no memory; an empty member would. */
+typedef struct ga_slabhash_session : ga_slabhash_session_fields, ga_slabhash_growth_state {
+} ga_slabhash_session;
 
 /* Number of the tile in the grid. */
 static __device__ __forceinline__ uint32_t ga_slabhash_tile_number(void)
@@ -91,60 +89,33 @@ static __device__ __forceinline__ uint32_t ga_slabhash_tile_number(void)
     return (blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE;
 }
 
-/* For a table that grows: the tile with that number takes its first snapshot. */
-static __device__ __forceinline__ void ga_slabhash_turn_take_snapshot(ga_slabhash_turn *turn,
-                                                                      uint32_t number)
+static __device__ __forceinline__ ga_slabhash_session
+ga_slabhash_session_begin(ga_slabhash_view table)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    turn->snapshot = ga_slabhash_snapshot{};
-    if (turn->table.growing) {
-        ga_slabhash_snapshot_begin(turn->table.growing, turn->tile, &turn->snapshot, number);
-    }
-#else
-    (void)turn;
-    (void)number;
-#endif
-}
-
-static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_slabhash_view table)
-{
-    ga_slabhash_turn turn;
+    ga_slabhash_session session;
     uint32_t number = ga_slabhash_tile_number();
-    turn.table = table;
-    turn.tile = ga_tile_of(GA_SLABHASH_TILE);
-    turn.claimed = ga_slabhash_claim_begin(number);
-    turn.blind = 0;
-    ga_slabhash_tile_begins(table, turn.tile, false);
-    ga_slabhash_turn_take_snapshot(&turn, number);
-    return turn;
+    session.table = table;
+    session.tile = ga_tile_of(GA_SLABHASH_TILE);
+    session.claimed = ga_slabhash_claim_begin(number);
+    session.blind = 0;
+    ga_slabhash_tile_begins(table, session.tile, false);
+    ga_slabhash_growth_begin(table, session.tile, &session, number);
+    return session;
 }
 
-/* ga_slabhash_turn_begin() in kernels for one kind, where the compiler knows whether its tables
+/* ga_slabhash_session_begin() in kernels for one kind, where the compiler knows whether its tables
  * grow. */
 template <uint32_t kind>
-static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_of(ga_slabhash_view table)
+static __device__ __forceinline__ ga_slabhash_session ga_slabhash_session_of(ga_slabhash_view table)
 {
-#ifdef GA_SLABHASH_GROWING_KINDS
-    table.growing = GA_SLABHASH_IS_GROWING(kind) ? table.growing : NULL;
-#endif
-    return ga_slabhash_turn_begin(table);
+    return ga_slabhash_session_begin(ga_slabhash_growth_in_kernel(kind, table));
 }
 
-static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *turn)
+static __device__ __forceinline__ void ga_slabhash_session_end(ga_slabhash_session *session)
 {
-    ga_slabhash_claim_end(turn->table, turn->tile, &turn->claimed);
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (turn->table.growing) {
-        uint32_t number = ga_slabhash_tile_number();
-        if (number % GA_SLABHASH_SELDOM == 0) {
-            ga_slabhash_end_session(turn->table.growing, turn->snapshot.clock,
-                                    number % GA_SLABHASH_RARELY == GA_SLABHASH_RARELY / 2u);
-        } else {
-            ga_slabhash_snapshot_end(turn->table.growing, turn->tile, &turn->snapshot);
-        }
-    }
-#endif
-    ga_slabhash_tile_ends(turn->table, turn->tile, false);
+    ga_slabhash_claim_end(session->table, session->tile, &session->claimed);
+    ga_slabhash_growth_end(session->table, session->tile, session, ga_slabhash_tile_number());
+    ga_slabhash_tile_ends(session->table, session->tile, false);
 }
 
 /* One operation by the whole tile, with equal arguments in each lane. `kind` is
@@ -154,11 +125,11 @@ static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *tu
  * previous value. */
 template <uint32_t kind>
 static __device__ __forceinline__ ga_slabhash_answer
-ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t value,
+ga_slabhash_tile(ga_slabhash_session *session, uint32_t op, uint64_t key, uint64_t value,
                  uint32_t how = GA_SLABHASH_ADD)
 {
     ga_slabhash_operation to;
-    if (turn->table.kind != GA_SLABHASH_KIND_OF_TABLE(kind)) {
+    if (session->table.kind != GA_SLABHASH_KIND_OF_TABLE(kind)) {
         return ga_slabhash_answer_of(GA_SLABHASH_REFUSED, 0);
     }
     to.key = key;
@@ -167,15 +138,12 @@ ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t val
     to.how = how;
     to.function = NULL;
     to.context = NULL;
-#ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        return ga_slabhash_do_from_snapshot(kind, turn->table, turn->table.growing, turn->tile,
-                                            &turn->claimed, &turn->snapshot,
-                                            GA_SLABHASH_HASH(turn->table, key), to);
+        return ga_slabhash_growth_do(kind, session->table, session->tile, &session->claimed,
+                                     session, GA_SLABHASH_HASH(session->table, key), to);
     }
-#endif
-    return ga_slabhash_do(kind, turn->table, turn->tile, &turn->claimed,
-                          GA_SLABHASH_HASH(turn->table, key), to);
+    return ga_slabhash_do(kind, session->table, session->tile, &session->claimed,
+                          GA_SLABHASH_HASH(session->table, key), to);
 }
 
 /* The part of a session that operations change, in tables that do not grow, and in tables that
@@ -185,37 +153,35 @@ template <bool grows> struct ga_slabhash_saved {
 };
 
 static __device__ __forceinline__ void ga_slabhash_save_session(ga_slabhash_saved<false> *saved,
-                                                                const ga_slabhash_turn *turn)
+                                                                const ga_slabhash_session *session)
 {
-    saved->claimed = turn->claimed;
+    saved->claimed = session->claimed;
 }
 
 static __device__ __forceinline__ void
-ga_slabhash_restore_session(ga_slabhash_turn *turn, const ga_slabhash_saved<false> *saved)
+ga_slabhash_restore_session(ga_slabhash_session *session, const ga_slabhash_saved<false> *saved)
 {
-    turn->claimed = saved->claimed;
+    session->claimed = saved->claimed;
 }
 
-#ifdef GA_SLABHASH_GROWING_KINDS
 template <> struct ga_slabhash_saved<true> {
     ga_slab_claimed claimed;
-    ga_slabhash_snapshot snapshot;
+    ga_slabhash_growth_state growth;
 };
 
 static __device__ __forceinline__ void ga_slabhash_save_session(ga_slabhash_saved<true> *saved,
-                                                                const ga_slabhash_turn *turn)
+                                                                const ga_slabhash_session *session)
 {
-    saved->claimed = turn->claimed;
-    saved->snapshot = turn->snapshot;
+    saved->claimed = session->claimed;
+    saved->growth = *session;
 }
 
 static __device__ __forceinline__ void
-ga_slabhash_restore_session(ga_slabhash_turn *turn, const ga_slabhash_saved<true> *saved)
+ga_slabhash_restore_session(ga_slabhash_session *session, const ga_slabhash_saved<true> *saved)
 {
-    turn->claimed = saved->claimed;
-    turn->snapshot = saved->snapshot;
+    session->claimed = saved->claimed;
+    static_cast<ga_slabhash_growth_state &>(*session) = saved->growth;
 }
-#endif
 
 /* ga_slabhash_tile() out of line, so that callers need no registers for it. */
 template <uint32_t kind> struct ga_slabhash_outlined {
@@ -229,63 +195,14 @@ ga_slabhash_tile_outlined(ga_slabhash_view table,
                           ga_slabhash_saved<GA_SLABHASH_IS_GROWING(kind)> saved, uint32_t op,
                           uint64_t key, uint64_t value, uint32_t how)
 {
-    ga_slabhash_outlined<kind> alone;
-    ga_slabhash_turn turn;
-    turn.table = table;
-    turn.tile = ga_tile_of(GA_SLABHASH_TILE);
-    ga_slabhash_restore_session(&turn, &saved);
-    alone.answer = ga_slabhash_tile<kind>(&turn, op, key, value, how);
-    ga_slabhash_save_session(&alone.saved, &turn);
-    return alone;
-}
-
-#ifdef GA_SLABHASH_GROWING_KINDS
-/* ga_slabhash_tend_lanes() out of line. */
-template <uint32_t kind>
-static __device__ __noinline__ ga_slabhash_saved<true>
-ga_slabhash_tend_outlined(ga_slabhash_view table, ga_slabhash_saved<true> saved, uint32_t changing,
-                          uint64_t hash)
-{
-    ga_slabhash_tend_lanes(kind, table, table.growing, ga_tile_abreast(GA_SLABHASH_TILE),
-                           &saved.claimed, &saved.snapshot, changing, (uint32_t)hash,
-                           (uint32_t)(hash >> 32));
-    return saved;
-}
-#endif
-
-/* In tables that grow, before the lanes that ask are served together. */
-template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *turn, bool asks,
-                                                              uint32_t op, uint64_t key)
-{
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (GA_SLABHASH_IS_GROWING(kind) && ga_slabhash_may_change(fixed)) {
-        uint32_t changing =
-            ga_lanes_nonzero(turn->tile, asks && op != GA_SLABHASH_SEARCH ? 1u : 0u);
-        bool tends = turn->snapshot.next_rows || ga_slabhash_snapshot_is_due(&turn->snapshot);
-        if (ga_lanes_any(ga_tile_of(32), tends ? 1u : 0u)) {
-            ga_slabhash_saved<true> saved;
-            saved.claimed = turn->claimed;
-            saved.snapshot = turn->snapshot;
-            saved = ga_slabhash_tend_outlined<kind>(turn->table, saved, changing,
-                                                    GA_SLABHASH_HASH(turn->table, key));
-            turn->claimed = saved.claimed;
-            turn->snapshot = saved.snapshot;
-        } else {
-            ga_slabhash_snapshot_note_change(&turn->snapshot, changing != 0);
-            (void)ga_slabhash_snapshot_count_request(&turn->snapshot);
-        }
-        ga_tile_sync(ga_tile_of(32)); /* from here on the warp's tiles work abreast */
-    } else if (GA_SLABHASH_IS_GROWING(kind)) {
-        ga_slabhash_tend_searches(turn->table.growing, ga_tile_abreast(GA_SLABHASH_TILE),
-                                  &turn->snapshot);
-    }
-#else
-    (void)turn;
-    (void)asks;
-    (void)op;
-    (void)key;
-#endif
+    ga_slabhash_outlined<kind> done;
+    ga_slabhash_session session;
+    session.table = table;
+    session.tile = ga_tile_of(GA_SLABHASH_TILE);
+    ga_slabhash_restore_session(&session, &saved);
+    done.answer = ga_slabhash_tile<kind>(&session, op, key, value, how);
+    ga_slabhash_save_session(&done.saved, &session);
+    return done;
 }
 
 /* True if a kernel for `fixed` may apply a function, so that `how` matters. */
@@ -297,37 +214,34 @@ GA_SIMT bool ga_slabhash_may_apply(uint32_t kind, uint32_t fixed)
 
 /* After a round of searches: if too many peeks missed, the next rounds do not peek. All lanes of
  * the warp call; the result is equal in all. */
-static __device__ __forceinline__ void ga_slabhash_update_blind(ga_slabhash_turn *turn, bool asked,
-                                                                bool in_vain)
+static __device__ __forceinline__ void ga_slabhash_update_blind(ga_slabhash_session *session,
+                                                                bool asked, bool in_vain)
 {
     ga_tile warp = ga_tile_of(32);
     uint32_t misses = ga_bits_count(ga_lanes_nonzero(warp, in_vain ? 1u : 0u));
     uint32_t all = ga_bits_count(ga_lanes_nonzero(warp, asked ? 1u : 0u));
-    turn->blind = turn->blind                                ? turn->blind - 1u
-                  : misses * GA_SLABHASH_PEEK_MISS_DIV > all ? (uint32_t)GA_SLABHASH_BLIND_ROUNDS
-                                                             : 0;
+    session->blind = session->blind                             ? session->blind - 1u
+                     : misses * GA_SLABHASH_PEEK_MISS_DIV > all ? (uint32_t)GA_SLABHASH_BLIND_ROUNDS
+                                                                : 0;
 }
 
 /* Serve the lanes' operations as far as the tiles of a whole warp can together. `asks` stays set
  * for lanes whose operation is left over. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_lanes_abreast(
-    ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t key, uint64_t value)
+    ga_slabhash_session *session, bool *asks, uint32_t op, uint64_t key, uint64_t value)
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE);
     ga_slabhash_requests many = {};
-    ga_slabhash_view table = turn->table;
+    ga_slabhash_view table = session->table;
     bool served = *asks && ga_slabhash_is_served(kind, fixed < GA_SLABHASH_OP_COUNT ? fixed : op);
-    uint64_t hash = GA_SLABHASH_HASH(turn->table, key);
-#ifdef GA_SLABHASH_GROWING_KINDS
+    uint64_t hash = GA_SLABHASH_HASH(session->table, key);
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        ga_slabhash_shift shift =
-            ga_slabhash_shift_of(turn->table, turn->table.growing, &turn->snapshot);
-        table = ga_slabhash_for_lane(kind, shift, fixed < GA_SLABHASH_OP_COUNT ? fixed : op, hash);
+        table = ga_slabhash_growth_array_for_lane(kind, session->table, session,
+                                                  fixed < GA_SLABHASH_OP_COUNT ? fixed : op, hash);
         served = served && table.rows;
         ga_tile_sync(tile); /* each lane's acquire holds for all lanes */
     }
-#endif
     many.key = (uint32_t)key;
     many.key_high = (uint32_t)(key >> 32);
     many.value = (uint32_t)value;
@@ -336,10 +250,10 @@ static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_lanes_abreast(
     many.result = GA_SLABHASH_DEFERRED;
     ga_slabhash_requests_begin(table, ga_slabhash_is_ordered(table), &many, tile.lane, hash);
     uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
-    many.no_peek = turn->blind != 0;
+    many.no_peek = session->blind != 0;
     (void)ga_slabhash_serve_many(kind, fixed, table, tile, asking, &many);
     if (ga_slabhash_peeks(kind, fixed, table)) {
-        ga_slabhash_update_blind(turn, served, many.peek_missed >> tile.lane & 1u);
+        ga_slabhash_update_blind(session, served, many.peek_missed >> tile.lane & 1u);
     }
     *asks = *asks && many.result >= GA_SLABHASH_DEFERRED;
     return ga_slabhash_answer_of(many.result, many.was | (uint64_t)many.was_high << 32);
@@ -348,10 +262,10 @@ static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_lanes_abreast(
 /* Slow path: one lane's operation, by its whole tile; that lane gets the result. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_lane_slow(ga_slabhash_turn *turn, uint32_t lane, uint32_t op, uint64_t key,
+ga_slabhash_lane_slow(ga_slabhash_session *session, uint32_t lane, uint32_t op, uint64_t key,
                       uint64_t value, uint32_t how, ga_slabhash_answer *answer)
 {
-    ga_tile tile = turn->tile;
+    ga_tile tile = session->tile;
     uint64_t its_key = ga_lanes_get(tile, (uint32_t)key, lane);
     uint64_t its_value = 0;
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
@@ -364,14 +278,14 @@ ga_slabhash_lane_slow(ga_slabhash_turn *turn, uint32_t lane, uint32_t op, uint64
     uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
     uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
     ga_slabhash_saved<GA_SLABHASH_IS_GROWING(kind)> saved;
-    ga_slabhash_save_session(&saved, turn);
-    ga_slabhash_outlined<kind> alone =
-        ga_slabhash_tile_outlined<kind>(turn->table, saved, its_op, its_key, its_value, its_how);
-    ga_slabhash_restore_session(turn, &alone.saved);
+    ga_slabhash_save_session(&saved, session);
+    ga_slabhash_outlined<kind> done =
+        ga_slabhash_tile_outlined<kind>(session->table, saved, its_op, its_key, its_value, its_how);
+    ga_slabhash_restore_session(session, &done.saved);
     GA_EACH_LANE(tile, 1u << lane, own)
     {
         (void)own;
-        *answer = alone.answer;
+        *answer = done.answer;
     }
 }
 
@@ -387,24 +301,25 @@ GA_SIMT bool ga_slabhash_fast_serves_all(uint32_t kind, uint32_t fixed)
  * again. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_lanes_fast(ga_slabhash_turn *turn, bool *left, uint32_t op, uint64_t key,
+ga_slabhash_lanes_fast(ga_slabhash_session *session, bool *left, uint32_t op, uint64_t key,
                        uint64_t value, uint32_t how, ga_slabhash_answer *mine)
 {
     ga_tile warp = ga_tile_of(32);
     do {
         bool asked = *left;
-        ga_slabhash_lanes_tend<kind, fixed>(turn, *left, op, key);
+        ga_slabhash_growth_tend<kind, fixed>(session->table, session->tile, &session->claimed,
+                                             session, *left, op, key);
         ga_slabhash_answer answer =
-            ga_slabhash_lanes_abreast<kind, fixed>(turn, left, op, key, value);
+            ga_slabhash_lanes_abreast<kind, fixed>(session, left, op, key, value);
         *mine = asked ? answer : *mine;
         if (!ga_slabhash_fast_serves_all(kind, fixed)) {
             return;
         }
-        uint32_t asking = ga_lanes_nonzero(turn->tile, *left ? 1u : 0u);
+        uint32_t asking = ga_lanes_nonzero(session->tile, *left ? 1u : 0u);
         if (asking) {
             uint32_t lane = ga_bits_lowest(asking);
-            ga_slabhash_lane_slow<kind, fixed>(turn, lane, op, key, value, how, mine);
-            *left = *left && turn->tile.lane != lane;
+            ga_slabhash_lane_slow<kind, fixed>(session, lane, op, key, value, how, mine);
+            *left = *left && session->tile.lane != lane;
         }
         ga_tile_sync(warp); /* the warp's tiles work abreast again */
     } while (ga_lanes_any(warp, *left ? 1u : 0u));
@@ -414,13 +329,13 @@ ga_slabhash_lanes_fast(ga_slabhash_turn *turn, bool *left, uint32_t op, uint64_t
  * tile. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_lanes_slow(ga_slabhash_turn *turn, bool left, uint32_t op, uint64_t key, uint64_t value,
-                       uint32_t how, ga_slabhash_answer *mine)
+ga_slabhash_lanes_slow(ga_slabhash_session *session, bool left, uint32_t op, uint64_t key,
+                       uint64_t value, uint32_t how, ga_slabhash_answer *mine)
 {
-    uint32_t asking = ga_lanes_nonzero(turn->tile, left ? 1u : 0u);
-    GA_SHARE(turn->tile, asking, lane)
+    uint32_t asking = ga_lanes_nonzero(session->tile, left ? 1u : 0u);
+    GA_SHARE(session->tile, asking, lane)
     {
-        ga_slabhash_lane_slow<kind, fixed>(turn, lane, op, key, value, how, mine);
+        ga_slabhash_lane_slow<kind, fixed>(session, lane, op, key, value, how, mine);
     }
 }
 
@@ -430,22 +345,22 @@ ga_slabhash_lanes_slow(ga_slabhash_turn *turn, bool left, uint32_t op, uint64_t 
  * together, except those that are left over. */
 template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT, bool whole = false>
 static __device__ __forceinline__ ga_slabhash_answer
-ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, uint64_t value,
-                  uint32_t how = GA_SLABHASH_ADD)
+ga_slabhash_lanes(ga_slabhash_session *session, bool asks, uint32_t op, uint64_t key,
+                  uint64_t value, uint32_t how = GA_SLABHASH_ADD)
 {
     op = fixed < GA_SLABHASH_OP_COUNT ? fixed : op;
-    bool allowed = turn->table.kind == GA_SLABHASH_KIND_OF_TABLE(kind) &&
+    bool allowed = session->table.kind == GA_SLABHASH_KIND_OF_TABLE(kind) &&
                    ga_slabhash_supports(kind, op) && ga_slabhash_allowed(kind, op, key, value);
     ga_slabhash_answer mine =
         ga_slabhash_answer_of(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
     bool left = asks && allowed;
     if (whole || ga_warp_is_whole(ga_warp_present())) {
-        ga_slabhash_lanes_fast<kind, fixed>(turn, &left, op, key, value, how, &mine);
+        ga_slabhash_lanes_fast<kind, fixed>(session, &left, op, key, value, how, &mine);
         if (ga_slabhash_fast_serves_all(kind, fixed)) {
             return mine;
         }
     }
-    ga_slabhash_lanes_slow<kind, fixed>(turn, left, op, key, value, how, &mine);
+    ga_slabhash_lanes_slow<kind, fixed>(session, left, op, key, value, how, &mine);
     return mine;
 }
 
