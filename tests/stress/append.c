@@ -5,8 +5,8 @@
  * sanitizer reports a missing order. At the end every element below the size has one owner, and
  * none above it has one.
  *
- * GA_APPEND_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by
- * the thread sanitizer (meson.build here, and that of tests/planted).
+ * With a planted bug it must fail, or the thread sanitizer must report it (meson.build here, and
+ * that of tests/planted).
  */
 #include "arena/append.h"
 #include "growth/pager.h"

@@ -5,8 +5,8 @@
  * missing order. No claim fails while there is a free unit, no failure has a wrong reason, and at
  * the end every unit up to the limit has been claimed once.
  *
- * GA_GROWTH_MUTANT weakens one place at a time; each of these programs must fail, or be reported by
- * the thread sanitizer (meson.build here, and that of tests/planted).
+ * With a planted bug it must fail, or the thread sanitizer must report it (meson.build here, and
+ * that of tests/planted).
  */
 #include "growth/growth.h"
 #include "growth/pager.h"

@@ -225,7 +225,7 @@ static void run_round(ga_lfht_variant variant, const char *spec, size_t threads,
                                .heap = heap};
     uint64_t left = 0;
     ga_stats stats;
-    alarm(ga_mutant ? 30 : 1200); /* seconds for a round */
+    alarm(GA_PLANTED_ANY ? 30 : 1200); /* seconds for a round */
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
     memset(world.net, 0, sizeof world.net);
     world.each = wanted / threads + 1;

@@ -6,8 +6,7 @@
  * taken. No unit has two owners, no uncommitted unit is used, and no claim fails while there is
  * room.
  *
- * GA_SLAB_MUTANT 9 and 10 leave out one step when a superblock is prepared; the program must
- * notice.
+ * Planted bugs (meson.build) leave out one step when a superblock is prepared; then it must fail.
  */
 #define GA_SLAB_PREPARED_WORDS 64u /* words of one superblock, prepared in two parts */
 #include "backends/slab/units/slab_growing.h"

@@ -4,7 +4,7 @@
  * (slabhash_turns_tiles.c). It alternates between short histories (slabhash_turns_histories.c) and
  * tables that grow, shrink and are compacted (slabhash_turns_volumes.c).
  *
- * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
+ * With a planted bug it must fail (meson.build).
  */
 #include "slabhash_turns.h"
 
