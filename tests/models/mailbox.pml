@@ -23,11 +23,12 @@
  *           limit permits. Each tile gets an answer, for any behaviour of the pager: no lost
  *           wake-up, no hang (weak fairness: a process that can run eventually runs).
  *
- * MUTANT    1 to 11 weaken one place each, where MUTANT occurs; each must be detected.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  */
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 #ifndef MAY_REFUSE /* the pager, for lack of memory */
 #define MAY_REFUSE 1
 #endif
@@ -233,7 +234,7 @@ inline pronounce(who, why, number)
 {
     get(who, READY, ready);
     ready_at[number] = ready;
-    put(who, VERDICT, RULING(number, why), MUTANT != 3) /* V1 */
+    put(who, VERDICT, RULING(number, why), !PLANTED(verdict_store_relaxed)) /* V1 */
 }
 
 inline next_ruling()
@@ -247,7 +248,7 @@ inline speak(who)
     get_plain(who, OWN_WISH, wish);
     assert(wish == true_wish);
     if
-    :: SERIAL(answer) == SERIAL(wish) || REASON(answer) == GONE || MUTANT == 9 ->
+    :: SERIAL(answer) == SERIAL(wish) || REASON(answer) == GONE || PLANTED(old_answer_accepted) ->
         get(who, VERDICT, verdict);
         if
         :: REASON(answer) == NO_MEMORY && verdict == 0 ->
@@ -257,7 +258,7 @@ inline speak(who)
             pronounce(who, REASON(answer), FINAL)
         :: else ->
             if
-            :: !APPLIES(verdict) && !(MUTANT == 10 && STEPS_OF(wish) >= want) ->
+            :: !APPLIES(verdict) && !(PLANTED(large_request_not_repeated) && STEPS_OF(wish) >= want) ->
                 put(who, VERDICT, 0, false);
                 post(who)
             :: else
@@ -265,7 +266,7 @@ inline speak(who)
         fi
     :: else ->
         if
-        :: dead && MUTANT != 8 -> /* out of patience */
+        :: dead && !PLANTED(dead_pager_awaited) -> /* out of patience */
             next_ruling();
             pronounce(who, GONE, rulings)
         :: else ->
@@ -279,7 +280,7 @@ inline speak(who)
 
 inline look(who)
 {
-    load(who, ANSWER, answer, MUTANT != 6); /* M2 */
+    load(who, ANSWER, answer, !PLANTED(answer_load_relaxed)); /* M2 */
     atomic {
     get(who, READY, step);
     do
@@ -289,7 +290,7 @@ inline look(who)
         assert(!prepared[step]);
         prepared[step] = true;
         put(who, PREPARED + step, 1, false);
-        put(who, READY, step + 1, MUTANT != 1); /* R1 */
+        put(who, READY, step + 1, !PLANTED(ready_store_relaxed)); /* R1 */
         step++
     :: else -> break
     od;
@@ -299,8 +300,8 @@ inline look(who)
     :: else
     fi;
     if
-    :: MUTANT == 11 && REASON(answer) != GRANTED
-    :: else -> put(who, TURN, 0, MUTANT != 7) /* T2 */
+    :: PLANTED(lock_kept_when_refused) && REASON(answer) != GRANTED
+    :: else -> put(who, TURN, 0, !PLANTED(unlock_relaxed)) /* T2 */
     fi;
     ready = 0; verdict = 0; answer = 0; wish = 0; value = 0
     }
@@ -324,8 +325,11 @@ inline try_turn(who)
 inline look_around(who)
 {
     if
-    :: MUTANT == 4 -> load(who, READY, ready, true); load(who, VERDICT, verdict, true)
-    :: else -> load(who, VERDICT, verdict, true); load(who, READY, ready, MUTANT != 2) /* V2, R2 */
+    :: PLANTED(verdict_loaded_after_ready) ->
+        load(who, READY, ready, true); load(who, VERDICT, verdict, true)
+    :: else ->
+        load(who, VERDICT, verdict, true); /* V2 */
+        load(who, READY, ready, !PLANTED(ready_load_relaxed)) /* R2 */
     fi
 }
 
@@ -408,7 +412,7 @@ end:
         :: backed < reach -> put(PAGER, BACKED + backed, 1, false); backed++
         :: else -> break
         od;
-        put(PAGER, ANSWER, WORD(served, backed, reason), MUTANT != 5); /* M1 */
+        put(PAGER, ANSWER, WORD(served, backed, reason), !PLANTED(answer_store_relaxed)); /* M1 */
         wish = 0; wanted = 0; reach = 0; reason = 0
         }
     :: MAY_DIE -> dead = true; break
