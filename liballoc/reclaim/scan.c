@@ -702,7 +702,7 @@ static ga_status refuse(const ga_hazards *mine, const void *object, const char *
                    !mine     ? "the membership"
                    : !object ? "the object"
                              : missing,
-                   !mine ? "ga_domain_join()'s" : "what to free, and how");
+                   !mine ? "ga_domain_join()'s" : "the object and a function to free it");
 }
 
 ga_status ga_hazard_retire(ga_hazards *mine, void *object, size_t size, ga_reclaim *reclaim,

@@ -165,13 +165,13 @@ static void look(void)
 static void ask_again(ga_mailbox *mailbox)
 {
     look();
-    uint64_t wish = mailbox->request;
+    uint64_t request = mailbox->request;
     look();
-    stress_need(wish == ga_mail_word(1, 1, 0), "it wishes for a step");
-    stress_need(mailbox->request == wish, "once");
+    stress_need(request == ga_mail_word(1, 1, 0), "it requests a step");
+    stress_need(mailbox->request == request, "once");
     mailbox->answer = ga_mail_word(0, 1, GA_GROWTH_MEMORY);
     stress_need(await(1) == GA_GROWTH_MEMORY, "the answer is a refusal");
-    while (mailbox->request == wish) { /* until the refusal is old */
+    while (mailbox->request == request) { /* until the refusal is old */
         look();
     }
     look();

@@ -93,8 +93,8 @@ static void check(const uint32_t *units, uint32_t n, uint64_t owner)
 
 static uint32_t claim(slab_actor *actor, uint32_t wanted, uint32_t *units)
 {
-    slab_way way = (slab_way)random_below(&actor->random, SLAB_WAYS);
-    uint32_t got = slab_actor_claim(actor, way, wanted, units);
+    slab_claim_kind kind = (slab_claim_kind)random_below(&actor->random, SLAB_CLAIM_KINDS);
+    uint32_t got = slab_actor_claim(actor, kind, wanted, units);
     add(&got_units, got);
     add(&got_full, got < wanted);
     return got;
@@ -163,7 +163,7 @@ static void need_all(void)
     slab_actor actor;
     slab_actor_begin(&actor, &world->heap, seed);
     do {
-        got = slab_actor_claim(&actor, (slab_way)(seed % SLAB_WAYS), LANES, units);
+        got = slab_actor_claim(&actor, (slab_claim_kind)(seed % SLAB_CLAIM_KINDS), LANES, units);
         all += got;
     } while (got == LANES);
     stress_need(all == slab_world_units(world), "FULL before the last unit");

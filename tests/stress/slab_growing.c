@@ -42,7 +42,7 @@ static struct {
     uint32_t owners[UNITS]; /* plain: written by the unit's owner */
     uint32_t limit;         /* steps; set before the threads */
     uint32_t refuse;        /* the request that is refused for lack of memory */
-    uint32_t wishes;        /* the pager's */
+    uint32_t requests;      /* the pager's */
     uint32_t round;
     ga_pager_client *client;
 } world;
@@ -52,7 +52,7 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     uint32_t reach = wanted + wanted % 4u;
     (void)context;
-    if (++world.wishes == world.refuse) {
+    if (++world.requests == world.refuse) {
         return GA_GROWTH_MEMORY;
     }
     for (; *backed < reach && *backed < world.limit; ++*backed) {
