@@ -407,8 +407,8 @@ static int run(request *r)
         fprintf(stderr, "gpualloc %s: --json: \"%s\": %s\n", r->name, r->json, strerror(errno));
         return 1;
     }
-    printf("gpualloc %s, commit %s, on %u cores of %s\n%u rounds, maps in turn; a figure is the "
-           "median, +- half of what lies between the quartiles,\ntimes the ratio to %s, round by "
+    printf("gpualloc %s, commit %s, on %u cores of %s\n%u rounds, maps alternating; a figure "
+           "is the median +- half the interquartile range,\ntimes the ratio to %s, round by "
            "round\n",
            ga_version_text(), ga_bench_commit(), ga_bench_cores(), ga_bench_processor(),
            r->plan.rounds, r->plan.entries[0].name);

@@ -88,7 +88,7 @@ static bool freeze_buckets(lfht_hash_node *node, const lfht_freeze_node *freeze)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
         lfht_word word = lfht_load(&node->buckets[i]);
-        if (GA_LFHT_MUTANT == 4 && !lfht_is_empty_bucket(node, word)) {
+        if (GA_PLANTED(lfht_nonempty_node_removed) && !lfht_is_empty_bucket(node, word)) {
             continue;
         }
         if (!lfht_is_empty_bucket(node, word) ||

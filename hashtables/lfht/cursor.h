@@ -58,7 +58,7 @@ static inline bool cursor_descend(const inline_call *call, inline_cursor *c, lfh
     lfht_test_yield();
     ga_hazard_set(call->hazards, slot, line_node(link));
     c->depth++;
-    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(call->hazards, c->location) != link) {
+    if (!GA_PLANTED(lfht_not_validated) && ga_hazard_load(call->hazards, c->location) != link) {
         return false;
     }
     c->location = location;
@@ -132,7 +132,7 @@ static inline bool cursor_to_line(const inline_call *call, inline_cursor *c, lfh
     for (;;) {
         lfht_word word = lfht_load(c->location);
         *seen = word;
-        if (word & LINE_FROZEN && GA_LFHT_MUTANT != 18) {
+        if (word & LINE_FROZEN && !GA_PLANTED(lfht_fast_lookup_in_frozen_line)) {
             return false;
         }
         if (!(word & LINE_LINK)) {

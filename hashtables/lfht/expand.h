@@ -113,7 +113,7 @@ static uint32_t chain_read(walk *w, const lfht_hash_node *child, lfht_leaf **cha
 static bool word_unchanged(const lfht_word *location, lfht_word word)
 {
     lfht_test_yield();
-    return GA_LFHT_MUTANT == 2 || lfht_load(location) == word;
+    return GA_PLANTED(lfht_leaf_moved_twice) || lfht_load(location) == word;
 }
 
 /* Step 2: make the leaf lead to the first leaf of its bucket in `child`. False if the leaf must not

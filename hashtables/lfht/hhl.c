@@ -84,7 +84,7 @@ static void separate_protected(const hazard_pair *pairs, uint32_t n, retired_lis
                                retired_list *kept)
 {
     retired_list left = {0, 0};
-    while (from->first && n > 0 && GA_LFHT_MUTANT != 10) {
+    while (from->first && n > 0 && !GA_PLANTED(lfht_hazard_pairs_not_read)) {
         lfht_word word = retired_pop(from);
         uint32_t i = 0;
         while (i < n && !pair_protects(&pairs[i], word)) {

@@ -20,7 +20,7 @@ enum {
  * in the node of that level. */
 static inline void lfht_pair_level(const ga_hazards *hazards, uint32_t slot, uint32_t level)
 {
-    uintptr_t says = GA_LFHT_MUTANT == 11 ? 1 : level + 1;
+    uintptr_t says = GA_PLANTED(lfht_level_not_published) ? 1 : level + 1;
     ga_hazard_set(hazards, slot + LFHT_SLOT_LEVEL, (const void *)says);
 }
 

@@ -158,7 +158,7 @@ static ga_status put_once(inline_path *path, line_put *put, const lfht_change *c
 {
     line_result result = line_search(path->map, put->line, path->seen, path->hash, path->key,
                                      &put->cell, &put->value);
-    if (GA_LFHT_MUTANT == 15 && put->claimed != LINE_NONE) {
+    if (GA_PLANTED(lfht_put_with_old_snapshot) && put->claimed != LINE_NONE) {
         result = put->found ? LINE_FOUND : LINE_ABSENT;
     }
     if (result == LINE_CHANGED) {
@@ -183,7 +183,7 @@ static ga_status put_in_line(inline_path *path, const line_put *fast, const lfht
                              ga_lfht_found *was, bool *done)
 {
     line_put put = {.line = (lfht_line *)path->location, .claimed = LINE_NONE};
-    if (put.line == fast->line || GA_LFHT_MUTANT == 19) {
+    if (put.line == fast->line || GA_PLANTED(lfht_claim_of_other_line_used)) {
         put.claimed = fast->claimed;
     }
     ga_status status = GA_OK;

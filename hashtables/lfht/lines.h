@@ -226,7 +226,8 @@ static inline lfht_word line_set_tag(lfht_word word, uint32_t cell, lfht_word ta
 /* The word with the next version. */
 static inline lfht_word line_next_version(lfht_word word)
 {
-    return GA_LFHT_MUTANT == 12 ? word : word + ((lfht_word)1 << LINE_VERSION_SHIFT);
+    return GA_PLANTED(lfht_line_without_version) ? word
+                                                 : word + ((lfht_word)1 << LINE_VERSION_SHIFT);
 }
 
 /* True if the version cannot rise any more. In the stress tests after 63 changes. */
@@ -260,7 +261,7 @@ static inline uint64_t line_read_half(const uint64_t *half)
 /* Validate: the line's word is still `word`. */
 static inline bool line_validate(const lfht_line *line, lfht_word word)
 {
-    if (GA_LFHT_MUTANT == 13) {
+    if (GA_PLANTED(lfht_line_not_validated)) {
         return true;
     }
     /* L3: relaxed, ordered behind L2. Pairs with W1: the claim came before the write that L2 has

@@ -104,13 +104,13 @@ static inline path_protection path_protect(inline_path *path, lfht_word link)
 {
     uint32_t top;
     path_set_slot(path, path->depth, line_node(link));
-    if (GA_LFHT_MUTANT == 1) {
+    if (GA_PLANTED(lfht_not_validated)) {
         return PATH_PROTECTED;
     }
     if (ga_hazard_load(path->hazards, path->location) != link) {
         return PATH_CHANGED;
     }
-    if (!(link & LINE_FROZEN) || GA_LFHT_MUTANT == 16) {
+    if (!(link & LINE_FROZEN) || GA_PLANTED(lfht_frozen_link_trusted)) {
         return PATH_PROTECTED;
     }
     return path_is_attached(path, &top) ? PATH_PROTECTED : PATH_DETACHED;

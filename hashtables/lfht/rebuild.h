@@ -219,7 +219,7 @@ static bool line_is_crowded(lfht_word word)
 static lfht_word freeze_word(lfht_word *location)
 {
     lfht_word word = lfht_load(location);
-    while (!(word & LINE_FROZEN) && GA_LFHT_MUTANT != 14 &&
+    while (!(word & LINE_FROZEN) && !GA_PLANTED(lfht_line_not_frozen) &&
            !lfht_cas(location, word, word | LINE_FROZEN)) {
         word = lfht_load(location);
     }
@@ -373,8 +373,9 @@ static ga_status rebuild_subtree(inline_path *path, uint32_t top)
     void *on_heap = NULL;
     if (line_node(state.link) == line_node(path->steps[top].link) && state.link & LINE_FROZEN) {
         path->depth = top; /* that rebuild began at a step above this one */
-        return GA_LFHT_MUTANT != 17 && path_is_attached(path, &top) ? rebuild_subtree(path, top)
-                                                                    : GA_OK;
+        return !GA_PLANTED(lfht_rebuild_above_not_helped) && path_is_attached(path, &top)
+                   ? rebuild_subtree(path, top)
+                   : GA_OK;
     }
     if (line_node(state.link) != line_node(path->steps[top].link) ||
         !rebuild_visit_node(&state, state.link, top)) {

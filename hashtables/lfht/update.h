@@ -85,7 +85,7 @@ LFHT_INLINE walk_result walk_pass_removed(walk *w, lfht_word **location, lfht_wo
         *word = next & ~LFHT_GONE;
         return WALK_FOUND;
     }
-    if ((GA_LFHT_MUTANT == 8 && purpose == FOR_LOOKUP) ||
+    if ((GA_PLANTED(lfht_removal_not_helped) && purpose == FOR_LOOKUP) ||
         !chain_unlink_leaf(w, *location, word, leaf, next)) {
         return w->failed ? WALK_FAILED : WALK_RETRY;
     }
@@ -101,7 +101,8 @@ LFHT_INLINE walk_result walk_pass_removed(walk *w, lfht_word **location, lfht_wo
  * the bucket again. */
 LFHT_INLINE walk_result scan_chain(walk *w, walk_purpose purpose)
 {
-    bool limited = lfht_is_last_level(w->node) ? GA_LFHT_MUTANT == 21 : GA_LFHT_MUTANT != 20;
+    bool limited = lfht_is_last_level(w->node) ? GA_PLANTED(lfht_hops_limited_at_last_level)
+                                               : !GA_PLANTED(lfht_hops_not_limited);
     uint32_t limit = limited ? w->map->chain : UINT32_MAX;
     lfht_word *location = w->bucket;
     lfht_word word = walk_load(w, location);
@@ -150,7 +151,8 @@ LFHT_INLINE walk_result scan_chain(walk *w, walk_purpose purpose)
         return WALK_FROZEN;
     }
     lfht_hash_node *child = walk_load_child(w, location, word);
-    if (child && purpose != FOR_LOOKUP && location != w->bucket && GA_LFHT_MUTANT != 3) {
+    if (child && purpose != FOR_LOOKUP && location != w->bucket &&
+        !GA_PLANTED(lfht_expansion_not_helped)) {
         expand_help(w, child);
     } else if (child) {
         walk_descend(w, child);
@@ -276,17 +278,17 @@ static bool chain_append(walk *w, lfht_leaf *leaf)
     lfht_word level = lfht_level_bits(w->node->level);
     leaf->next = lfht_empty_bucket(w->node) | level;
     leaf_record_birth(w, leaf);
-    if (first && GA_LFHT_MUTANT != 5 && !node_count_raise(w->node)) {
+    if (first && !GA_PLANTED(lfht_count_raised_late) && !node_count_raise(w->node)) {
         compress_dead_node(w);
         return false;
     }
     if (lfht_cas(w->location, w->seen, lfht_word_to(leaf, LFHT_LEAF) | (first ? 0 : level))) {
-        if (first && GA_LFHT_MUTANT == 5) {
+        if (first && GA_PLANTED(lfht_count_raised_late)) {
             node_count_raise(w->node);
         }
         return true;
     }
-    if (first && GA_LFHT_MUTANT != 5 && node_count_lower(w->node)) {
+    if (first && !GA_PLANTED(lfht_count_raised_late) && node_count_lower(w->node)) {
         compress_dead_node(w);
     }
     return false;

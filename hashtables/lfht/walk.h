@@ -88,7 +88,7 @@ LFHT_INLINE bool walk_protect(walk *w, uint32_t slot, const void *object, const 
     }
     lfht_test_yield();
     ga_hazard_set(w->hazards, slot, object);
-    return GA_LFHT_MUTANT == 1 || ga_hazard_load(w->hazards, location) == word;
+    return GA_PLANTED(lfht_not_validated) || ga_hazard_load(w->hazards, location) == word;
 }
 
 /* Protect a node that is not published yet; nothing to validate. */

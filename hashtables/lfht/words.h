@@ -16,19 +16,19 @@
 #ifndef GPUALLOC_LFHT_WORDS_H
 #define GPUALLOC_LFHT_WORDS_H
 
+#include <gpualloc/detail/simt/planted.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The stress tests compile this with GA_LFHT_MUTANT and weaken one property at a time, to show that
- * they detect it. GA_LFHT_MUTANT is then a variable (tests/support/mutant.h), and threads yield at
- * random between steps, or call a function of the test. */
-#ifdef GA_LFHT_MUTANT
+/* The stress tests compile this with GA_LFHT_WEAKENED. Then GA_PLANTED() is a variable, threads
+ * yield at random between steps, or call a function of the test, and nodes are small. */
+#ifdef GA_LFHT_WEAKENED
 #include <sched.h>
 #define LFHT_WEAKENED true
 #else
-#define LFHT_WEAKENED  false
-#define GA_LFHT_MUTANT 0
+#define LFHT_WEAKENED false
 #endif
 #ifdef GA_LFHT_ASIDE
 void GA_LFHT_ASIDE(void);
@@ -106,15 +106,15 @@ static inline lfht_word lfht_load(const lfht_word *location)
 {
     /* W2: acquire. Pairs with W1: the reader sees the node fully initialised, and everything that
      * the writer did before it changed the word. */
-    return GA_LFHT_MUTANT == 6 ? __atomic_load_n(location, __ATOMIC_RELAXED)
-                               : __atomic_load_n(location, __ATOMIC_ACQUIRE);
+    return GA_PLANTED(lfht_load_relaxed) ? __atomic_load_n(location, __ATOMIC_RELAXED)
+                                         : __atomic_load_n(location, __ATOMIC_ACQUIRE);
 }
 
 /* Compare-and-swap from `seen` to `wanted`. False if the word has changed. */
 static inline bool lfht_cas(lfht_word *location, lfht_word seen, lfht_word wanted)
 {
     lfht_test_yield();
-    if (GA_LFHT_MUTANT == 7) {
+    if (GA_PLANTED(lfht_publish_relaxed)) {
         return __atomic_compare_exchange_n(location, &seen, wanted, false, __ATOMIC_RELAXED,
                                            __ATOMIC_RELAXED);
     }

@@ -46,7 +46,7 @@ static const struct argp_option options[] = {
     {"spec", KEY_SPEC, "SPEC", 0,
      "measure this heap; repeat for more (default: every backend that can run here)", 0},
     {"baseline", KEY_BASELINE, "SPEC", 0,
-     "what ratios are to (default: system on the host, cuda on the device)", 0},
+     "the baseline of ratios (default: system on the host, cuda on the device)", 0},
     {"threads", KEY_THREADS, "N,N", 0,
      "numbers of threads (default: 1, 2, and one more than twice the cores)", 0},
     {"size", KEY_SIZE, "N,N", 0,
@@ -333,8 +333,8 @@ static void print_preface(const ga_bench_plan *plan)
 {
     printf("gpualloc %s, commit %s, on %u cores of %s\n", ga_version_text(), ga_bench_commit(),
            ga_bench_cores(), ga_bench_processor());
-    printf("%u rounds of %u ms, specs in turn; a cell is the median, ± half of what lies between "
-           "the quartiles,\nand the ratio to %s, pair by pair\n",
+    printf("%u rounds of %u ms, specs alternating; a cell is the median ± half the interquartile "
+           "range,\nand the ratio to %s, pair by pair\n",
            plan->rounds, plan->milliseconds, plan->specs[plan->baseline]);
 }
 

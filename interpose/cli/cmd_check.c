@@ -276,7 +276,7 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-    "Say what this machine supports.\v"
+    "Report the features that this machine supports.\v"
     "A kernel is run on each CUDA device. GPUALLOC_CUDA_DRIVER names another driver library than "
     "libcuda.so.1.\n\n"
     "Examples:\n"

@@ -195,7 +195,7 @@ static void print_backend(const ga_backend *backend)
 static int print_table(const list_args *args)
 {
     const ga_backend *backend;
-    printf("%-10s %-18s %-9s %s\n", "BACKEND", "PLACES", "PARENT", "WHAT IT IS");
+    printf("%-10s %-18s %-9s %s\n", "BACKEND", "PLACES", "PARENT", "DESCRIPTION");
     for (size_t i = 0; (backend = listed(args, i)); i++) {
         print_backend(backend);
     }
@@ -220,7 +220,7 @@ static const char *const kinds[] = {
 
 static int print_hooks(void)
 {
-    printf("%-36s %-8s %-6s %s\n", "DRIVER FUNCTION", "KIND", "SINCE", "WHAT IT IS");
+    printf("%-36s %-8s %-6s %s\n", "DRIVER FUNCTION", "KIND", "SINCE", "DESCRIPTION");
     for (size_t i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
         printf("%-36s %-8s %2d.%-3d %s\n", hooks[i].symbol, kinds[hooks[i].kind],
                hooks[i].since / 1000, hooks[i].since % 1000 / 10, hooks[i].description);
@@ -258,7 +258,8 @@ static int print_hooks_json(void)
 /* ---- the command --------------------------------------------------------------------------- */
 
 static const struct argp_option options[] = {
-    {"hooks", KEY_HOOKS, NULL, 0, "list what the preload for CUDA programs stands in for", 0},
+    {"hooks", KEY_HOOKS, NULL, 0,
+     "list the driver functions that the preload for CUDA programs replaces", 0},
     {"json", 'j', NULL, 0, "write JSON, for programs", 0},
     {0},
 };

@@ -218,7 +218,7 @@ static const struct argp_option options[] = {
     {"log", KEY_LOG, "LEVEL", 0, "error, warn (default), info or debug", 0},
     {NULL, 0, NULL, 0, "What to do in trouble:", 3},
     {"strict", KEY_STRICT, NULL, 0,
-     "do not run the program where it would not run on the allocator asked for", 0},
+     "do not run the program where it would not run on the requested allocator", 0},
     {NULL, 0, NULL, 0, "Help:", -1},
     {0},
 };

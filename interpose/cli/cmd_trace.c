@@ -111,7 +111,7 @@ static ga_status dump_json(ga_trace_reader *reader)
 
 static const struct argp_option options[] = {
     {"summary", SUMMARY, NULL, 0,
-     "write figures (default): operations, threads, sizes, the peak, what was never freed", 0},
+     "write figures (default): operations, threads, sizes, the peak, blocks never freed", 0},
     {"dump", DUMP, NULL, 0, "write a line for each record", 0},
     {"json", JSON, NULL, 0, "write a line of JSON for each record", 0},
     {0},
@@ -164,7 +164,7 @@ static void say_what_is_missing(const ga_trace_reader *reader, const char *file)
     uint64_t damaged = ga_trace_reader_damaged(reader);
     fflush(stdout);
     if (ga_trace_reader_cut(reader)) {
-        ga_fail(GA_ERR_IO, "\"%.300s\" is cut short; what is above is what it has", file);
+        ga_fail(GA_ERR_IO, "\"%.300s\" is cut short; the records above are all that it has", file);
         say_error();
     }
     if (damaged) {

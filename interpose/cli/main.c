@@ -33,7 +33,7 @@ static const command commands[] = {
     {"bench", ga_cmd_bench, "measure backends side by side"},
     {"trace", ga_cmd_trace, "read the trace of a program's allocations"},
     {"list", ga_cmd_list, "list the backends and their options"},
-    {"check", ga_cmd_check, "say what this machine supports"},
+    {"check", ga_cmd_check, "report the features that this machine supports"},
     {"help", cmd_help, "explain a command"},
 };
 
@@ -49,7 +49,7 @@ static const char doc[] =
     "  gpualloc list                                  the allocators to choose from\n"
     "  gpualloc run --host=jemalloc -- python3 x.py   run a program on one of them\n"
     "  gpualloc run --stats -- ls -l                  with statistics at exit\n"
-    "  gpualloc help run                              what else \"run\" can do\n"
+    "  gpualloc help run                              all options of \"run\"\n"
     "\n"
     "Each command has a manual page, too: gpualloc-run(1).";
 

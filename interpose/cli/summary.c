@@ -204,7 +204,7 @@ static void print_operations(FILE *stream, const summary *s)
 static void print_memory(FILE *stream, const summary *s)
 {
     const ga_replay_result *r = &s->result;
-    fputs("\nmemory, as asked for\n", stream);
+    fputs("\nmemory, as requested\n", stream);
     print_bytes(stream, "requested", s->requested_bytes);
     fputc('\n', stream);
     print_bytes(stream, "peak live", r->peak_bytes);
@@ -246,7 +246,7 @@ static void print_sizes(FILE *stream, const summary *s)
     while (!s->sizes[last - 1]) {
         last--;
     }
-    fprintf(stream, "\nsizes asked for, in bytes\n");
+    fprintf(stream, "\nrequested sizes, in bytes\n");
     for (unsigned i = first; i < last; i++) {
         print_class(stream, s, i);
     }

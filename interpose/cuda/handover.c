@@ -252,14 +252,14 @@ ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_socket_name 
         ga_entropy_fill(made.bytes, sizeof made.bytes);
         int socket = listen_at(&made);
         if (socket < 0) {
-            return ga_fail(GA_ERR_MEMORY, "no socket: %s", strerror(errno));
+            return ga_fail(GA_ERR_MEMORY, "cannot open a socket: %s", strerror(errno));
         }
         server.name = made;
         server.find = find;
         int error = start_thread(socket);
         if (error) {
             close(socket);
-            return ga_fail(GA_ERR_MEMORY, "no thread: %s", strerror(error));
+            return ga_fail(GA_ERR_MEMORY, "cannot start a thread: %s", strerror(error));
         }
         /* H1: release. Pairs with H2: a reader of the socket sees the whole name. */
         __atomic_store_n(&server.socket, socket, __ATOMIC_RELEASE);
@@ -309,14 +309,13 @@ static int connect_to(const ga_cuda_socket_name *name, int64_t end)
 {
     int made = make_socket();
     if (made < 0) {
-        ga_fail(GA_ERR_MEMORY, "no socket: %s", strerror(errno));
+        ga_fail(GA_ERR_MEMORY, "cannot open a socket: %s", strerror(errno));
         return -1;
     }
     if (fcntl(made, F_SETFL, O_NONBLOCK) != 0 || !connect_retry(made, name, end)) {
-        ga_fail(GA_ERR_POINTER, "the process that has the memory does not answer: %s",
-                strerror(errno));
+        ga_fail(GA_ERR_POINTER, "the exporting process does not answer: %s", strerror(errno));
     } else if (!is_same_user(made)) {
-        ga_fail(GA_ERR_POINTER, "the process that has the memory is another user's");
+        ga_fail(GA_ERR_POINTER, "the exporting process belongs to another user");
     } else {
         return made;
     }
@@ -374,7 +373,7 @@ static ga_status receive_list(int socket, uint32_t count, int64_t end, ga_vmm_pi
         out->count += piece->fd >= 0;
         if (!whole) {
             ga_vmm_pieces_drop(out);
-            return ga_fail(GA_ERR_MEMORY, "of %u pieces not all came", count);
+            return ga_fail(GA_ERR_MEMORY, "not all of %u pieces were received", count);
         }
     }
     return GA_OK;
@@ -391,7 +390,7 @@ static bool receive_head(int socket, uint64_t number, int64_t end, head *out)
 static ga_status receive_answer(int socket, const head *first, int64_t end, ga_vmm_pieces *out)
 {
     if (!first->count || first->count > GA_VMM_PIECES) {
-        return ga_fail(GA_ERR_POINTER, "the process that has had the memory has it no more");
+        return ga_fail(GA_ERR_POINTER, "the exporting process has freed the memory");
     }
     out->before = first->before;
     return receive_list(socket, first->count, end, out);
@@ -417,5 +416,5 @@ ga_status ga_cuda_handover_request(const ga_cuda_socket_name *name, uint64_t num
         }
         usleep(1000);
     } while (now() < end);
-    return ga_fail(GA_ERR_POINTER, "the process that has the memory does not answer");
+    return ga_fail(GA_ERR_POINTER, "the exporting process does not answer");
 }

@@ -314,7 +314,8 @@ static ga_status check_pieces(const handle *requested, const ga_vmm_pieces *piec
     }
     bool fits = requested->size && pieces->before < all && requested->size <= all - pieces->before;
     return fits ? GA_OK
-                : ga_fail(GA_ERR_POINTER, "a block of %llu bytes does not lie in what came",
+                : ga_fail(GA_ERR_POINTER,
+                          "a block of %llu bytes exceeds the memory that was received",
                           (unsigned long long)requested->size);
 }
 

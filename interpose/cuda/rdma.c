@@ -93,7 +93,7 @@ static void warn_old_driver(void)
     static bool warned;
     /* relaxed: only limits the warning to once */
     if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED)) {
-        ga_log(GA_LOG_WARN, "cuPointerSetAttribute: SYNC_MEMOPS for memory that is mapped wants a "
+        ga_log(GA_LOG_WARN, "cuPointerSetAttribute: SYNC_MEMOPS for memory that is mapped needs a "
                             "driver for CUDA 12.1 or later");
     }
 }

@@ -202,8 +202,8 @@ static bool enable_peers(const ga_cuda_device *d)
 static void warn_peers_refused(int ordinal)
 {
     ga_log(GA_LOG_WARN,
-           "device %d is to be reached by another device: the driver serves it from now on, and "
-           "blocks of before cannot be reached",
+           "device %d is to be accessed by another device: the driver serves its memory from now "
+           "on, and the other device cannot access blocks that were allocated before",
            ordinal);
 }
 

@@ -22,13 +22,9 @@
 #define GPUALLOC_ARENA_APPEND_H
 
 #include "../growth/growth.h"
+#include "../simt/planted.h"
 
-/* The stress tests weaken one thing at a time, to check that they detect it
- * (tests/stress/meson.build). */
-#ifndef GA_APPEND_MUTANT
-#define GA_APPEND_MUTANT 0
-#endif
-#define GA_APPEND_MUTANT_YIELD_NS 2000000u /* ns: long enough for a weakened order to show */
+#define GA_APPEND_PLANTED_SLEEP 2000000u /* ns: long enough for a planted bug to show */
 
 enum {
     /* Most elements that one lane may append: those of 32 lanes fit in 32 bits. */
@@ -73,7 +69,7 @@ GA_SIMT uint64_t ga_append_broadcast64(ga_tile tile, ga_lanes low, ga_lanes high
 
 GA_SIMT uint64_t ga_append_read_gate(const ga_append *append)
 {
-#if GA_APPEND_MUTANT == 1
+#if GA_PLANTED(append_gate_load_relaxed)
     return ga_load64_relaxed(&append->gate);
 #else
     /* G2: acquire. Pairs with G1: this room is backed. */
@@ -114,8 +110,9 @@ GA_SIMT void ga_append_prepare(ga_tile tile, void *context, uint32_t from, uint3
     {
         (void)own;
         uint64_t gate = ga_load64_relaxed(&append->gate); /* relaxed: the CAS below retries */
-        while (!(gate & GA_APPEND_CLOSED && GA_APPEND_MUTANT != 5) && gate < raised) {
-#if GA_APPEND_MUTANT == 2
+        while (!(gate & GA_APPEND_CLOSED && !GA_PLANTED(append_closed_gate_raised)) &&
+               gate < raised) {
+#if GA_PLANTED(append_gate_raise_relaxed)
             uint64_t found = ga_cas64_relaxed(&append->gate, gate, raised);
 #else
             /* G1: release. Pairs with G2. */
@@ -148,10 +145,10 @@ GA_SIMT_SLOW uint64_t ga_append_await(ga_append *append, uint32_t lanes, uint64_
     while ((gate = ga_append_gate(tile, append)) >> 1 < end && !(gate & GA_APPEND_CLOSED)) {
         uint32_t found = ga_growth_await(tile, &append->growth, needed, ga_append_prepare, append);
         if (found != GA_GROWTH_GRANTED) {
-#if GA_APPEND_MUTANT == 3
+#if GA_PLANTED(append_refused_leaves_gate_open)
             return gate;
-#elif GA_APPEND_MUTANT == 5
-            ga_clock_sleep(GA_APPEND_MUTANT_YIELD_NS); /* other tiles begin to wait again */
+#elif GA_PLANTED(append_closed_gate_raised)
+            ga_clock_sleep(GA_APPEND_PLANTED_SLEEP); /* other tiles begin to wait again */
 #endif
             ga_append_close(tile, append, found);
         }
@@ -206,9 +203,9 @@ GA_SIMT ga_appended ga_append_take(ga_append *append, ga_tile tile, ga_lanes cou
     ga_appended claimed;
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-#if GA_APPEND_MUTANT == 4
+#if GA_PLANTED(append_reserve_not_atomic)
         uint64_t first = ga_load64_relaxed(&append->tail);
-        ga_clock_sleep(GA_APPEND_MUTANT_YIELD_NS);
+        ga_clock_sleep(GA_APPEND_PLANTED_SLEEP);
         ga_store64_relaxed(&append->tail, first + total);
 #else
         /* Relaxed: only hands out positions. */

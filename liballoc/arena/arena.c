@@ -335,13 +335,17 @@ void *ga_arena_base(const ga_arena *arena)
 uint64_t ga_arena_size(const ga_arena *arena)
 {
     /* A2: acquire. Pairs with A1 (state.h). */
-    return arena ? __atomic_load_n(&arena->backed, GA_ARENA_WEAKEN(1, __ATOMIC_ACQUIRE)) : 0;
+    return arena ? __atomic_load_n(&arena->backed,
+                                   GA_PLANTED_ORDER(arena_backed_relaxed, __ATOMIC_ACQUIRE))
+                 : 0;
 }
 
 uint64_t ga_arena_reserved(const ga_arena *arena)
 {
     /* A4: acquire. Pairs with A3 (ranges.c). */
-    return arena ? __atomic_load_n(&arena->reserved, GA_ARENA_WEAKEN(2, __ATOMIC_ACQUIRE)) : 0;
+    return arena ? __atomic_load_n(&arena->reserved,
+                                   GA_PLANTED_ORDER(arena_reserved_relaxed, __ATOMIC_ACQUIRE))
+                 : 0;
 }
 
 static void read_stats(const ga_arena *arena, ga_arena_stats *out)

@@ -14,16 +14,10 @@
 #define GPUALLOC_ARENA_STATE_H
 
 #include "../platform/latency.h"
+#include "../simt/planted.h"
 #include "space.h"
 
 #include <pthread.h>
-
-/* The stress tests weaken one thing at a time, to check that they detect it
- * (tests/stress/meson.build). */
-#ifndef GA_ARENA_MUTANT
-#define GA_ARENA_MUTANT 0
-#endif
-#define GA_ARENA_WEAKEN(mutant, order) (GA_ARENA_MUTANT == (mutant) ? __ATOMIC_RELAXED : (order))
 
 typedef struct ga_arena_chunk {
     uint64_t handle;      /* from ga_space_create() */

@@ -57,6 +57,7 @@
 #ifndef GPUALLOC_GROWTH_GROWTH_H
 #define GPUALLOC_GROWTH_GROWTH_H
 
+#include "../simt/planted.h"
 #include "../simt/simt.h"
 #include "mailbox.h"
 
@@ -76,7 +77,7 @@ typedef void (*ga_growth_prepare)(ga_tile tile, void *context, uint32_t from, ui
 /* Number of steps that may be used. */
 GA_SIMT uint32_t ga_growth_ready(const ga_growth *growth)
 {
-#if GA_GROWTH_MUTANT == 1
+#if GA_PLANTED(growth_ready_load_relaxed)
     return ga_load_relaxed(&growth->ready);
 #else
     /* R2: acquire. Pairs with R1: these steps are prepared. */
@@ -92,7 +93,7 @@ GA_SIMT uint32_t ga_growth_load_state(const ga_growth *growth, uint32_t needed, 
     /* V2: acquire. Pairs with V1: steps granted together with the refusal are ready by now. */
     uint64_t refusal = ga_load64_acquire(&growth->refusal);
     uint32_t ready = ga_growth_ready(growth);
-    if (ready >= needed && !(GA_GROWTH_MUTANT == 6 && began < refusal)) {
+    if (ready >= needed && !(GA_PLANTED(growth_refused_with_ready_steps) && began < refusal)) {
         return GA_GROWTH_GRANTED;
     }
     return began < refusal ? (uint32_t)refusal & 7u : GA_GROWTH_UNDECIDED;
@@ -101,7 +102,7 @@ GA_SIMT uint32_t ga_growth_load_state(const ga_growth *growth, uint32_t needed, 
 /* Returns LOCKED if the caller has taken the lock, else UNDECIDED. */
 GA_SIMT uint32_t ga_growth_try_lock(ga_growth *growth)
 {
-#if GA_GROWTH_MUTANT == 5
+#if GA_PLANTED(growth_not_locked)
     return GA_GROWTH_LOCKED;
 #endif
     /* relaxed: polling too early or too late does no harm. */
@@ -168,7 +169,7 @@ GA_SIMT void ga_growth_handle_answer(ga_growth *growth, uint32_t needed, uint64_
 {
     uint32_t reason = ga_mail_reason(answer_low);
     if (ga_mail_serial(answer_low) == ga_mail_serial(growth->request) || reason == GA_GROWTH_GONE ||
-        GA_GROWTH_MUTANT == 7) {
+        GA_PLANTED(growth_old_answer_accepted)) {
         ga_growth_handle_shortfall(growth, needed, began, reason);
     } else {
         ga_growth_handle_pending(growth, needed);
@@ -178,7 +179,7 @@ GA_SIMT void ga_growth_handle_answer(ga_growth *growth, uint32_t needed, uint64_
 GA_SIMT void ga_growth_unlock(ga_growth *growth)
 {
     ga_store64_relaxed(&growth->next_poll, ga_clock_ns() + growth->poll_ns);
-#if GA_GROWTH_MUTANT == 3
+#if GA_PLANTED(growth_unlock_relaxed)
     ga_store_relaxed(&growth->lock, 0);
 #else
     /* T2: release. Pairs with T1. */
@@ -195,7 +196,7 @@ GA_SIMT void ga_growth_publish(ga_tile tile, ga_growth *growth, uint32_t n)
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-#if GA_GROWTH_MUTANT == 2
+#if GA_PLANTED(growth_ready_store_relaxed)
         ga_store_relaxed(&growth->ready, n);
 #else
         /* R1: release. Pairs with R2. */
@@ -213,7 +214,7 @@ GA_SIMT void ga_growth_poll_mailbox(ga_tile tile, ga_growth *growth, uint32_t ne
     ga_lanes answer_low = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-#if GA_GROWTH_MUTANT == 4
+#if GA_PLANTED(growth_answer_relaxed)
         uint64_t answer = ga_load64_relaxed_system(&growth->mailbox->answer);
 #else
         /* M2: acquire, from the host. Pairs with M1 (pager.c): these steps are backed. */

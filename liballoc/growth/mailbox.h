@@ -22,12 +22,6 @@
 
 #include "../simt/bits.h"
 
-/* The stress tests weaken one thing at a time, to check that they detect it
- * (tests/stress/meson.build). */
-#ifndef GA_GROWTH_MUTANT
-#define GA_GROWTH_MUTANT 0
-#endif
-
 typedef enum ga_growth_reason {
     GA_GROWTH_GRANTED = 0, /* no refusal */
     GA_GROWTH_LIMIT,       /* final: the heap's limit or its reservation is reached */

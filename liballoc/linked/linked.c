@@ -185,7 +185,7 @@ static void open_slot(slot *it, int device)
     }
     it->state = FAILED;
     snprintf(it->reason, sizeof it->reason, "%s", ga_error_text());
-    ga_log(GA_LOG_ERROR, "%s; malloc in kernels answers NULL on device %d", it->reason, device);
+    ga_log(GA_LOG_ERROR, "%s; malloc in kernels returns NULL on device %d", it->reason, device);
 }
 
 /* ---- publishing ------------------------------------------------------------------------------ */
@@ -256,7 +256,7 @@ static ga_status publish_locked(slot *it, int device, void *variable)
     }
     ga_status status = publish_open(it, device, variable);
     if (status != GA_OK) {
-        ga_log(GA_LOG_ERROR, "%s; malloc in kernels answers NULL there", ga_error_text());
+        ga_log(GA_LOG_ERROR, "%s; malloc in kernels returns NULL there", ga_error_text());
     }
     return status;
 }

@@ -53,14 +53,10 @@
 #ifndef GPUALLOC_RECLAIM_EPOCH_TILE_H
 #define GPUALLOC_RECLAIM_EPOCH_TILE_H
 
+#include "../simt/planted.h"
 #include "../simt/simt.h"
 
-/* Tests weaken one rule at a time, and each must be noticed. -1: no rule, but tiles yield between
- * steps. */
-#ifndef GA_EPOCH_MUTANT
-#define GA_EPOCH_MUTANT 0
-#endif
-#if GA_EPOCH_MUTANT
+#ifdef GA_EPOCH_YIELDS /* in stress tests: tiles yield at random between steps */
 #include <sched.h>
 #endif
 
@@ -100,7 +96,7 @@ GA_SIMT uint32_t ga_epoch_side(uint32_t step)
 
 GA_SIMT void ga_epoch_test_yield(void)
 {
-#if GA_EPOCH_MUTANT
+#ifdef GA_EPOCH_YIELDS
     static _Thread_local uint32_t state;
     state = state * 1664525u + 1013904223u + (uint32_t)(uintptr_t)&state;
     if (state >> 29 == 0) {
@@ -114,9 +110,9 @@ GA_SIMT void ga_epoch_test_yield(void)
 /* The calling lane enters a stripe. Returns the side. */
 GA_SIMT uint32_t ga_epoch_enter_stripe(ga_epoch_stripe *stripe)
 {
-#if GA_EPOCH_MUTANT == 1
+#if GA_PLANTED(epoch_enter_relaxed)
     return (uint32_t)(ga_add64_relaxed(&stripe->entered, 1u) >> 63);
-#elif GA_EPOCH_MUTANT == 5
+#elif GA_PLANTED(epoch_enter_not_atomic)
     /* T2 in two steps: pairs with T1 only if no flip comes between them. */
     uint32_t side = (uint32_t)(ga_load64_acquire(&stripe->entered) >> 63);
     ga_epoch_test_yield();
@@ -147,13 +143,13 @@ GA_SIMT uint32_t ga_epoch_enter(ga_epochs *epochs, ga_tile tile, uint32_t number
 /* The tile leaves. It must not use anything that it has found since it entered. */
 GA_SIMT void ga_epoch_leave(ga_epochs *epochs, ga_tile tile, uint32_t pin)
 {
-    uint32_t side = GA_EPOCH_MUTANT == 7 ? 0 : pin & 1u;
+    uint32_t side = GA_PLANTED(epoch_left_on_one_side) ? 0 : pin & 1u;
     ga_tile_sync(tile); /* every lane's accesses come before the leader's L1 */
     ga_epoch_test_yield();
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-#if GA_EPOCH_MUTANT == 3
+#if GA_PLANTED(epoch_leave_relaxed)
         ga_post_add_relaxed(epochs->stripes[pin >> 1].left + side, 1u);
 #else
         /* L1: release. Pairs with L2. */
@@ -186,12 +182,12 @@ GA_SIMT bool ga_epochs_try_advance(ga_epochs *epochs, ga_tile tile, uint32_t see
     ga_epoch_test_yield();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-#if GA_EPOCH_MUTANT == 8
+#if GA_PLANTED(epoch_step_not_atomic)
         bool is_same_step = ga_load_acquire(&epochs->step) == seen; /* Pairs with S1 */
         ga_epoch_test_yield();
         ga_store_release(&epochs->step, seen + 1u); /* Pairs with S2 */
         ga_lane_write(&ours, own, is_same_step ? 1u : 0u);
-#elif GA_EPOCH_MUTANT == 9
+#elif GA_PLANTED(epoch_step_relaxed)
         ga_lane_write(&ours, own, ga_cas_relaxed(&epochs->step, seen, seen + 1u) == seen ? 1u : 0u);
 #else
         /* S2: acquire. Pairs with S1: the writes of the tile that made the step before. */
@@ -211,7 +207,7 @@ GA_SIMT void ga_epochs_advance(ga_epochs *epochs, ga_tile tile)
         (void)own;
         /* relaxed: no other tile changes it now */
         uint32_t step = ga_load_relaxed(&epochs->step) + 1u;
-#if GA_EPOCH_MUTANT == 10
+#if GA_PLANTED(epoch_advance_relaxed)
         ga_store_relaxed(&epochs->step, step);
 #else
         ga_store_release(&epochs->step, step); /* S1: release. Pairs with S2 */
@@ -246,10 +242,10 @@ GA_SIMT uint32_t ga_epochs_flip_stripes(ga_epochs *epochs, uint32_t first, uint3
     uint32_t entered = 0;
     for (uint32_t i = first; i < GA_EPOCH_STRIPES; i += step) {
         ga_epoch_test_yield();
-        if (GA_EPOCH_MUTANT == 6 && i == GA_EPOCH_STRIPES - 1u) {
+        if (GA_PLANTED(epoch_last_stripe_not_closed) && i == GA_EPOCH_STRIPES - 1u) {
             continue;
         }
-#if GA_EPOCH_MUTANT == 2
+#if GA_PLANTED(epoch_close_relaxed)
         entered += (uint32_t)ga_exchange64_relaxed(&epochs->stripes[i].entered, other);
 #else
         /* T1: release. Pairs with T2. Modulo 2^32, as `left` is. */
@@ -290,7 +286,7 @@ GA_SIMT uint32_t ga_epochs_count_left(const ga_epochs *epochs, ga_tile tile, uin
     {
         uint32_t mine = 0;
         for (uint32_t i = own; i < GA_EPOCH_STRIPES; i += ga_tile_size(tile)) {
-#if GA_EPOCH_MUTANT == 4
+#if GA_PLANTED(epoch_drain_check_relaxed)
             mine += ga_load_relaxed(epochs->stripes[i].left + side);
 #else
             /* L2: acquire. Pairs with L1. The sum reaches `expected` only once every tile that
@@ -325,7 +321,8 @@ GA_SIMT bool ga_epochs_drained(ga_epochs *epochs, ga_tile tile)
         return false;
     }
     uint32_t sum = ga_lanes_get(tile, expected, leader);
-    return (ga_epochs_count_left(epochs, tile, side) == sum || GA_EPOCH_MUTANT == 11) &&
+    return (ga_epochs_count_left(epochs, tile, side) == sum ||
+            GA_PLANTED(epoch_drain_not_awaited)) &&
            /* S2: fails if another tile has made the step; then it may be another epoch. */
            ga_epochs_try_advance(epochs, tile, step);
 }

@@ -43,7 +43,7 @@ bool ga_member_claim(ga_member *member, ga_member_state from, ga_member_state to
 
 static void set_state(ga_member *member, ga_member_state state)
 {
-#if GA_RECLAIM_MUTANT == 11
+#if GA_PLANTED(reclaim_leave_relaxed)
     __atomic_store_n(&member->state, state, __ATOMIC_RELAXED);
 #else
     /* J1: release. Pairs with J2 (state.h) and J3. */
@@ -115,8 +115,8 @@ static ga_member *claim_unowned(ga_domain *domain)
  * after the push: a scan that does not find the member executed its fence before anything that the
  * member protects. */
 enum {
-    H1_SUCCESS = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
-    H1_FAILURE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
+    H1_SUCCESS = GA_PLANTED(reclaim_join_relaxed) ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
+    H1_FAILURE = GA_PLANTED(reclaim_join_relaxed) ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
 };
 
 static void push(ga_domain *domain, ga_member *member)
@@ -270,7 +270,7 @@ static void leave_first(ga_member *member)
         }
         sched_yield();
     }
-    if (GA_RECLAIM_MUTANT != 9) {
+    if (!GA_PLANTED(reclaim_leaver_slots_not_cleared)) {
         ga_hazard_clear_all(&member->hazards);
     }
     if (member->sweeping) {

@@ -106,7 +106,7 @@ static uint32_t filter_bit(uintptr_t address)
  * some member has not changed to fences of its own yet. */
 static bool heavy_fence(ga_domain *domain)
 {
-#if GA_RECLAIM_MUTANT == 3
+#if GA_PLANTED(reclaim_no_heavy_fence)
     (void)domain;
     return true;
 #endif
@@ -132,7 +132,7 @@ static bool heavy_fence(ga_domain *domain)
 
 static uintptr_t read_slot(const ga_member *member, uint32_t slot)
 {
-#if GA_RECLAIM_MUTANT == 6
+#if GA_PLANTED(reclaim_scan_relaxed)
     return __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_RELAXED);
 #else
     /* S2: acquire. Pairs with P1 and P4 (gpualloc/reclaim.h): the reader's accesses to the slot's
@@ -154,7 +154,7 @@ uintptr_t ga_scan_load_slot(const ga_member *member, uint32_t slot)
 
 static uint32_t slots_to_read(const ga_member *member)
 {
-    return GA_RECLAIM_MUTANT == 7 ? 1 : member->hazards.count;
+    return GA_PLANTED(reclaim_only_first_slot_scanned) ? 1 : member->hazards.count;
 }
 
 static bool is_in_slots(const ga_member *head, uintptr_t address)
@@ -385,7 +385,7 @@ static void sweep(ga_member *me, ga_member *owner, uint32_t end, const scan_view
     uint64_t still_protected_bytes = 0;
     for (uint32_t i = 0; i < owner->count; i++) {
         ga_retired retired = owner->list[i];
-        bool late = i >= end && GA_RECLAIM_MUTANT != 8;
+        bool late = i >= end && !GA_PLANTED(reclaim_late_objects_freed);
         if (late || is_protected(view, retired.object)) {
             owner->list[kept++] = retired;
             still_protected += !late;
@@ -499,7 +499,7 @@ static uint32_t count_unlinked_before(const ga_member *me, uint64_t number)
 {
     for (uint32_t i = 1; i <= GA_RECLAIM_TICKETS; i++) {
         const ga_ticket *ticket = &me->tickets[(me->tickets_taken - i) % GA_RECLAIM_TICKETS];
-        if (ticket->fences_begun + (GA_RECLAIM_MUTANT != 14) <= number) {
+        if (ticket->fences_begun + (!GA_PLANTED(reclaim_earlier_fence_counted)) <= number) {
             uint64_t since = me->counts.retired - ticket->retired;
             return since < me->count ? me->count - (uint32_t)since : 0;
         }
@@ -567,8 +567,8 @@ static bool check_list(ga_member *me)
         /* M4: acquire. Pairs with M3: slots that were visible when that S1 ended are visible to
          * S2. */
         uint64_t fence_ended = __atomic_load_n(&me->domain->fence_ended, __ATOMIC_ACQUIRE);
-        uint32_t oldest =
-            count_unlinked_before(me, GA_RECLAIM_MUTANT == 13 ? fences_begun : fence_ended);
+        uint32_t oldest = count_unlinked_before(
+            me, GA_PLANTED(reclaim_unfinished_fence_counted) ? fences_begun : fence_ended);
         if (pays_off(me, oldest)) {
             scan_oldest(me, oldest);
             return true;
@@ -702,7 +702,7 @@ static ga_status refuse(const ga_hazards *mine, const void *object, const char *
                    !mine     ? "the membership"
                    : !object ? "the object"
                              : missing,
-                   !mine ? "ga_domain_join()'s" : "what to free, and how");
+                   !mine ? "ga_domain_join()'s" : "the object and a function to free it");
 }
 
 ga_status ga_hazard_retire(ga_hazards *mine, void *object, size_t size, ga_reclaim *reclaim,

@@ -225,7 +225,7 @@ static ga_status check_layer(const ga_backend *backend, ga_place place, bool has
                 strcat(served, ga_place_text((ga_place)i));
             }
         }
-        return ga_fail(GA_ERR_PLACE, "%s: serves the place %s, asked for %s", backend->name, served,
+        return ga_fail(GA_ERR_PLACE, "%s: serves the place %s, not %s", backend->name, served,
                        ga_place_text(place));
     }
     if (has_parent && backend->parent_rule == GA_PARENT_NONE) {

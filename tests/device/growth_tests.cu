@@ -234,7 +234,7 @@ static void print_times(const host *h, const subject *s)
         waits += s->growth.waits[i];
     }
     ga_pager_get_stats(h->client, &stats);
-    printf("    %llu wishes, %llu refused; the host took us: p50 %.1f, p99 %.1f, p99.9 %.1f, "
+    printf("    %llu requests, %llu refused; the host took us: p50 %.1f, p99 %.1f, p99.9 %.1f, "
            "longest %.1f; %llu waits in the kernel, the longest below %.0f us\n",
            (unsigned long long)(stats.granted + stats.refused), (unsigned long long)stats.refused,
            (double)stats.p50 / 1e3, (double)stats.p99 / 1e3, (double)stats.p999 / 1e3,
@@ -376,7 +376,7 @@ static void out_of_memory_for_a_while(int device)
         take_all<<<grid(device), THREADS>>>(h.on_device, false);
         CUDA_DONE(cudaDeviceSynchronize());
         expect_all_taken(&h, device);
-        EXPECT_EQUAL("wishes that were to be refused", h.failures, 0);
+        EXPECT_EQUAL("requests that were to be refused", h.failures, 0);
     }
     end(&h);
 }

@@ -8,25 +8,25 @@
 
 /* ---- heaps ------------------------------------------------------------------------------ */
 
-bool slab_open(slab_test_heap *heap, int device, const slab_wish *wish)
+bool slab_open(slab_test_heap *heap, int device, const slab_options *options)
 {
     ga_slab_kernel_spec spec = {};
     *heap = (slab_test_heap){};
-    heap->wish = *wish;
-    spec.shape.unit = wish->unit;
-    spec.shape.super_bits = wish->super_bits;
-    spec.shape.supers = wish->supers;
-    spec.shape.light = wish->light;
-    spec.first = wish->first;
-    spec.check = wish->check;
-    ga_status status =
-        ga_heap_open(&heap->parent, GA_PLACE_DEVICE, device, wish->parent ? wish->parent : "cuda");
+    heap->options = *options;
+    spec.shape.unit = options->unit;
+    spec.shape.super_bits = options->super_bits;
+    spec.shape.supers = options->supers;
+    spec.shape.light = options->light;
+    spec.first = options->first;
+    spec.check = options->check;
+    ga_status status = ga_heap_open(&heap->parent, GA_PLACE_DEVICE, device,
+                                    options->parent ? options->parent : "cuda");
     if (status == GA_OK) {
         status = ga_slab_kernel_open(&heap->slab, &spec, device, heap->parent);
     }
     if (status != GA_OK) {
         FAIL("a heap of %u super blocks of 2^%u memory blocks of units of %u bytes, got \"%s\"",
-             wish->supers, wish->super_bits, wish->unit, ga_status_text(status));
+             options->supers, options->super_bits, options->unit, ga_status_text(status));
         ga_heap_close(heap->parent);
         return false;
     }
@@ -126,8 +126,8 @@ static uint64_t audit_bitmaps(const char *file, int line, const slab_test_heap *
     if (!slab_image(heap, &image)) {
         return UINT64_MAX;
     }
-    ga_slab_shape shape = {heap->wish.unit, heap->wish.super_bits, heap->wish.supers, image.spread,
-                           heap->wish.light};
+    ga_slab_shape shape = {heap->options.unit, heap->options.super_bits, heap->options.supers,
+                           image.spread, heap->options.light};
     uint32_t all = image.words / GA_SLAB_ROW_WORDS;
     uint32_t each = image.rows ? all : 1u << image.super_bits;
     size_t size = (size_t)each * GA_SLAB_ROW_WORDS * sizeof(uint32_t);
@@ -150,7 +150,7 @@ void slab_audit(const char *file, int line, slab_test_heap *heap, uint64_t live)
 {
     ga_backend_stats stats = {};
     visited seen = {};
-    seen.unit = heap->wish.unit;
+    seen.unit = heap->options.unit;
     if (!KERNELS_DONE()) {
         return;
     }
@@ -158,7 +158,7 @@ void slab_audit(const char *file, int line, slab_test_heap *heap, uint64_t live)
     ga_status status = ga_slab_kernel_each_live(heap->slab, visit_unit, &seen);
     suite_equal(file, line, "the status of each_live", status, GA_OK);
     suite_equal(file, line, "stats.live_blocks", stats.live_blocks, live);
-    suite_equal(file, line, "stats.live_bytes", stats.live_bytes, live * heap->wish.unit);
+    suite_equal(file, line, "stats.live_bytes", stats.live_bytes, live * heap->options.unit);
     suite_equal(file, line, "the units that each_live visits", seen.count, live);
     suite_equal(file, line, "the strange blocks that each_live visits", seen.strange, 0);
     if (live) {

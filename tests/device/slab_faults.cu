@@ -184,7 +184,7 @@ static void claim_and_release(slab_test_heap *heap)
     cudaFree(all);
 }
 
-static void commit(int device, const slab_wish *wish, uint32_t misdeed)
+static void commit(int device, const slab_options *options, uint32_t misdeed)
 {
     slab_test_heap heap;
     uint64_t *answers = (uint64_t *)suite_memory(2 * sizeof *answers);
@@ -192,7 +192,7 @@ static void commit(int device, const slab_wish *wish, uint32_t misdeed)
     uint64_t got[2] = {};
     expectation expected[EXPECTED_MOST];
     ga_slab_heap image;
-    if (!answers || !foreign || !slab_open(&heap, device, wish)) {
+    if (!answers || !foreign || !slab_open(&heap, device, options)) {
         return;
     }
     misdeed_kernel<<<1, 32>>>(heap.view, misdeed, foreign, answers);
@@ -201,7 +201,7 @@ static void commit(int device, const slab_wish *wish, uint32_t misdeed)
         if (misdeed == WRITE_AFTER) {
             claim_and_release(&heap);
         }
-        uint32_t count = expect_of(misdeed, got[0], wish->unit, (uint64_t)foreign, expected);
+        uint32_t count = expect_of(misdeed, got[0], options->unit, (uint64_t)foreign, expected);
         expect_reports(&heap, expected, count);
         EXPECT_LIVE(&heap, 0);
         claim_and_release(&heap);
@@ -216,12 +216,12 @@ static void commit(int device, const slab_wish *wish, uint32_t misdeed)
 
 static void on_checked_heaps(int device, uint32_t misdeed)
 {
-    static const slab_wish wishes[] = {{128, 0, 1, 1, true, true, NULL},
-                                       {128, 0, 2, 2, false, true, NULL},
-                                       {48, 1, 2, 2, true, true, NULL},
-                                       {4096, 0, 3, 2, false, true, NULL}};
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
-        commit(device, &wishes[i], misdeed);
+    static const slab_options all_options[] = {{128, 0, 1, 1, true, true, NULL},
+                                               {128, 0, 2, 2, false, true, NULL},
+                                               {48, 1, 2, 2, true, true, NULL},
+                                               {4096, 0, 3, 2, false, true, NULL}};
+    for (size_t i = 0; i < sizeof all_options / sizeof *all_options; i++) {
+        commit(device, &all_options[i], misdeed);
     }
 }
 
@@ -253,13 +253,13 @@ static __global__ void many_faults_kernel(ga_kernel_heap heap)
 
 static void many_faults(int device)
 {
-    static const slab_wish wish = {128, 0, 1, 1, true, true, NULL};
+    static const slab_options options = {128, 0, 1, 1, true, true, NULL};
     static char log[LOG_SIZE];
     slab_test_heap heap;
     slab_capture c = {};
     ga_slab_heap image;
     uint32_t n = 1000;
-    if (!slab_open(&heap, device, &wish)) {
+    if (!slab_open(&heap, device, &options)) {
         return;
     }
     many_faults_kernel<<<10, n / 10>>>(heap.view);
@@ -302,15 +302,15 @@ static __global__ void mixed_kernel(ga_kernel_heap heap, char *foreign)
 
 static void unchecked(int device)
 {
-    static const slab_wish wishes[] = {{128, 0, 2, 2, true, false, NULL},
-                                       {128, 0, 3, 2, false, false, NULL},
-                                       {48, 0, 2, 2, true, false, NULL}};
+    static const slab_options all_options[] = {{128, 0, 2, 2, true, false, NULL},
+                                               {128, 0, 3, 2, false, false, NULL},
+                                               {48, 0, 2, 2, true, false, NULL}};
     char *foreign = (char *)suite_memory(4096);
-    for (size_t i = 0; foreign && i < sizeof wishes / sizeof *wishes; i++) {
+    for (size_t i = 0; foreign && i < sizeof all_options / sizeof *all_options; i++) {
         slab_test_heap heap;
         ga_slab_heap image;
         uint32_t warps = 24;
-        if (!slab_open(&heap, device, &wishes[i])) {
+        if (!slab_open(&heap, device, &all_options[i])) {
             break;
         }
         mixed_kernel<<<warps / 8, SLAB_BLOCK>>>(heap.view, foreign);
@@ -378,14 +378,14 @@ static void cuda_view(int device)
 
 static void other_views(int device)
 {
-    static const slab_wish wish = {128, 0, 4, 4, true, false, NULL};
+    static const slab_options options = {128, 0, 4, 4, true, false, NULL};
     slab_test_heap heap;
     ga_kernel_heap view = {};
     try_view(view, "the blocks of a cleared view", 16, false);
     view.abi = GA_KERNEL_HEAP_ABI;
     view.kind = 99;
     try_view(view, "the blocks of an unknown kind", 16, false);
-    if (!slab_open(&heap, device, &wish)) {
+    if (!slab_open(&heap, device, &options)) {
         return;
     }
     try_view(heap.view, "the units of a slab view", 128, true);
@@ -413,10 +413,10 @@ static __global__ void large_kernel(ga_kernel_heap heap, slab_tally *tally)
 
 static void too_large(int device)
 {
-    static const slab_wish wish = {128, 0, 1, 1, true, false, NULL};
+    static const slab_options options = {128, 0, 1, 1, true, false, NULL};
     slab_test_heap heap;
     slab_tally *tally = slab_tally_new();
-    if (tally && slab_open(&heap, device, &wish)) {
+    if (tally && slab_open(&heap, device, &options)) {
         large_kernel<<<2, SLAB_BLOCK>>>(heap.view, tally);
         EXPECT_LIVE(&heap, 0);
         READ_TALLY(tally);

@@ -44,22 +44,22 @@ SLAB_CASES(sized_growing)
 
 /* ---- heaps ------------------------------------------------------------------------------ */
 
-typedef struct slab_wish {
+typedef struct slab_options {
     uint32_t unit, super_bits, supers;
     uint32_t first; /* superblocks to begin with */
     bool light, check;
     const char *parent; /* NULL: cuda */
-} slab_wish;
+} slab_options;
 
 typedef struct slab_test_heap {
-    slab_wish wish;
+    slab_options options;
     ga_heap *parent;
     ga_slab_kernel *slab;
     ga_kernel_heap view; /* as of the last slab_view() */
 } slab_test_heap;
 
 /* Opens a heap, with a first view. Returns false if there is no heap, and the case has failed. */
-bool slab_open(slab_test_heap *heap, int device, const slab_wish *wish);
+bool slab_open(slab_test_heap *heap, int device, const slab_options *options);
 void slab_close(slab_test_heap *heap);
 bool slab_view(slab_test_heap *heap);
 

@@ -14,10 +14,10 @@ typedef struct store {
     slab_tally *tally;
 } store;
 
-static bool set_up(store *s, int device, const slab_wish *wish, uint32_t n)
+static bool set_up(store *s, int device, const slab_options *options, uint32_t n)
 {
     *s = (store){};
-    if (!slab_open(&s->heap, device, wish)) {
+    if (!slab_open(&s->heap, device, options)) {
         return false;
     }
     s->n = n;
@@ -81,10 +81,10 @@ static uint64_t growths(store *s)
 
 static void growth(int device)
 {
-    static const slab_wish wish = {64, 1, 6, 1, false, false, NULL};
+    static const slab_options options = {64, 1, 6, 1, false, false, NULL};
     uint32_t asked = 6 * SUPER + 500; /* each time more than there can be */
     store s;
-    if (!set_up(&s, device, &wish, 8 * asked)) {
+    if (!set_up(&s, device, &options, 8 * asked)) {
         return;
     }
     uint32_t before = 0;
@@ -94,12 +94,12 @@ static void growth(int device)
         before = now;
         slab_view(&s.heap);
     }
-    EXPECT_EQUAL("the units there can be", slab_units(&s.heap), wish.supers * SUPER);
+    EXPECT_EQUAL("the units there can be", slab_units(&s.heap), options.supers * SUPER);
     EXPECT_EQUAL("the units given beyond", ask_for(&s, asked), 0);
     slab_view(&s.heap);
-    EXPECT_EQUAL("the units there are at last", slab_units(&s.heap), wish.supers * SUPER);
-    EXPECT_EQUAL("stats.growths", growths(&s), wish.supers);
-    EXPECT_LIVE(&s.heap, wish.supers * SUPER);
+    EXPECT_EQUAL("the units there are at last", slab_units(&s.heap), options.supers * SUPER);
+    EXPECT_EQUAL("stats.growths", growths(&s), options.supers);
+    EXPECT_LIVE(&s.heap, options.supers * SUPER);
     look_at_pieces(&s, asked);
     release_everything(&s);
     tear_down(&s);
@@ -110,10 +110,10 @@ static void growth(int device)
  * heap. */
 static void grow_when_full(int device, uint32_t super_bits)
 {
-    slab_wish wish = {16, super_bits, 2, 1, false, false, NULL};
+    slab_options options = {16, super_bits, 2, 1, false, false, NULL};
     uint32_t super = GA_SLAB_BLOCK_UNITS << super_bits;
     store s;
-    if (!set_up(&s, device, &wish, super + 3 * 32)) {
+    if (!set_up(&s, device, &options, super + 3 * 32)) {
         return;
     }
     EXPECT_EQUAL("the units given", ask_for(&s, super), super);
@@ -139,9 +139,9 @@ static void growth_when_full(int device)
 /* An empty heap and one with room do not grow. */
 static void no_growth(int device)
 {
-    static const slab_wish wish = {64, 1, 4, 1, false, false, NULL};
+    static const slab_options options = {64, 1, 4, 1, false, false, NULL};
     store s;
-    if (!set_up(&s, device, &wish, 4 * SUPER)) {
+    if (!set_up(&s, device, &options, 4 * SUPER)) {
         return;
     }
     for (uint32_t i = 0; i < 4; i++) {
@@ -159,9 +159,9 @@ static void no_growth(int device)
  * third superblock, which succeeds at the second try. */
 static void refused_growth(int device)
 {
-    static const slab_wish wish = {64, 1, 8, 1, false, false, "fail:nth=4/cuda"};
+    static const slab_options options = {64, 1, 8, 1, false, false, "fail:nth=4/cuda"};
     store s;
-    if (!set_up(&s, device, &wish, 5 * PIECE)) {
+    if (!set_up(&s, device, &options, 5 * PIECE)) {
         return;
     }
     EXPECT_EQUAL("the units given", ask_for(&s, PIECE), SUPER);
@@ -187,18 +187,18 @@ static void refused_opening(int device)
         char spec[32];
         ga_heap *parent = NULL;
         ga_slab_kernel *slab = NULL;
-        ga_slab_kernel_spec wish = {};
-        wish.shape.unit = 64;
-        wish.shape.supers = 4;
-        wish.shape.light = i % 2;
-        wish.first = 2;
+        ga_slab_kernel_spec options = {};
+        options.shape.unit = 64;
+        options.shape.supers = 4;
+        options.shape.light = i % 2;
+        options.first = 2;
         snprintf(spec, sizeof spec, "fail:nth=%u/cuda", 1 + i / 2);
         EXPECT_STATUS(ga_heap_open(&parent, GA_PLACE_DEVICE, device, spec), GA_OK);
-        ga_status expected = wish.shape.light && i / 2 == 2 ? GA_OK : GA_ERR_MEMORY;
-        ga_status status = ga_slab_kernel_open(&slab, &wish, device, parent);
+        ga_status expected = options.shape.light && i / 2 == 2 ? GA_OK : GA_ERR_MEMORY;
+        ga_status status = ga_slab_kernel_open(&slab, &options, device, parent);
         if (status != expected) {
             FAIL("opening over %s, %s, to answer \"%s\", got \"%s\"", spec,
-                 wish.shape.light ? "light" : "two-level", ga_status_text(expected),
+                 options.shape.light ? "light" : "two-level", ga_status_text(expected),
                  ga_status_text(status));
         }
         if (status == GA_OK) {
@@ -213,10 +213,10 @@ static void refused_opening(int device)
 
 /* ---- reset ------------------------------------------------------------------------------ */
 
-static void reset_heap(int device, const slab_wish *wish)
+static void reset_heap(int device, const slab_options *options)
 {
     store s;
-    if (!set_up(&s, device, wish, 2 * PIECE)) {
+    if (!set_up(&s, device, options, 2 * PIECE)) {
         return;
     }
     uint32_t asked = PIECE;
@@ -232,11 +232,11 @@ static void reset_heap(int device, const slab_wish *wish)
 
 static void reset(int device)
 {
-    static const slab_wish wishes[] = {{64, 1, 1, 1, true, false, NULL},
-                                       {64, 0, 2, 2, false, false, NULL},
-                                       {48, 0, 5, 4, false, true, NULL}};
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
-        reset_heap(device, &wishes[i]);
+    static const slab_options all_options[] = {{64, 1, 1, 1, true, false, NULL},
+                                               {64, 0, 2, 2, false, false, NULL},
+                                               {48, 0, 5, 4, false, true, NULL}};
+    for (size_t i = 0; i < sizeof all_options / sizeof *all_options; i++) {
+        reset_heap(device, &all_options[i]);
     }
 }
 
@@ -292,12 +292,12 @@ static void compare_live(store *s, list *held, list *live)
 
 static void live_units(int device)
 {
-    static const slab_wish wishes[] = {{48, 0, 4, 4, true, false, NULL},
-                                       {128, 1, 3, 2, false, false, NULL}};
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    static const slab_options all_options[] = {{48, 0, 4, 4, true, false, NULL},
+                                               {128, 1, 3, 2, false, false, NULL}};
+    for (size_t i = 0; i < sizeof all_options / sizeof *all_options; i++) {
         store s;
         list *lists = (list *)calloc(2, sizeof *lists);
-        if (lists && set_up(&s, device, &wishes[i], PIECE)) {
+        if (lists && set_up(&s, device, &all_options[i], PIECE)) {
             EXPECT_EQUAL("the units given", ask_for(&s, PIECE), PIECE);
             compare_live(&s, &lists[0], &lists[1]);
             EXPECT_LIVE(&s.heap, PIECE - PIECE / 3);
@@ -318,16 +318,16 @@ static void bad_frees(slab_test_heap *heap, char *unit)
     static char foreign[64];
     ga_slab_kernel *slab = heap->slab;
     EXPECT_STATUS(ga_slab_kernel_free(slab, unit + 1), GA_ERR_POINTER);
-    EXPECT_STATUS(ga_slab_kernel_free(slab, unit + heap->wish.unit / 2), GA_ERR_POINTER);
+    EXPECT_STATUS(ga_slab_kernel_free(slab, unit + heap->options.unit / 2), GA_ERR_POINTER);
     EXPECT_STATUS(ga_slab_kernel_free(slab, foreign), GA_ERR_POINTER);
     EXPECT_STATUS(ga_slab_kernel_free(slab, unit + ((size_t)1 << 40)), GA_ERR_POINTER);
     EXPECT_STATUS(ga_slab_kernel_free(slab, unit), GA_OK);
     EXPECT_STATUS(ga_slab_kernel_free(slab, unit), GA_ERR_POINTER);
     EXPECT_EQUAL("whether the heap owns a foreign pointer", ga_slab_kernel_owns(slab, foreign), 0);
     EXPECT_EQUAL("whether the heap owns the inside of a unit",
-                 ga_slab_kernel_owns(slab, unit + heap->wish.unit - 1), 1);
+                 ga_slab_kernel_owns(slab, unit + heap->options.unit - 1), 1);
     EXPECT_EQUAL("the usable size of a unit", ga_slab_kernel_usable_size(slab, unit),
-                 heap->wish.unit);
+                 heap->options.unit);
     EXPECT_EQUAL("the usable size of a foreign block", ga_slab_kernel_usable_size(slab, foreign),
                  0);
 }
@@ -338,16 +338,16 @@ static void take_and_give(slab_test_heap *heap)
     void *none = units;
     for (uint32_t i = 0; i < HELD; i++) {
         void *unit = NULL;
-        EXPECT_STATUS(ga_slab_kernel_alloc(heap->slab, i % (heap->wish.unit + 1), &unit), GA_OK);
+        EXPECT_STATUS(ga_slab_kernel_alloc(heap->slab, i % (heap->options.unit + 1), &unit), GA_OK);
         units[i] = (char *)unit;
-        CUDA_DONE(cudaMemset(unit, (int)i, heap->wish.unit));
+        CUDA_DONE(cudaMemset(unit, (int)i, heap->options.unit));
     }
-    EXPECT_STATUS(ga_slab_kernel_alloc(heap->slab, heap->wish.unit + 1, &none), GA_ERR_SIZE);
+    EXPECT_STATUS(ga_slab_kernel_alloc(heap->slab, heap->options.unit + 1, &none), GA_ERR_SIZE);
     EXPECT_LIVE(heap, HELD);
     qsort(units, HELD, sizeof *units, by_address);
     for (uint32_t i = 1; i < HELD; i++) {
-        if (units[i] - units[i - 1] < (ptrdiff_t)heap->wish.unit) {
-            FAIL("units %u bytes apart at least, got %p and %p", heap->wish.unit, units[i - 1],
+        if (units[i] - units[i - 1] < (ptrdiff_t)heap->options.unit) {
+            FAIL("units %u bytes apart at least, got %p and %p", heap->options.unit, units[i - 1],
                  units[i]);
         }
     }
@@ -380,12 +380,12 @@ static void across(store *s)
 
 static void host_units(int device)
 {
-    static const slab_wish wishes[] = {{48, 0, 2, 2, true, false, NULL},
-                                       {128, 0, 2, 1, false, false, NULL},
-                                       {128, 0, 2, 2, false, true, NULL}};
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    static const slab_options all_options[] = {{48, 0, 2, 2, true, false, NULL},
+                                               {128, 0, 2, 1, false, false, NULL},
+                                               {128, 0, 2, 2, false, true, NULL}};
+    for (size_t i = 0; i < sizeof all_options / sizeof *all_options; i++) {
         store s;
-        if (set_up(&s, device, &wishes[i], PIECE)) {
+        if (set_up(&s, device, &all_options[i], PIECE)) {
             take_and_give(&s.heap);
             across(&s);
             tear_down(&s);

@@ -48,7 +48,7 @@ static __global__ void play_kernel(ga_slab_heap *heap, const slab_step *steps, u
 static bool copy_rows(const slab_test_heap *heap, const ga_slab_heap *image, uint32_t *rows,
                       size_t size, cudaMemcpyKind kind)
 {
-    uint32_t parts = image->rows ? 1 : heap->wish.supers;
+    uint32_t parts = image->rows ? 1 : heap->options.supers;
     size_t each = size / parts;
     bool copied = true;
     for (uint32_t i = 0; copied && i < parts; i++) {
@@ -155,11 +155,11 @@ static void play_plot(int device, const slab_plot *plot)
 {
     slab_oracle oracle;
     slab_test_heap heap;
-    slab_wish wish = {plot->unit, plot->super_bits, plot->supers, plot->supers, plot->light, false,
-                      NULL};
+    slab_options options = {
+        plot->unit, plot->super_bits, plot->supers, plot->supers, plot->light, false, NULL};
     if (!slab_oracle_make(&oracle, plot)) {
         FAIL("memory for the CPU's run of %u steps", plot->count);
-    } else if (slab_open(&heap, device, &wish)) {
+    } else if (slab_open(&heap, device, &options)) {
         play(&heap, &oracle);
         slab_close(&heap);
         printf("    %u steps, units of %u bytes, %u memory blocks, %s: %u units given, %u times "
@@ -263,14 +263,14 @@ static void use_addresses(slab_test_heap *heap)
 
 static void addresses(int device)
 {
-    static const slab_wish wishes[] = {
+    static const slab_options all_options[] = {
         {128, 2, 4, 4, true, false, NULL}, {128, 2, 4, 4, false, false, NULL},
         {48, 0, 9, 9, false, false, NULL}, {4096, 1, 3, 3, true, false, NULL},
         {16, 1, 5, 5, false, true, NULL},  {208, 0, 3, 3, true, false, NULL},
     };
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    for (size_t i = 0; i < sizeof all_options / sizeof *all_options; i++) {
         slab_test_heap heap;
-        if (slab_open(&heap, device, &wishes[i])) {
+        if (slab_open(&heap, device, &all_options[i])) {
             use_addresses(&heap);
             slab_close(&heap);
         }

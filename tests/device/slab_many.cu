@@ -15,9 +15,9 @@ typedef struct rig {
     slab_tally *tally;
 } rig;
 
-static bool set_up(rig *b, int device, const slab_wish *wish, uint32_t n)
+static bool set_up(rig *b, int device, const slab_options *options, uint32_t n)
 {
-    if (!slab_open(&b->heap, device, wish)) {
+    if (!slab_open(&b->heap, device, options)) {
         return false;
     }
     b->n = n;
@@ -60,22 +60,22 @@ static void take_everything(rig *b, uint32_t stride)
 
 static void everything(int device)
 {
-    static const slab_wish wishes[] = {
+    static const slab_options all_options[] = {
         {128, 5, 32, 32, true, false, NULL},  {16, 6, 64, 64, true, false, NULL},
         {128, 5, 32, 32, false, false, NULL}, {48, 4, 17, 17, false, false, NULL},
         {4096, 3, 4, 4, true, false, NULL},   {64, 0, 1, 1, true, false, NULL},
         {65536, 0, 2, 2, true, false, NULL},
     };
     static const uint32_t strides[] = {1, 32, 100003, 7919}; /* b->n is odd and no multiple */
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    for (size_t i = 0; i < sizeof all_options / sizeof *all_options; i++) {
         rig b = {};
-        slab_wish wish = wishes[i];
+        slab_options options = all_options[i];
         if (suite.quick) {
-            wish.supers = wish.first = wish.supers > 4 ? 4 : wish.supers;
-            wish.super_bits = wish.super_bits > 2 ? 2 : wish.super_bits;
+            options.supers = options.first = options.supers > 4 ? 4 : options.supers;
+            options.super_bits = options.super_bits > 2 ? 2 : options.super_bits;
         }
-        uint32_t units = wish.supers << (wish.super_bits + GA_SLAB_BLOCK_BITS);
-        if (set_up(&b, device, &wish, units + 4095)) {
+        uint32_t units = options.supers << (options.super_bits + GA_SLAB_BLOCK_BITS);
+        if (set_up(&b, device, &options, units + 4095)) {
             for (uint32_t round = 0; round < (suite.quick ? 2u : 4u); round++) {
                 take_everything(&b, strides[round]);
             }
@@ -204,17 +204,17 @@ static void one_pattern(rig *b, uint32_t pattern, dim3 grid, dim3 block)
 
 static void divergent(int device)
 {
-    static const slab_wish wishes[] = {{64, 2, 8, 8, true, false, NULL},
-                                       {80, 2, 8, 8, false, false, NULL}};
+    static const slab_options all_options[] = {{64, 2, 8, 8, true, false, NULL},
+                                               {80, 2, 8, 8, false, false, NULL}};
     static const dim3 blocks[] = {dim3(1),       dim3(33),      dim3(100),   dim3(7, 5, 3),
                                   dim3(8, 8, 8), dim3(2, 3, 4), dim3(31, 2), dim3(1024)};
     static const dim3 grids[] = {dim3(1), dim3(5), dim3(3, 2), dim3(1, 2, 3), dim3(4)};
     enum {
         THREADS = 6 * 1024
     };
-    for (size_t w = 0; w < sizeof wishes / sizeof *wishes; w++) {
+    for (size_t w = 0; w < sizeof all_options / sizeof *all_options; w++) {
         rig b = {};
-        if (!set_up(&b, device, &wishes[w], THREADS * MOST)) {
+        if (!set_up(&b, device, &all_options[w], THREADS * MOST)) {
             return;
         }
         for (uint32_t pattern = 0; pattern < PATTERNS; pattern++) {
@@ -285,7 +285,7 @@ static __global__ void groups_kernel(ga_kernel_heap heap, uint32_t rounds, slab_
 
 static void rounds(int device)
 {
-    static const slab_wish wishes[] = {
+    static const slab_options all_options[] = {
         {128, 2, 16, 16, true, false, NULL}, /* room for all */
         {64, 0, 20, 20, true, false, NULL},  /* and for some: threads are 32768 or 2048 */
         {64, 0, 20, 20, false, false, NULL}, {48, 0, 1, 1, true, false, NULL},
@@ -293,9 +293,9 @@ static void rounds(int device)
     };
     uint32_t threads = suite.quick ? 2048 : 32768;
     uint32_t repeats = suite.quick ? 4 : 100;
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    for (size_t i = 0; i < sizeof all_options / sizeof *all_options; i++) {
         rig b = {};
-        if (set_up(&b, device, &wishes[i], 1)) {
+        if (set_up(&b, device, &all_options[i], 1)) {
             rounds_kernel<<<slab_grid(threads), SLAB_BLOCK>>>(b.heap.view, repeats, b.tally);
             EXPECT_LIVE(&b.heap, 0);
             slab_tally found = READ_TALLY(b.tally);
@@ -364,14 +364,14 @@ static __global__ void empty_boxes_kernel(ga_kernel_heap heap, uint64_t *boxes, 
 
 static void pass_on(int device)
 {
-    static const slab_wish wishes[] = {{128, 0, 40, 40, true, false, NULL},
-                                       {128, 0, 40, 40, false, false, NULL},
-                                       {16, 0, 3, 3, true, false, NULL}};
+    static const slab_options all_options[] = {{128, 0, 40, 40, true, false, NULL},
+                                               {128, 0, 40, 40, false, false, NULL},
+                                               {16, 0, 3, 3, true, false, NULL}};
     uint32_t threads = suite.quick ? 2048 : 32768;
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    for (size_t i = 0; i < sizeof all_options / sizeof *all_options; i++) {
         rig b = {};
         uint64_t *boxes = (uint64_t *)suite_memory(BOXES * sizeof *boxes);
-        if (boxes && set_up(&b, device, &wishes[i], 1)) {
+        if (boxes && set_up(&b, device, &all_options[i], 1)) {
             pass_on_kernel<<<slab_grid(threads), SLAB_BLOCK>>>(b.heap.view, boxes,
                                                                suite.quick ? 4 : 100, b.tally);
             empty_boxes_kernel<<<slab_grid(BOXES), SLAB_BLOCK>>>(b.heap.view, boxes, b.tally);
@@ -411,11 +411,11 @@ static __global__ void __launch_bounds__(SLAB_BLOCK)
 
 static void shared(int device)
 {
-    static const slab_wish wish = {128, 0, 100, 100, true, false, NULL};
+    static const slab_options options = {128, 0, 100, 100, true, false, NULL};
     rig b = {};
     uint32_t blocks = suite.quick ? 8 : 200;
     uint32_t times = suite.quick ? 4 : 100;
-    if (set_up(&b, device, &wish, 1)) {
+    if (set_up(&b, device, &options, 1)) {
         shared_kernel<<<blocks, SLAB_BLOCK>>>(b.heap.view, times, b.tally);
         EXPECT_LIVE(&b.heap, 0);
         slab_tally found = READ_TALLY(b.tally);
@@ -461,9 +461,9 @@ static void check_streams(rig *b)
 
 static void streams(int device)
 {
-    static const slab_wish wishes[HEAPS] = {{128, 2, 12, 12, true, false, NULL},
-                                            {32, 3, 6, 6, false, false, NULL},
-                                            {48, 4, 3, 3, true, false, NULL}};
+    static const slab_options all_options[HEAPS] = {{128, 2, 12, 12, true, false, NULL},
+                                                    {32, 3, 6, 6, false, false, NULL},
+                                                    {48, 4, 3, 3, true, false, NULL}};
     rig rigs[HEAPS] = {};
     cudaStream_t all[HEAPS * STREAMS] = {};
     bool ready = true;
@@ -472,7 +472,7 @@ static void streams(int device)
     }
     uint32_t opened = 0;
     while (ready && opened < HEAPS &&
-           set_up(&rigs[opened], device, &wishes[opened], STREAMS * SHARE)) {
+           set_up(&rigs[opened], device, &all_options[opened], STREAMS * SHARE)) {
         opened++;
     }
     for (uint32_t i = 0; opened == HEAPS && i < HEAPS; i++) {

@@ -314,19 +314,19 @@ static bool fill_to(slab_test_heap *heap, churn *c, const level *l, uint64_t *la
     return EXPECT_EQUAL("the units that fill the heap", found.given, units) && !found.wrong;
 }
 
-static void property_of(int device, const slab_wish *wish, uint64_t wanted)
+static void property_of(int device, const slab_options *options, uint64_t wanted)
 {
     cudaDeviceProp properties;
     slab_test_heap heap;
     churn c = {};
     uint64_t done = 0;
     if (!CUDA_DONE(cudaGetDeviceProperties(&properties, device)) ||
-        !slab_open(&heap, device, wish)) {
+        !slab_open(&heap, device, options)) {
         return;
     }
     uint32_t blocks = suite.quick ? 8 : (uint32_t)properties.multiProcessorCount * 4u;
     c.heap = heap.view;
-    c.seed = wish->unit;
+    c.seed = options->unit;
     c.shadow = (uint32_t *)suite_memory((size_t)slab_units(&heap) * sizeof *c.shadow);
     c.tally = slab_tally_new();
     for (uint32_t i = 0; c.shadow && c.tally && i < LEVELS; i++) {
@@ -339,8 +339,8 @@ static void property_of(int device, const slab_wish *wish, uint64_t wanted)
         done += churn_until(&c, &levels[i], share < left ? share : left, blocks);
         EXPECT_LIVE(&heap, lasting);
     }
-    printf("    units of %u bytes, %s: %llu operations\n", wish->unit,
-           wish->light ? "light" : "two-level", (unsigned long long)done);
+    printf("    units of %u bytes, %s: %llu operations\n", options->unit,
+           options->light ? "light" : "two-level", (unsigned long long)done);
     if (done < wanted) {
         FAIL("%llu operations, got %llu", (unsigned long long)wanted, (unsigned long long)done);
     }
@@ -351,16 +351,16 @@ static void property_of(int device, const slab_wish *wish, uint64_t wanted)
 
 static void no_overlap(int device)
 {
-    static const slab_wish wishes[] = {{16, 9, 3, 3, true, false, NULL},
-                                       {48, 9, 3, 3, false, false, NULL}};
-    static const slab_wish small = {16, 2, 1, 1, true, false, NULL};
+    static const slab_options all_options[] = {{16, 9, 3, 3, true, false, NULL},
+                                               {48, 9, 3, 3, false, false, NULL}};
+    static const slab_options small = {16, 2, 1, 1, true, false, NULL};
     uint64_t wanted = suite.operations ? suite.operations : suite.quick ? 20000 : 1000000000;
     if (suite.quick) {
         property_of(device, &small, wanted);
         return;
     }
-    property_of(device, &wishes[0], wanted - wanted / 5);
-    property_of(device, &wishes[1], wanted / 5);
+    property_of(device, &all_options[0], wanted - wanted / 5);
+    property_of(device, &all_options[1], wanted / 5);
 }
 
 extern const test_case slab_property_cases[] = {

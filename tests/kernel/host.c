@@ -339,7 +339,7 @@ static void expect_refused(const char *bad, const char *words)
     expect_said(said, words);
     expect_said(said, "; going on with coalesce/slab/vmm\n");
     if (!falls_back) {
-        expect_said(said, "malloc in kernels answers NULL on device 0\n");
+        expect_said(said, "malloc in kernels returns NULL on device 0\n");
         expect_unserved(0);
     }
     cr_assert_null(strstr(strstr(said, words) + 1, words), "it is said once:\n%s", said);
@@ -424,7 +424,7 @@ Test(kernel, nothing_named)
     cr_assert_eq(status == GA_OK, has, "%s", said);
     if (!has) {
         expect_said(said, "GPUALLOC_KERNEL: ");
-        expect_said(said, "malloc in kernels answers NULL on device 0\n");
+        expect_said(said, "malloc in kernels returns NULL on device 0\n");
     }
     end();
 }

@@ -9,12 +9,12 @@
  *
  * CHECKED   No thread accesses G once it is freed. G is freed if no thread needs it.
  *
- * MUTANT    1 `above` stays as it is; 2 it is made NULL after P was detached; 3 the climber does
- *           not validate. Each must be detected.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  */
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 
 bool above = true;      /* P's leads to G; else NULL */
 bool p_out, g_out;      /* detached */
@@ -30,8 +30,9 @@ proctype climber()
     :: wanted ->
         slot = true;
         if
-        :: MUTANT == 3 || above -> assert(!freed) /* A3, and it continues with the parent */
-        :: MUTANT != 3 && !above -> skip
+        :: PLANTED(not_validated) || above ->
+            assert(!freed) /* A3, and it continues with the parent */
+        :: !PLANTED(not_validated) && !above -> skip
         fi;
         slot = false
     :: else -> skip
@@ -45,12 +46,12 @@ proctype detacher()
     if
     :: true ->
         if
-        :: MUTANT != 1 && MUTANT != 2 -> above = false /* A1 */
+        :: !PLANTED(above_kept) && !PLANTED(above_cleared_late) -> above = false /* A1 */
         :: else -> skip
         fi;
         p_out = true;
         if
-        :: MUTANT == 2 -> above = false
+        :: PLANTED(above_cleared_late) -> above = false
         :: else -> skip
         fi
     :: true -> skip

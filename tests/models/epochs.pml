@@ -15,17 +15,12 @@
  * CHECKED   No version that a tile uses was freed since the tile entered. One thread at a time
  *           closes an epoch. At the end all versions but the last are freed.
  *
- * MUTANT    1 entering acquires nothing; 2 switching a stripe releases nothing; 3 entering reads
- *           the side and then counts, in two steps; 4 a stripe is not switched; 5 a tile that reads
- *           versions again enters no new epoch, although no thread waits for it any more; 6 two
- *           threads close at the same time; 7 a version that is unlinked while an epoch is closed
- *           counts as unlinked before; 8 an epoch is closed before the previous one has drained; 9
- *           the closing thread counts only one stripe; 10 a step acquires nothing from the previous
- *           step. Each must be detected.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  */
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 #ifndef TURNS
 #define TURNS 1
 #endif
@@ -68,13 +63,13 @@ byte done;
 inline enter()
 {
     if
-    :: MUTANT == 3 -> pin = side[me]; came[me]++
+    :: PLANTED(enter_not_atomic) -> pin = side[me]; came[me]++
     :: else ->
         atomic {
             pin = side[me];
             came[me]++;
             if
-            :: told[me] > seen && MUTANT != 1 -> seen = told[me]
+            :: told[me] > seen && !PLANTED(enter_relaxed) -> seen = told[me]
             :: else
             fi
         }
@@ -110,7 +105,7 @@ proctype tile(byte me)
         :: true -> read_now() /* it does not use the older version again */
         :: side[me] != pin ->
             if
-            :: MUTANT == 5 -> leave(); atomic { pin = side[me]; came[me]++ }
+            :: PLANTED(same_epoch_reread) -> leave(); atomic { pin = side[me]; came[me]++ }
             :: else -> leave(); enter(); read_now()
             fi
         fi;
@@ -143,7 +138,7 @@ proctype mover()
 inline acquire_step()
 {
     if
-    :: handed > seen && MUTANT != 10 -> seen = handed
+    :: handed > seen && !PLANTED(step_relaxed) -> seen = handed
     :: else
     fi
 }
@@ -157,12 +152,13 @@ inline close_epoch()
 {
     ok = false;
     if
-    :: MUTANT == 6 && step % 4 == OPEN -> step = (step + 1) % 8; ok = true
-    :: MUTANT != 6 ->
+    :: PLANTED(step_not_atomic) && step % 4 == OPEN -> step = (step + 1) % 8; ok = true
+    :: !PLANTED(step_not_atomic) ->
         atomic {
             if
             :: step % 4 == OPEN -> step = (step + 1) % 8; ok = true; acquire_step()
-            :: MUTANT == 8 && step % 4 == DRAINING -> step = (step + 3) % 8; ok = true
+            :: PLANTED(closed_before_drained) && step % 4 == DRAINING ->
+                step = (step + 3) % 8; ok = true
             :: else
             fi
         }
@@ -178,14 +174,14 @@ inline close_epoch()
         do
         :: i < STRIPES ->
             if
-            :: MUTANT == 4 && i == 1
+            :: PLANTED(stripe_not_closed) && i == 1
             :: else ->
                 atomic {
-                    sum = sum + (MUTANT == 9 && i > 0 -> 0 : came[i]);
+                    sum = sum + (PLANTED(only_first_stripe_counted) && i > 0 -> 0 : came[i]);
                     came[i] = 0;
                     side[i] = 1 - CLOSES;
                     if
-                    :: MUTANT != 2 -> told[i] = seen
+                    :: !PLANTED(close_relaxed) -> told[i] = seen
                     :: else
                     fi
                 }
@@ -194,7 +190,7 @@ inline close_epoch()
         :: else -> break
         od;
         if
-        :: MUTANT == 7 -> cut = now
+        :: PLANTED(unlinked_while_draining) -> cut = now
         :: else
         fi;
         away[CLOSES] = away[CLOSES] + sum;

@@ -11,13 +11,12 @@
  *           its leaf. At the end the bucket leads to the new node, and the new node only to the
  *           leaf that was not removed.
  *
- * MUTANT    1 a helper does not validate that the leaf still is where it came from; 2 words of the
- *           new buckets are not FRESH; 3 a leaf's word does not say its level; 4 a leaf that has
- *           begun to move is removed. Each must be detected.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  */
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 #ifndef VICTIM /* the leaf that is removed: 0 the first, 1 the last of the chain */
 #define VICTIM 0
 #endif
@@ -32,12 +31,12 @@
 #define TO(word)             ((word) & 3)
 #define LEVEL(word)          (((word) >> 2) & 1)
 #define TAG(word)            (((word) >> 3) & 1)
-#if MUTANT == 2
+#if PLANTED(buckets_not_fresh)
 #define FRESH 0
 #else
 #define FRESH 1
 #endif
-#if MUTANT == 3
+#if PLANTED(level_not_in_word)
 #define BELOW 0
 #else
 #define BELOW 1
@@ -135,7 +134,7 @@ inline help()
             :: else -> skip
             fi;
             if
-            :: MUTANT != 1 && word[place] != w -> break
+            :: !PLANTED(not_validated) && word[place] != w -> break
             :: else -> skip
             fi;
             swap(leaf, next, WORD(TO(first), BELOW, 0));
@@ -149,7 +148,7 @@ inline help()
         /* expand_push_leaf() */
         first = word[NEW_BUCKET];
         if
-        :: MUTANT != 1 && word[place] != w -> break
+        :: !PLANTED(not_validated) && word[place] != w -> break
         :: else -> skip
         fi;
         if
@@ -197,7 +196,7 @@ again:
         next = word[leaf];
         if
         :: leaf == VICTIM && !TAG(next) && LEVEL(next) == level * BELOW &&
-               (level == 1 || TO(next) != NEW || MUTANT == 4) ->
+               (level == 1 || TO(next) != NEW || PLANTED(moving_leaf_removed)) ->
             swap(leaf, next, WORD(TO(next), LEVEL(next), 1));
             if
             :: ok -> goto gone

@@ -23,11 +23,12 @@
  *           limit permits. Each tile gets an answer, for any behaviour of the pager: no lost
  *           wake-up, no hang (weak fairness: a process that can run eventually runs).
  *
- * MUTANT    1 to 11 weaken one place each, where MUTANT occurs; each must be detected.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  */
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 #ifndef MAY_REFUSE /* the pager, for lack of memory */
 #define MAY_REFUSE 1
 #endif
@@ -48,16 +49,16 @@
 #define PENDING 7
 
 /* Places in memory: atomics, then those that are read plainly. */
-#define WISH     0
+#define REQUEST  0
 #define ANSWER   1
 #define READY    2
-#define VERDICT  3
-#define TURN     4
-#define OWN_WISH 5 /* ga_growth.wish: written under the lock */
+#define REFUSAL  3
+#define LOCK     4
+#define OWN_REQUEST 5 /* ga_growth.request: written under the lock */
 #define BACKED   6
 #define PREPARED 8
 #define PLACES   10
-#define PLAIN    OWN_WISH
+#define PLAIN    OWN_REQUEST
 
 #define GRANTED    0
 #define OUT_OF_IT  1 /* GA_GROWTH_LIMIT */
@@ -70,9 +71,9 @@
 #define STEPS_OF(word)              (((word) / 4) % 4)
 #define REASON(word)                ((word) % 4)
 
-/* A verdict: its number and its reason. A final one is the last. */
-#define RULING(number, reason) ((number) * 4 + (reason))
-#define NUMBER(verdict)        ((verdict) / 4)
+/* A refusal: its number and its reason. A final one is the last. */
+#define REFUSAL_WORD(number, reason) ((number) * 4 + (reason))
+#define NUMBER(refusal)              ((refusal) / 4)
 #define FINAL                  31
 
 typedef store {
@@ -94,9 +95,9 @@ bool dead;     /* the pager */
 byte answered; /* tiles that got an answer to all their requests */
 
 /* The true values, for the checks. */
-byte true_wish;
-byte rulings;
-byte ready_at[32]; /* steps that were ready when the ruling of that number was made */
+byte true_request;
+byte refusals;
+byte ready_at[32]; /* steps that were ready when the refusal of that number was made */
 bool prepared[STEPS];
 
 /* ---- loads and stores ------------------------------------------------------------------------ */
@@ -219,58 +220,60 @@ end:
 
 /* ---- tiles: growth.h ------------------------------------------------------------------------- */
 
-#define APPLIES(verdict) ((verdict) != 0 && NUMBER(verdict) > ignored)
+#define APPLIES(refusal) ((refusal) != 0 && NUMBER(refusal) > ignored)
 
 inline post(who)
 {
-    assert(SERIAL(wish) <= TILES * CALLS); /* about once a call: not again and again */
-    true_wish = WORD(SERIAL(wish) + 1, want, GRANTED);
-    put(who, OWN_WISH, true_wish, false);
-    put(who, WISH, true_wish, false) /* M3 */
+    assert(SERIAL(request) <= TILES * CALLS); /* about once a call: not again and again */
+    true_request = WORD(SERIAL(request) + 1, want, GRANTED);
+    put(who, OWN_REQUEST, true_request, false);
+    put(who, REQUEST, true_request, false) /* M3 */
 }
 
-inline pronounce(who, why, number)
+inline refuse(who, why, number)
 {
     get(who, READY, ready);
     ready_at[number] = ready;
-    put(who, VERDICT, RULING(number, why), MUTANT != 3) /* V1 */
+    put(who, REFUSAL, REFUSAL_WORD(number, why), !PLANTED(refusal_store_relaxed)) /* V1 */
 }
 
-inline next_ruling()
+inline next_refusal()
 {
-    rulings++;
-    assert(rulings < FINAL)
+    refusals++;
+    assert(refusals < FINAL)
 }
 
 inline speak(who)
 {
-    get_plain(who, OWN_WISH, wish);
-    assert(wish == true_wish);
+    get_plain(who, OWN_REQUEST, request);
+    assert(request == true_request);
     if
-    :: SERIAL(answer) == SERIAL(wish) || REASON(answer) == GONE || MUTANT == 9 ->
-        get(who, VERDICT, verdict);
+    :: SERIAL(answer) == SERIAL(request) || REASON(answer) == GONE ||
+           PLANTED(old_answer_accepted) ->
+        get(who, REFUSAL, refusal);
         if
-        :: REASON(answer) == NO_MEMORY && verdict == 0 ->
-            next_ruling();
-            pronounce(who, NO_MEMORY, rulings)
+        :: REASON(answer) == NO_MEMORY && refusal == 0 ->
+            next_refusal();
+            refuse(who, NO_MEMORY, refusals)
         :: REASON(answer) == OUT_OF_IT || REASON(answer) == GONE ->
-            pronounce(who, REASON(answer), FINAL)
+            refuse(who, REASON(answer), FINAL)
         :: else ->
             if
-            :: !APPLIES(verdict) && !(MUTANT == 10 && STEPS_OF(wish) >= want) ->
-                put(who, VERDICT, 0, false);
+            :: !APPLIES(refusal) &&
+                   !(PLANTED(large_request_not_repeated) && STEPS_OF(request) >= want) ->
+                put(who, REFUSAL, 0, false);
                 post(who)
             :: else
             fi
         fi
     :: else ->
         if
-        :: dead && MUTANT != 8 -> /* out of patience */
-            next_ruling();
-            pronounce(who, GONE, rulings)
+        :: dead && !PLANTED(dead_pager_awaited) -> /* out of patience */
+            next_refusal();
+            refuse(who, GONE, refusals)
         :: else ->
             if
-            :: STEPS_OF(wish) < want -> post(who)
+            :: STEPS_OF(request) < want -> post(who)
             :: else
             fi
         fi
@@ -279,7 +282,7 @@ inline speak(who)
 
 inline look(who)
 {
-    load(who, ANSWER, answer, MUTANT != 6); /* M2 */
+    load(who, ANSWER, answer, !PLANTED(answer_load_relaxed)); /* M2 */
     atomic {
     get(who, READY, step);
     do
@@ -289,7 +292,7 @@ inline look(who)
         assert(!prepared[step]);
         prepared[step] = true;
         put(who, PREPARED + step, 1, false);
-        put(who, READY, step + 1, MUTANT != 1); /* R1 */
+        put(who, READY, step + 1, !PLANTED(ready_store_relaxed)); /* R1 */
         step++
     :: else -> break
     od;
@@ -299,23 +302,23 @@ inline look(who)
     :: else
     fi;
     if
-    :: MUTANT == 11 && REASON(answer) != GRANTED
-    :: else -> put(who, TURN, 0, MUTANT != 7) /* T2 */
+    :: PLANTED(lock_kept_when_refused) && REASON(answer) != GRANTED
+    :: else -> put(who, LOCK, 0, !PLANTED(unlock_relaxed)) /* T2 */
     fi;
-    ready = 0; verdict = 0; answer = 0; wish = 0; value = 0
+    ready = 0; refusal = 0; answer = 0; request = 0; value = 0
     }
 }
 
-inline try_turn(who)
+inline try_lock(who)
 {
     atomic {
-        find_own(who, TURN);
+        find_own(who, LOCK);
         if
-        :: own == PENDING && memory[TURN] == 0 -> /* T1 */
-            memory[TURN] = 1;
+        :: own == PENDING && memory[LOCK] == 0 -> /* T1 */
+            memory[LOCK] = 1;
             acquire(who);
-            has_turn = true
-        :: else -> has_turn = false
+            has_lock = true
+        :: else -> has_lock = false
         fi;
         own = 0
     }
@@ -324,8 +327,11 @@ inline try_turn(who)
 inline look_around(who)
 {
     if
-    :: MUTANT == 4 -> load(who, READY, ready, true); load(who, VERDICT, verdict, true)
-    :: else -> load(who, VERDICT, verdict, true); load(who, READY, ready, MUTANT != 2) /* V2, R2 */
+    :: PLANTED(refusal_loaded_after_ready) ->
+        load(who, READY, ready, true); load(who, REFUSAL, refusal, true)
+    :: else ->
+        load(who, REFUSAL, refusal, true); /* V2 */
+        load(who, READY, ready, !PLANTED(ready_load_relaxed)) /* R2 */
     fi
 }
 
@@ -344,35 +350,35 @@ inline use(who)
 /* Waits until `want` steps are there. */
 proctype tile(byte me; byte want)
 {
-    byte ready, verdict, answer, wish, step, value, own;
-    byte ignored; /* rulings up to that were old when it began */
-    bool second, has_turn;
+    byte ready, refusal, answer, request, step, value, own;
+    byte ignored; /* refusals up to that were old when it began */
+    bool second, has_lock;
 again:
-    load(me, VERDICT, verdict, false);
+    load(me, REFUSAL, refusal, false);
     if
-    :: verdict != 0 && NUMBER(verdict) != FINAL -> ignored = NUMBER(verdict)
+    :: refusal != 0 && NUMBER(refusal) != FINAL -> ignored = NUMBER(refusal)
     :: true
     fi;
     do
     :: look_around(me);
         if
         :: atomic { ready >= want -> use(me); break }
-        :: atomic { ready < want && APPLIES(verdict) ->
-            assert(want > ready_at[NUMBER(verdict)]);
-            assert(REASON(verdict) != OUT_OF_IT || want > LIMIT);
+        :: atomic { ready < want && APPLIES(refusal) ->
+            assert(want > ready_at[NUMBER(refusal)]);
+            assert(REASON(refusal) != OUT_OF_IT || want > LIMIT);
             ready = 0;
             if
-            :: REASON(verdict) == OUT_OF_IT || second || CALLS == 1 -> break
-            :: else -> second = true; verdict = 0; goto again
+            :: REASON(refusal) == OUT_OF_IT || second || CALLS == 1 -> break
+            :: else -> second = true; refusal = 0; goto again
             fi }
-        :: atomic { ready < want && !APPLIES(verdict) -> ready = 0; verdict = 0 }; try_turn(me)
+        :: atomic { ready < want && !APPLIES(refusal) -> ready = 0; refusal = 0 }; try_lock(me)
         fi;
         if
-        :: has_turn -> has_turn = false; look(me)
+        :: has_lock -> has_lock = false; look(me)
         :: else
         fi
     od;
-    atomic { ready = 0; verdict = 0; value = 0; ignored = 0; second = false; answered++ }
+    atomic { ready = 0; refusal = 0; value = 0; ignored = 0; second = false; answered++ }
 }
 
 /* ---- the pager ------------------------------------------------------------------------------- */
@@ -381,15 +387,15 @@ again:
  * goodbye before that. */
 active proctype pager()
 {
-    byte served, backed, wanted, reach, reason, wish;
+    byte served, backed, wanted, reach, reason, request;
     bool failed;
 end:
     do
-    :: SERIAL(memory[WISH]) != served ->
+    :: SERIAL(memory[REQUEST]) != served ->
         atomic {
-        wish = memory[WISH]; /* M4 */
-        served = SERIAL(wish);
-        wanted = STEPS_OF(wish);
+        request = memory[REQUEST]; /* M4 */
+        served = SERIAL(request);
+        wanted = STEPS_OF(request);
         reason = GRANTED;
         reach = wanted;
         if
@@ -408,8 +414,8 @@ end:
         :: backed < reach -> put(PAGER, BACKED + backed, 1, false); backed++
         :: else -> break
         od;
-        put(PAGER, ANSWER, WORD(served, backed, reason), MUTANT != 5); /* M1 */
-        wish = 0; wanted = 0; reach = 0; reason = 0
+        put(PAGER, ANSWER, WORD(served, backed, reason), !PLANTED(answer_store_relaxed)); /* M1 */
+        request = 0; wanted = 0; reach = 0; reason = 0
         }
     :: MAY_DIE -> dead = true; break
     :: MAY_DIE ->

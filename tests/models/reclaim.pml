@@ -18,19 +18,12 @@
  * CHECKED   An object that a reader reads between validating and clearing has not been freed. (The
  *           writer retires and frees each object again and again, so that addresses come back.)
  *
- * MUTANT    Each weakens one rule, and must be detected. Readers: 1 do not validate, 3 do not fence
- *           between setting the slot and validating, 5 read the object before they validate, 6
- *           after they clear, 7 copy the protection and clear in any order. The writer: 2 makes no
- *           heavy fence, 4 reads the slots before it, 8 reads a reader's slots downwards, 9 retires
- *           before it unlinks, 10 does not wait for its own unlinking, 11 frees objects that were
- *           retired after the slots were read. SHARED: 12 the writer takes its ticket before its
- *           unlinking is visible, 13 a heavy fence under way counts as over, 14 one that was over
- *           before the ticket counts, 15 it is published as over too early, 16 the slots are read
- *           before it is over, 17 objects retired behind the ticket are freed with it.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  */
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 #ifndef SEQ_CST /* else there are membarriers */
 #define SEQ_CST 0
 #endif
@@ -157,40 +150,41 @@ end:
         object = memory[CELL] /* a guess */
        };
        if
-       :: MUTANT == 5 -> found = (state[object] != FREE) /* it is read before P2 */
+       :: PLANTED(read_before_validated) ->
+           found = (state[object] != FREE) /* it is read before P2 */
        :: else
        fi;
-       put(me, SLOT(me, 0), object, MUTANT != 7); /* P1 */
+       put(me, SLOT(me, 0), object, !PLANTED(slots_relaxed)); /* P1 */
        if
-       :: SEQ_CST && MUTANT != 3 -> fence(me)
+       :: SEQ_CST && !PLANTED(reader_not_fenced) -> fence(me)
        :: else
        fi;
        if
        :: atomic {
-           memory[CELL] == object || MUTANT == 1 -> /* P2 */
+           memory[CELL] == object || PLANTED(not_validated) -> /* P2 */
            if
-           :: MUTANT == 5 -> assert(found)
+           :: PLANTED(read_before_validated) -> assert(found)
            :: else -> LOOK(object)
            fi
           };
           if
           :: true -> /* copy the protection */
-              put(me, SLOT(me, 1), object, MUTANT != 7);
-              atomic { put(me, SLOT(me, 0), NOTHING, MUTANT != 7); last = 1 }
+              put(me, SLOT(me, 1), object, !PLANTED(slots_relaxed));
+              atomic { put(me, SLOT(me, 0), NOTHING, !PLANTED(slots_relaxed)); last = 1 }
           :: true
           fi;
           atomic {
               if
-              :: MUTANT != 6 -> LOOK(object)
+              :: !PLANTED(read_after_clear) -> LOOK(object)
               :: else
               fi;
-              put(me, SLOT(me, last), NOTHING, MUTANT != 7) /* P4 */
+              put(me, SLOT(me, last), NOTHING, !PLANTED(slots_relaxed)) /* P4 */
           };
           if
-          :: MUTANT == 6 -> LOOK(object) /* later than P4 */
+          :: PLANTED(read_after_clear) -> LOOK(object) /* later than P4 */
           :: else
           fi
-       :: atomic { memory[CELL] != object && MUTANT != 1 -> skip }
+       :: atomic { memory[CELL] != object && !PLANTED(not_validated) -> skip }
        fi;
        atomic { object = NOTHING; found = false; last = 0 }
     od
@@ -201,7 +195,7 @@ end:
 inline heavy_fence()
 {
     if
-    :: MUTANT != 10 -> fence(WRITER)
+    :: !PLANTED(unlink_not_visible) -> fence(WRITER)
     :: else
     fi;
     if
@@ -227,7 +221,7 @@ inline read_slot(place)
 inline read_slots()
 {
     if
-    :: MUTANT != 8 ->
+    :: !PLANTED(slots_read_downwards) ->
         read_slot(SLOT(0, 0)); read_slot(SLOT(0, 1)); read_slot(SLOT(1, 0)); read_slot(SLOT(1, 1))
     :: else ->
         read_slot(SLOT(0, 1)); read_slot(SLOT(0, 0)); read_slot(SLOT(1, 1)); read_slot(SLOT(1, 0))
@@ -285,28 +279,29 @@ inline unlink()
 inline mark()
 {
     if
-    :: MUTANT != 12 -> fence(WRITER) /* M1 */
+    :: !PLANTED(ticket_before_unlink) -> fence(WRITER) /* M1 */
     :: else
     fi;
     atomic { take_retired(); marked = list; list = 0; number = begun }
 }
 
-#define IS_OVER ((over > number) || (MUTANT == 13 && begun > number) || (MUTANT == 14 && over > 0))
+#define IS_OVER ((over > number) || (PLANTED(unfinished_fence_counted) && begun > number) || \
+                 (PLANTED(earlier_fence_counted) && over > 0))
 
 inline share()
 {
     if
-    :: MUTANT == 16 -> read_slots()
+    :: PLANTED(slots_read_early) -> read_slots()
     :: else
     fi;
     if
     :: IS_OVER -> /* M4 */
         if
-        :: MUTANT != 16 -> read_slots() /* S2 */
+        :: !PLANTED(slots_read_early) -> read_slots() /* S2 */
         :: else
         fi;
         if
-        :: MUTANT == 17 -> take_retired()
+        :: PLANTED(objects_behind_ticket_freed) -> take_retired()
         :: else -> list = marked
         fi;
         sweep()
@@ -322,7 +317,7 @@ proctype other()
     :: call < CALLS ->
         atomic { begun++; number = begun }; /* M2 */
         if
-        :: MUTANT == 15 -> over = number
+        :: PLANTED(fence_ended_early) -> over = number
         :: else
         fi;
         do /* S1: at some time each */
@@ -344,7 +339,7 @@ proctype writer()
         if
         :: state[0] == FREE || state[1] == FREE || state[2] == FREE ->
             if
-            :: MUTANT == 9 -> /* it is retired, and the scan begins, before it is unlinked */
+            :: PLANTED(retired_before_unlinked) -> /* and the scan begins before it is unlinked */
                 atomic { state[linked] = RETIRED; take_retired(); state[linked] = LIVE };
                 heavy_fence(); read_slots();
                 unlink();
@@ -363,18 +358,20 @@ proctype writer()
         :: !SHARED -> /* a batch is full */
             take_retired();
             if
-            :: MUTANT == 2
-            :: MUTANT == 4 -> read_slots(); heavy_fence()
-            :: MUTANT != 2 && MUTANT != 4 -> heavy_fence() /* S1 */
+            :: PLANTED(no_heavy_fence)
+            :: PLANTED(slots_read_before_fence) -> read_slots(); heavy_fence()
+            :: !PLANTED(no_heavy_fence) && !PLANTED(slots_read_before_fence) ->
+                heavy_fence() /* S1 */
             fi;
             if
-            :: MUTANT == 11 && (state[0] == FREE || state[1] == FREE || state[2] == FREE) ->
+            :: PLANTED(late_objects_freed) &&
+                   (state[0] == FREE || state[1] == FREE || state[2] == FREE) ->
                 read_slots();
                 unlink(); /* as a reclaim function does; the object is freed with the others */
                 take_retired()
             :: else ->
                 if
-                :: MUTANT != 4 -> read_slots() /* S2 */
+                :: !PLANTED(slots_read_before_fence) -> read_slots() /* S2 */
                 :: else
                 fi
             fi;

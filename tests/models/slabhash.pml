@@ -14,22 +14,19 @@
  *           key had at some moment during the call. At the end the key is there once, with its
  *           value, or not at all; another key is still there.
  *
- * MUTANT    1 empty slots are not sealed; 2 pairs are not frozen; 3 the last link is not sealed; 4
- *           the new bucket is opened before it has its pairs; 5 pairs are migrated by stores; 6 a
- *           search reads a new bucket that is pending; 7 pairs are migrated to any empty slot; 8 an
- *           operation changes a new bucket that is pending; 9 a frozen key is reported as absent;
- *           10 a search does not read the new bucket at all. Each must be detected.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  *
  * STALE     As in hashtables/slabhash/kernel_growth/resize_tile.h: a thread may have an old snapshot long
  *           after there is a newer version, and refreshes it only when it meets a frozen pair, or
- *           the SEALED end. Mutants: 11 a removal, 12 a search does not refresh it.
+ *           the SEALED end.
  */
 #ifndef STALE
 #define STALE 0
 #endif
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 #ifndef TURNS
 #define TURNS 2
 #endif
@@ -87,12 +84,12 @@ inline freeze_place()
     do
     :: atomic { word[i] == EMPTY ->
         if
-        :: MUTANT != 1 -> word[i] = DELETED
+        :: !PLANTED(empty_slot_not_sealed) -> word[i] = DELETED
         :: else
         fi; break }
     :: atomic { (IS_PAIR(word[i]) || word[i] == OTHER) ->
         if
-        :: MUTANT != 2 -> word[i] = word[i] + FROZEN
+        :: !PLANTED(pair_not_frozen) -> word[i] = word[i] + FROZEN
         :: else
         fi; break }
     :: atomic { (word[i] == DELETED || word[i] >= FROZEN) -> break }
@@ -106,7 +103,7 @@ inline bring()
         w = word[i];
         if
         :: w >= FROZEN -> w = w - FROZEN
-        :: w < FROZEN && !(MUTANT == 2 && w > DELETED) -> w = EMPTY
+        :: w < FROZEN && !(PLANTED(pair_not_frozen) && w > DELETED) -> w = EMPTY
         :: else
         fi
     };
@@ -114,11 +111,11 @@ inline bring()
     :: w != EMPTY ->
         atomic {
             do
-            :: MUTANT == 7 && word[to] != EMPTY -> to++
+            :: PLANTED(migrated_to_any_slot) && word[to] != EMPTY -> to++
             :: else -> break
             od;
             if
-            :: word[to] == EMPTY || MUTANT == 5 -> word[to] = w
+            :: word[to] == EMPTY || PLANTED(migrate_by_store) -> word[to] = w
             :: else
             fi;
             to++
@@ -135,7 +132,7 @@ inline help()
     :: else ->
         to = NEW;
         if
-        :: MUTANT == 4 -> open = true
+        :: PLANTED(bucket_opened_early) -> open = true
         :: else
         fi;
         i = 0;
@@ -144,7 +141,7 @@ inline help()
         freeze_place();
         atomic {
             if
-            :: link == NONE && MUTANT != 3 -> link = SEALED
+            :: link == NONE && !PLANTED(last_link_not_sealed) -> link = SEALED
             :: else
             fi;
             e = link
@@ -268,14 +265,15 @@ proctype writer(byte me)
         :: !finished ->
             newer = (STALE -> knows : moving);
             if
-            :: newer && MUTANT != 8 -> help()
+            :: newer && !PLANTED(pending_bucket_changed) -> help()
             :: else
             fi;
             look(newer);
             if
             :: found != NOWHERE && seen >= FROZEN ->
                 if
-                :: MUTANT == 9 && what == REMOVE -> atomic { answers(0); finished = true }
+                :: PLANTED(frozen_key_is_absent) && what == REMOVE ->
+                    atomic { answers(0); finished = true }
                 :: else -> atomic { assert(moving); knows = STALE } /* it has moved */
                 fi
             :: found != NOWHERE && seen < FROZEN ->
@@ -286,7 +284,8 @@ proctype writer(byte me)
                 fi
             :: found == NOWHERE && what == REMOVE ->
                 if
-                :: STALE && !newer && e == SEALED && MUTANT != 11 -> atomic { assert(moving); knows = true }
+                :: STALE && !newer && e == SEALED && !PLANTED(stale_removal_ends) ->
+                    atomic { assert(moving); knows = true }
                 :: else -> atomic { answers(0); finished = true }
                 fi
             :: found == NOWHERE && what != REMOVE && spot != NOWHERE ->
@@ -335,10 +334,12 @@ proctype searcher(byte me)
         fi
     };
     if
-    :: newer && (open || MUTANT == 6) && MUTANT != 10 -> look(true)
+    :: newer && (open || PLANTED(pending_bucket_searched)) && !PLANTED(new_bucket_not_searched) ->
+        look(true)
     :: else -> look(false);
         if
-        :: STALE && !newer && (found == NOWHERE -> e == SEALED : seen >= FROZEN) && MUTANT != 12 ->
+        :: STALE && !newer && (found == NOWHERE -> e == SEALED : seen >= FROZEN) &&
+               !PLANTED(stale_search_ends) ->
             assert(moving);
             if
             :: open -> look(true)

@@ -14,17 +14,12 @@
  *           each pair that stays. A delete that finds no pair has missed no pair that stayed. At
  *           the end the pairs that were inserted and not deleted are in the new bucket, each once.
  *
- * MUTANT    as in slabhash.pml: 1 empty slots are not sealed; 2 pairs are not frozen; 3 the last
- *           link is not sealed; 4 the new bucket is opened before it has its pairs; 5 pairs are
- *           migrated by stores; 6 a count reads a new bucket that is pending; 7 pairs are migrated
- *           to any empty slot; 8 an operation changes a new bucket that is pending; 9 a delete that
- *           finds pairs frozen reports that there are none; 10 a count does not read the new bucket
- *           at all. As in stress-slabhash-bags: 20 slots of deleted pairs become EMPTY again; 21
- *           slots of deleted pairs, FREE, are not sealed. Each must be detected.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  */
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 #ifndef TURNS
 #define TURNS 2
 #endif
@@ -70,17 +65,17 @@ inline freeze_place()
     do
     :: atomic { word[i] == EMPTY ->
         if
-        :: MUTANT != 1 -> word[i] = SEALED_PLACE
+        :: !PLANTED(empty_slot_not_sealed) -> word[i] = SEALED_PLACE
         :: else
         fi; break }
     :: atomic { word[i] == FREE ->
         if
-        :: MUTANT != 21 -> word[i] = SEALED_PLACE
+        :: !PLANTED(free_slot_not_sealed) -> word[i] = SEALED_PLACE
         :: else
         fi; break }
     :: atomic { IS_PAIR(word[i]) ->
         if
-        :: MUTANT != 2 -> word[i] = word[i] + FROZEN
+        :: !PLANTED(pair_not_frozen) -> word[i] = word[i] + FROZEN
         :: else
         fi; break }
     :: atomic { word[i] >= FROZEN -> break }
@@ -94,7 +89,7 @@ inline bring()
         w = word[i];
         if
         :: IS_FROZEN_PAIR(w) -> w = w - FROZEN
-        :: IS_PAIR(w) && MUTANT == 2
+        :: IS_PAIR(w) && PLANTED(pair_not_frozen)
         :: else -> w = EMPTY
         fi
     };
@@ -102,11 +97,11 @@ inline bring()
     :: w != EMPTY ->
         atomic {
             do
-            :: MUTANT == 7 && to < PLACES - 1 && word[to] != EMPTY -> to++
+            :: PLANTED(migrated_to_any_slot) && to < PLACES - 1 && word[to] != EMPTY -> to++
             :: else -> break
             od;
             if
-            :: word[to] == EMPTY || MUTANT == 5 -> word[to] = w
+            :: word[to] == EMPTY || PLANTED(migrate_by_store) -> word[to] = w
             :: else
             fi;
             to++
@@ -123,7 +118,7 @@ inline help()
     :: else ->
         to = NEW;
         if
-        :: MUTANT == 4 -> open = true
+        :: PLANTED(bucket_opened_early) -> open = true
         :: else
         fi;
         i = 0;
@@ -132,7 +127,7 @@ inline help()
         freeze_place();
         atomic {
             if
-            :: link == NONE && MUTANT != 3 -> link = SEALED
+            :: link == NONE && !PLANTED(last_link_not_sealed) -> link = SEALED
             :: else
             fi;
             e = link
@@ -236,7 +231,7 @@ inline take_out()
         :: ok ->
             assert(there & BIT(seen));
             there = there & ~BIT(seen);
-            word[found] = (MUTANT == 20 -> EMPTY : FREE)
+            word[found] = (PLANTED(deleted_slot_emptied) -> EMPTY : FREE)
         :: else
         fi
     }
@@ -276,7 +271,7 @@ proctype writer()
         :: !finished ->
             newer = moving;
             if
-            :: newer && MUTANT != 8 -> help()
+            :: newer && !PLANTED(pending_bucket_changed) -> help()
             :: else
             fi;
             look(newer);
@@ -286,7 +281,8 @@ proctype writer()
             :: what == DELETE && found != NOWHERE && IS_PAIR(seen) -> take_out(); finished = ok
             :: what == DELETE && found != NOWHERE && IS_FROZEN_PAIR(seen) ->
                 if
-                :: MUTANT == 9 -> atomic { assert(!(began & there)); finished = true }
+                :: PLANTED(frozen_pair_is_absent) ->
+                    atomic { assert(!(began & there)); finished = true }
                 :: else -> assert(moving) /* they have moved */
                 fi
             :: what == INSERT && spot != NOWHERE -> put_in(); finished = ok
@@ -319,7 +315,8 @@ proctype counter()
     bool at_slab, newer;
     atomic { began = there; since = there; newer = moving };
     if
-    :: newer && (open || MUTANT == 6) && MUTANT != 10 -> look(true)
+    :: newer && (open || PLANTED(pending_bucket_counted)) && !PLANTED(new_bucket_not_counted) ->
+        look(true)
     :: else -> look(false)
     fi;
     atomic {

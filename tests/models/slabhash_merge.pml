@@ -21,13 +21,12 @@
  * STALE     As in slabhash.pml: a thread may have an old snapshot until it meets a frozen pair or
  *           end, in either source.
  *
- * MUTANT    1 only the first source is frozen; 2 the pairs of each source begin at the first slot;
- *           3 the new bucket is opened before the second source's pairs are migrated; 4 a search
- *           with an old snapshot ends in the older array. Each must be detected.
+ * BUG       The rule, of those marked PLANTED(), that is broken. Each must be detected.
  */
-#ifndef MUTANT
-#define MUTANT 0
+#ifndef BUG
+#define BUG 0
 #endif
+#define PLANTED(name) (BUG == name)
 #ifndef TURNS
 #define TURNS 1
 #endif
@@ -151,14 +150,14 @@ inline help()
     :: else ->
         freeze(0);
         if
-        :: MUTANT != 1 -> freeze(1)
+        :: !PLANTED(only_first_source_frozen) -> freeze(1)
         :: else
         fi;
         to = NEW;
         bring(0);
         if
-        :: MUTANT == 2 -> to = NEW
-        :: MUTANT == 3 -> open = true
+        :: PLANTED(sources_overlap) -> to = NEW
+        :: PLANTED(bucket_opened_early) -> open = true
         :: else
         fi;
         bring(1);
@@ -322,7 +321,8 @@ proctype searcher(byte me)
     :: newer && open -> look(sought, true)
     :: else -> look(sought, false);
         if
-        :: STALE && !newer && (found == NOWHERE -> e == SEALED : seen >= FROZEN) && MUTANT != 4 ->
+        :: STALE && !newer && (found == NOWHERE -> e == SEALED : seen >= FROZEN) &&
+               !PLANTED(stale_search_ends) ->
             assert(moving);
             if
             :: open -> look(sought, true)

@@ -5,8 +5,8 @@
  * sanitizer reports a missing order. At the end every element below the size has one owner, and
  * none above it has one.
  *
- * GA_APPEND_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by
- * the thread sanitizer (meson.build here, and that of tests/planted).
+ * With a planted bug it must fail, or the thread sanitizer must report it (meson.build here, and
+ * that of tests/planted).
  */
 #include "arena/append.h"
 #include "growth/pager.h"
@@ -35,7 +35,7 @@ static struct {
     uint64_t taken;             /* relaxed: a sum */
     uint32_t limit;             /* steps; set before the threads */
     uint32_t refuse;            /* the request that is refused for lack of memory, 0 for none */
-    uint32_t wishes;            /* of the pager: requests so far */
+    uint32_t requests;          /* of the pager: requests so far */
     uint32_t round;
     ga_pager_client *client;
 } world __attribute__((aligned(128)));
@@ -46,10 +46,10 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     uint32_t reach = wanted + wanted % 3u;
     (void)context;
-    if (++world.wishes == world.refuse) {
+    if (++world.requests == world.refuse) {
         return GA_GROWTH_MEMORY;
     }
-    if (world.refuse && world.wishes == world.refuse + 1) {
+    if (world.refuse && world.requests == world.refuse + 1) {
         ga_clock_sleep(10000000);
     }
     for (; *backed < reach && *backed < world.limit; ++*backed) {

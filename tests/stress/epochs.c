@@ -5,8 +5,8 @@
  * and enters anew or leaves. Any of them may close an epoch, or free the nodes that waited for one.
  * Nodes and notes are plain memory, so the thread sanitizer reports a missing order.
  *
- * GA_EPOCH_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by
- * the thread sanitizer (meson.build here, and that of tests/planted).
+ * With a planted bug it must fail, or the thread sanitizer must report it (meson.build here, and
+ * that of tests/planted).
  */
 #include <reclaim/epoch_tile.h>
 

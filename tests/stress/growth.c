@@ -5,8 +5,8 @@
  * missing order. No claim fails while there is a free unit, no failure has a wrong reason, and at
  * the end every unit up to the limit has been claimed once.
  *
- * GA_GROWTH_MUTANT weakens one place at a time; each of these programs must fail, or be reported by
- * the thread sanitizer (meson.build here, and that of tests/planted).
+ * With a planted bug it must fail, or the thread sanitizer must report it (meson.build here, and
+ * that of tests/planted).
  */
 #include "growth/growth.h"
 #include "growth/pager.h"
@@ -165,13 +165,13 @@ static void look(void)
 static void ask_again(ga_mailbox *mailbox)
 {
     look();
-    uint64_t wish = mailbox->request;
+    uint64_t request = mailbox->request;
     look();
-    stress_need(wish == ga_mail_word(1, 1, 0), "it wishes for a step");
-    stress_need(mailbox->request == wish, "once");
+    stress_need(request == ga_mail_word(1, 1, 0), "it requests a step");
+    stress_need(mailbox->request == request, "once");
     mailbox->answer = ga_mail_word(0, 1, GA_GROWTH_MEMORY);
     stress_need(await(1) == GA_GROWTH_MEMORY, "the answer is a refusal");
-    while (mailbox->request == wish) { /* until the refusal is old */
+    while (mailbox->request == request) { /* until the refusal is old */
         look();
     }
     look();

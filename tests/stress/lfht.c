@@ -239,7 +239,7 @@ static void open_map(void)
 {
     uint64_t random = world.round;
     ga_lfht_variant turn = (ga_lfht_variant)(world.round % GA_LFHT_VARIANT_COUNT);
-    bool only_inline = ga_mutant == 16; /* tests/planted/meson.build */
+    bool only_inline = GA_PLANTED(lfht_frozen_link_trusted);
     ga_lfht_options options = {.options_size = sizeof options,
                                .variant = only_inline ? GA_LFHT_INLINE : turn,
                                .flags = world.round % 2 ? GA_LFHT_COUNT : 0,

@@ -3,10 +3,9 @@
  * Short histories of a map, each of which must be linearizable (support/histories.h). The checker
  * itself is tested first, with right and wrong histories.
  *
- * ga_mutant weakens one place at a time, and then the program must fail, or be reported by a
- * sanitizer (meson.build here, and that of tests/planted). Mutants that free too early run in the
- * variants that free. The others run in the variants that do not free, where the worst result is a
- * wrong answer.
+ * With a planted bug it must fail, or a sanitizer must report it (meson.build here, and that of
+ * tests/planted). Bugs that free too early run in the variants that free. The others run in the
+ * variants that do not free, where the worst result is a wrong answer.
  */
 #include "stress.h"
 
@@ -24,7 +23,7 @@ enum {
     KEYS_MOST = 6,
     BATCH = 256, /* histories of a map, and between two reads of the clock */
     ALL = THREADS_MOST * CALLS,
-#ifdef GA_LFHT_MUTANT
+#ifdef GA_LFHT_WEAKENED
     HASHES = 2
 #else
     HASHES = 8
@@ -32,18 +31,33 @@ enum {
 };
 _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
 
-/* The variants alternate. A mutant weakens some of them. */
+static bool is_bug_of_inline(void)
+{
+    return GA_PLANTED(lfht_line_without_version) || GA_PLANTED(lfht_line_not_validated) ||
+           GA_PLANTED(lfht_line_not_frozen) || GA_PLANTED(lfht_put_with_old_snapshot) ||
+           GA_PLANTED(lfht_fast_lookup_in_frozen_line) || GA_PLANTED(lfht_claim_of_other_line_used);
+}
+
+static bool is_bug_of_hhl(void)
+{
+    return GA_PLANTED(lfht_hazard_pairs_not_read) || GA_PLANTED(lfht_level_not_published);
+}
+
+/* The variants alternate. A planted bug is in some of them. */
 static uint64_t first_variant(void)
 {
-    return ga_mutant <= 1    ? GA_LFHT_FHPA
-           : ga_mutant >= 12 ? GA_LFHT_INLINE
-           : ga_mutant >= 10 ? GA_LFHT_HHL
-                             : GA_LFHT_SNF;
+    return !GA_PLANTED_ANY || GA_PLANTED(lfht_not_validated) ? GA_LFHT_FHPA
+           : is_bug_of_inline()                              ? GA_LFHT_INLINE
+           : is_bug_of_hhl()                                 ? GA_LFHT_HHL
+                                                             : GA_LFHT_SNF;
 }
 
 static uint64_t variants(void)
 {
-    return ga_mutant == 0 ? GA_LFHT_VARIANT_COUNT : ga_mutant == 1 ? 2 : ga_mutant >= 10 ? 1 : 3;
+    return !GA_PLANTED_ANY                         ? GA_LFHT_VARIANT_COUNT
+           : GA_PLANTED(lfht_not_validated)        ? 2
+           : is_bug_of_inline() || is_bug_of_hhl() ? 1
+                                                   : 3;
 }
 
 /* ---- histories ------------------------------------------------------------------------------ */

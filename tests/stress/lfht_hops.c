@@ -8,11 +8,11 @@
  * other bucket of the new node. In the reader's bucket the first leaf is removed and another is
  * appended, again and again: the chain is never longer than two, but the reader never reaches its
  * end. After two leaves the reader must return to its bucket, and from there find the key, without
- * a pause of the other thread. Without the limit (mutant 20) it continues as long as the other
- * thread.
+ * a pause of the other thread. Without the limit (lfht_hops_not_limited) it continues as long as
+ * the other thread.
  *
- * At the last level chains have any length, so there must be no limit: with one (mutant 21) the
- * reader would never arrive.
+ * At the last level chains have any length, so there must be no limit: with one
+ * (lfht_hops_limited_at_last_level) the reader would never arrive.
  */
 #include "stress.h"
 

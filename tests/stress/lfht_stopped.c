@@ -3,12 +3,12 @@
  * Lock-freedom: threads that work on a map are stopped at random places, by a signal whose handler
  * waits. Another thread then makes calls of every kind on the same few keys, and all of them end.
  * If a call waited for a stopped thread, the alarm would end the program, as it does if lookups
- * leave a removal that a stopped thread has begun (mutant 8). In a deep map, of INLINE with one
- * pair in a line, hundreds of keys come and go, so that nodes are rebuilt while others below them
- * are rebuilt, too. No thread may leave that to the thread that began it (mutant 17). The nodes
- * come from slabs, because the locks of other heaps could be held by a stopped thread. The heap
- * grows beforehand to the size that it will need. No thread is stopped inside malloc, which
- * allocates a domain's lists.
+ * leave a removal that a stopped thread has begun (lfht_removal_not_helped). In a deep map, of
+ * INLINE with one pair in a line, hundreds of keys come and go, so that nodes are rebuilt while
+ * others below them are rebuilt, too. No thread may leave that to the thread that began it
+ * (lfht_rebuild_above_not_helped). The nodes come from slabs, because the locks of other heaps
+ * could be held by a stopped thread. The heap grows beforehand to the size that it will need. No
+ * thread is stopped inside malloc, which allocates a domain's lists.
  */
 #include "libc_calls.h"
 #include "stress.h"
@@ -196,7 +196,7 @@ static void round_of(uint64_t *random)
         call(random); /* so that they are somewhere else */
     }
     stop(count);
-    alarm(ga_mutant ? 5 : 100); /* seconds for those */
+    alarm(GA_PLANTED_ANY ? 5 : 100); /* seconds for those */
     for (uint32_t i = 0; i < CALLS; i++) {
         call(random);
     }
@@ -210,16 +210,16 @@ static void round_of(uint64_t *random)
     world.stops++;
 }
 
-/* The maps alternate: one for each variant, and at last a deep one. A mutant weakens some of
+/* The maps alternate: one for each variant, and at last a deep one. A planted bug is in some of
  * them. */
 static uint64_t first_map(void)
 {
-    return ga_mutant == 17 ? DEEP : GA_LFHT_FHPA;
+    return GA_PLANTED(lfht_rebuild_above_not_helped) ? DEEP : GA_LFHT_FHPA;
 }
 
 static uint64_t count_maps(void)
 {
-    uint64_t last = ga_mutant == 8 ? GA_LFHT_FHP : DEEP;
+    uint64_t last = GA_PLANTED(lfht_removal_not_helped) ? GA_LFHT_FHP : DEEP;
     return last - first_map() + 1;
 }
 

@@ -75,15 +75,15 @@ static void need_owner(ga_lfht_found was, uint64_t number)
 
 /* ---- operations ----------------------------------------------------------------------------- */
 
-typedef struct desk {
+typedef struct worker {
     uint64_t random;
     uint64_t first;
     uint64_t values[OWN]; /* 0: not there */
     int32_t net[SHARED];
     bool filling;
-} desk;
+} worker;
 
-static void insert(desk *d, uint64_t number)
+static void insert(worker *d, uint64_t number)
 {
     ga_lfht_found was;
     uint64_t value = value_of(number, random_next(&d->random));
@@ -100,7 +100,7 @@ static void insert(desk *d, uint64_t number)
     *own = was.found && !replaces ? *own : value;
 }
 
-static void take_out(desk *d, uint64_t number)
+static void take_out(worker *d, uint64_t number)
 {
     ga_lfht_found was;
     NEED(ga_lfht_remove(world.map, key_of(number), &was) == GA_OK);
@@ -114,7 +114,7 @@ static void take_out(desk *d, uint64_t number)
     *own = 0;
 }
 
-static void change(desk *d, uint64_t number)
+static void change(worker *d, uint64_t number)
 {
     ga_lfht_found was;
     uint64_t value = value_of(number, random_next(&d->random));
@@ -128,7 +128,7 @@ static void change(desk *d, uint64_t number)
     }
 }
 
-static void look(const desk *d, uint64_t number)
+static void look(const worker *d, uint64_t number)
 {
     ga_lfht_found found;
     NEED(ga_lfht_lookup(world.map, key_of(number), &found) == GA_OK);
@@ -138,7 +138,7 @@ static void look(const desk *d, uint64_t number)
     }
 }
 
-static void look_in_vain(desk *d)
+static void look_in_vain(worker *d)
 {
     ga_lfht_found found;
     uint64_t number = first_own(THREADS_MOST) + random_below(&d->random, ABSENT);
@@ -146,7 +146,7 @@ static void look_in_vain(desk *d)
     stress_need(!found.found, "a key is found that nobody put in");
 }
 
-static void operate(desk *d)
+static void operate(worker *d)
 {
     bool shared = random_below(&d->random, 2);
     uint64_t number =
@@ -167,7 +167,7 @@ static void operate(desk *d)
 
 static void work(size_t thread)
 {
-    desk *d = calloc(1, sizeof *d);
+    worker *d = calloc(1, sizeof *d);
     NEED(d);
     d->random = world.round * THREADS_MOST + thread + 1;
     d->first = first_own(thread);
@@ -225,7 +225,7 @@ static void run_round(ga_lfht_variant variant, const char *spec, size_t threads,
                                .heap = heap};
     uint64_t left = 0;
     ga_stats stats;
-    alarm(ga_mutant ? 30 : 1200); /* seconds for a round */
+    alarm(GA_PLANTED_ANY ? 30 : 1200); /* seconds for a round */
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
     memset(world.net, 0, sizeof world.net);
     world.each = wanted / threads + 1;

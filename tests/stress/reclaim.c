@@ -6,8 +6,8 @@
  * Threads begin and end, some inside a protected section, and domains are closed with objects still
  * retired. At the end each object has been freed once for each time it was retired.
  *
- * GA_RECLAIM_MUTANT weakens one place at a time; each of these programs must fail, or be reported
- * by the thread sanitizer (meson.build here, and that of tests/planted).
+ * With a planted bug it must fail, or the thread sanitizer must report it (meson.build here, and
+ * that of tests/planted).
  */
 #include <gpualloc/reclaim.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Other names for the domains of hazard pointers, so that a program can have them weakened
- * (GA_RECLAIM_MUTANT) beside the library's.
+ * Other names for the domains of hazard pointers, so that a program can have them with a planted
+ * bug beside the library's.
  */
 #ifndef GPUALLOC_TESTS_STRESS_RECLAIM_APART_H
 #define GPUALLOC_TESTS_STRESS_RECLAIM_APART_H

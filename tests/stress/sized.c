@@ -5,7 +5,7 @@
  * write, and owners write to their blocks plainly, so the thread sanitizer reports a missing order.
  * No 16 bytes have two owners, no uncommitted memory is used, and no region is lost.
  *
- * GA_SIZED_MUTANT weakens one place (tests/stress/meson.build); the program must notice.
+ * With a planted bug (meson.build) it must fail.
  */
 #include "stress.h"
 

@@ -11,7 +11,7 @@
  * own class, so that regions move from class to class. At the end all of the heap can be allocated
  * in each class.
  *
- * GA_SIZED_MUTANT weakens one place (tests/stress/meson.build); the program must notice.
+ * With a planted bug (meson.build) it must fail.
  */
 #include "stress.h"
 

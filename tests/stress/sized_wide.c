@@ -5,7 +5,7 @@
  * one each time, because no other thread requests that class. Other threads request other classes
  * and runs, and fail, so that a sweep follows each free and its result is kept.
  *
- * GA_SIZED_MUTANT weakens one place (tests/stress/meson.build); the program must notice.
+ * With a planted bug (meson.build) it must fail.
  */
 #include "stress.h"
 

@@ -5,8 +5,8 @@
  * sanitizer reports a missing order. Between rounds the counts match the bitmaps, and no claim has
  * returned FULL while there was room.
  *
- * GA_SLAB_MUTANT weakens the algorithm; each of these programs must fail, or be reported by the
- * thread sanitizer (meson.build here, and that of tests/planted).
+ * With a planted bug it must fail, or the thread sanitizer must report it (meson.build here, and
+ * that of tests/planted).
  */
 #include "stress.h"
 
@@ -93,8 +93,8 @@ static void check(const uint32_t *units, uint32_t n, uint64_t owner)
 
 static uint32_t claim(slab_actor *actor, uint32_t wanted, uint32_t *units)
 {
-    slab_way way = (slab_way)random_below(&actor->random, SLAB_WAYS);
-    uint32_t got = slab_actor_claim(actor, way, wanted, units);
+    slab_claim_kind kind = (slab_claim_kind)random_below(&actor->random, SLAB_CLAIM_KINDS);
+    uint32_t got = slab_actor_claim(actor, kind, wanted, units);
     add(&got_units, got);
     add(&got_full, got < wanted);
     return got;
@@ -163,7 +163,7 @@ static void need_all(void)
     slab_actor actor;
     slab_actor_begin(&actor, &world->heap, seed);
     do {
-        got = slab_actor_claim(&actor, (slab_way)(seed % SLAB_WAYS), LANES, units);
+        got = slab_actor_claim(&actor, (slab_claim_kind)(seed % SLAB_CLAIM_KINDS), LANES, units);
         all += got;
     } while (got == LANES);
     stress_need(all == slab_world_units(world), "FULL before the last unit");
@@ -423,8 +423,7 @@ int main(int argc, char **argv)
                                            {128, 1, 1, GA_SLAB_SPREAD_HOST, false},
                                            {16, 0, 3, GA_SLAB_SPREAD_HOST, false},
                                            {16, 0, 40, GA_SLAB_SPREAD_HOST, true}};
-    uint32_t least = GA_SLAB_MUTANT ? 200 : 1; /* a mutant must not survive because the machine is
-                                                * busy */
+    uint32_t least = GA_PLANTED_ANY ? 200 : 1; /* so that a busy machine does not miss the bug */
     stress_begin(argc, argv);
     for (uint32_t round = 0; round < least || stress_goes_on(); round++) {
         ga_slab_shape shape = shapes[round % 3];

@@ -6,8 +6,7 @@
  * taken. No unit has two owners, no uncommitted unit is used, and no claim fails while there is
  * room.
  *
- * GA_SLAB_MUTANT 9 and 10 leave out one step when a superblock is prepared; the program must
- * notice.
+ * Planted bugs (meson.build) leave out one step when a superblock is prepared; then it must fail.
  */
 #define GA_SLAB_PREPARED_WORDS 64u /* words of one superblock, prepared in two parts */
 #include "backends/slab/units/slab_growing.h"
@@ -43,7 +42,7 @@ static struct {
     uint32_t owners[UNITS]; /* plain: written by the unit's owner */
     uint32_t limit;         /* steps; set before the threads */
     uint32_t refuse;        /* the request that is refused for lack of memory */
-    uint32_t wishes;        /* the pager's */
+    uint32_t requests;      /* the pager's */
     uint32_t round;
     ga_pager_client *client;
 } world;
@@ -53,7 +52,7 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     uint32_t reach = wanted + wanted % 4u;
     (void)context;
-    if (++world.wishes == world.refuse) {
+    if (++world.requests == world.refuse) {
         return GA_GROWTH_MEMORY;
     }
     for (; *backed < reach && *backed < world.limit; ++*backed) {

@@ -77,9 +77,9 @@ typedef struct owner {
 static void claim(owner *own)
 {
     uint64_t dice = random_next(&own->actor.random);
-    slab_way way = dice % 8 < 6 ? SLAB_LANES : dice % 8 == 6 ? SLAB_ONE : SLAB_WORD;
+    slab_claim_kind kind = dice % 8 < 6 ? SLAB_LANES : dice % 8 == 6 ? SLAB_ONE : SLAB_WORD;
     uint32_t wanted = dice >> 8 & 1 ? LANES : 1 + (uint32_t)(dice >> 16) % LANES;
-    uint32_t got = slab_actor_claim(&own->actor, way, wanted, own->held + own->count);
+    uint32_t got = slab_actor_claim(&own->actor, kind, wanted, own->held + own->count);
     mark_all(own->held + own->count, got, 0, 1);
     own->count += got;
     own->tally->claimed += got;

@@ -5,7 +5,7 @@
  * the threads compacts them, so that pairs migrate to another array of buckets during inserts,
  * searches and deletions.
  *
- * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
+ * With a planted bug it must fail (meson.build).
  */
 #include "../../hashtables/slabhash/host/table.h"
 #include "slabhash_small.h"

@@ -9,7 +9,7 @@
  * room for at once, so they must return while the threads run. When the threads have ended, all
  * arrays but one have returned.
  *
- * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
+ * With a planted bug it must fail (meson.build).
  */
 #include "../../hashtables/slabhash/host/table.h"
 #include "../../hashtables/slabhash/kernel_growth/resize_tile.h"
@@ -413,7 +413,7 @@ int main(int argc, char **argv)
     /* Continue as long as needed if threads are delayed, because they keep arrays that they may
      * refer to. */
     while (stress_goes_on() || world.tables < 2 || world.came_back < CAME_BACK) {
-        world.wide = world.tables % 2 && ga_mutant == 0;
+        world.wide = world.tables % 2 && !GA_PLANTED_ANY;
         one_table();
         world.tables++;
     }

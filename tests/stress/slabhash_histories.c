@@ -7,7 +7,7 @@
  * as lanes of kernels make them (many_tile.h). At the end of each history no key may be there
  * twice.
  *
- * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
+ * With a planted bug it must fail (meson.build).
  */
 #include "../../hashtables/slabhash/host/table.h"
 #include "../../hashtables/slabhash/table/many_tile.h"

@@ -5,7 +5,7 @@
  * (slabhash_sessions_histories.c) and tables that grow, shrink and are compacted
  * (slabhash_sessions_volumes.c).
  *
- * ga_mutant weakens one place at a time, and then the program must fail (meson.build).
+ * With a planted bug it must fail (meson.build).
  */
 #include "slabhash_sessions.h"
 

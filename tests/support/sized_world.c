@@ -79,7 +79,7 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     sized_world *world = context;
     uint32_t reach = wanted + wanted % 4u;
-    if (++world->wishes == world->refuse) {
+    if (++world->requests == world->refuse) {
         return GA_GROWTH_MEMORY;
     }
     for (; *backed < reach && *backed < world->limit; ++*backed) {

@@ -23,10 +23,10 @@ typedef struct sized_world {
     /* Of a growing one: */
     ga_growth *growth;
     ga_pager_client *client;
-    uint32_t *backed; /* for each region SIZED_WORLD_BACKED once there is memory behind it */
-    uint32_t limit;   /* regions */
-    uint32_t refuse;  /* the request of that number is refused for lack of memory; 0: none */
-    uint32_t wishes;  /* the pager's */
+    uint32_t *backed;  /* for each region SIZED_WORLD_BACKED once there is memory behind it */
+    uint32_t limit;    /* regions */
+    uint32_t refuse;   /* the request of that number is refused for lack of memory; 0: none */
+    uint32_t requests; /* the pager's */
     void *book;
     size_t book_size;
 } sized_world;

@@ -10,12 +10,12 @@
 
 #include "random.h"
 
-typedef enum slab_way {
+typedef enum slab_claim_kind {
     SLAB_LANES, /* a unit for each lane of a mask */
     SLAB_ONE,   /* one by one, from the resident block */
     SLAB_WORD,  /* one by one, from a claimed word */
-    SLAB_WAYS
-} slab_way;
+    SLAB_CLAIM_KINDS
+} slab_claim_kind;
 
 typedef struct slab_actor {
     ga_slab_heap *heap;
@@ -66,16 +66,16 @@ static inline uint32_t slab_actor_claim_lanes(slab_actor *actor, uint32_t n, uin
 }
 
 /* Up to `n` units (at most 32) by this method. Fewer: the heap returned FULL. */
-static inline uint32_t slab_actor_claim(slab_actor *actor, slab_way way, uint32_t n,
+static inline uint32_t slab_actor_claim(slab_actor *actor, slab_claim_kind kind, uint32_t n,
                                         uint32_t *units)
 {
     ga_slab_view view = ga_slab_view_of(actor->heap);
-    if (way == SLAB_LANES) {
+    if (kind == SLAB_LANES) {
         return slab_actor_claim_lanes(actor, n, units);
     }
     for (uint32_t i = 0; i < n; i++) {
-        units[i] = way == SLAB_ONE ? ga_slab_claim_one(view, slab_tile(), &actor->resident)
-                                   : ga_slab_claim_next(view, slab_tile(), &actor->claimed);
+        units[i] = kind == SLAB_ONE ? ga_slab_claim_one(view, slab_tile(), &actor->resident)
+                                    : ga_slab_claim_next(view, slab_tile(), &actor->claimed);
         if (units[i] == GA_SLAB_FULL) {
             return i;
         }

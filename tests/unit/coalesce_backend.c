@@ -120,11 +120,11 @@ static const struct {
     const char *sentence;
 } refused[] = {
     {"coalesce:header=none/cuda", GA_PLACE_KERNEL,
-     "coalesce: header: none wants a parent that finds blocks by their addresses, "
+     "coalesce: header: none: expected a parent that finds blocks by their addresses, "
      "slab:unit=classes, "
      "got cuda"},
     {"coalesce:static=nw/cuda", GA_PLACE_KERNEL,
-     "coalesce: static: nw over cuda wants map=ENTRIES"},
+     "coalesce: static: nw over cuda: expected map=ENTRIES"},
     {"coalesce:map=100/cuda", GA_PLACE_KERNEL,
      "coalesce: map: expected with static=nb or static=nw and headers, got it with "
      "static=hb,header=16"},
@@ -175,9 +175,10 @@ Test(coalesce_backend, a_parent_that_checks_sees_each_free)
     }
     for (size_t i = 0; i < sizeof no_parent / sizeof *no_parent; i++) {
         ga_heap *heap;
-        assert_fails(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, no_parent[i]), GA_ERR_SPEC,
-                     "coalesce: check: full wants slab:unit=classes,check=full as parent, and no "
-                     "headers");
+        assert_fails(
+            ga_heap_open(&heap, GA_PLACE_KERNEL, 0, no_parent[i]), GA_ERR_SPEC,
+            "coalesce: check: full: expected slab:unit=classes,check=full as parent, and no "
+            "headers");
     }
 }
 

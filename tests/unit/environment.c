@@ -65,10 +65,10 @@ Test(environment, sentences_name_the_variable)
                  "GPUALLOC_HOST: spec: column 8: expected the name of an option, got the end");
     setenv("GPUALLOC_DEVICE", "system", 1);
     assert_fails(open_unnamed(GA_PLACE_DEVICE), GA_ERR_PLACE,
-                 "GPUALLOC_DEVICE: system: serves the place host, asked for device");
+                 "GPUALLOC_DEVICE: system: serves the place host, not device");
     setenv("GPUALLOC_KERNEL", "null", 1);
     assert_fails(open_unnamed(GA_PLACE_KERNEL), GA_ERR_PLACE,
-                 "GPUALLOC_KERNEL: null: serves the place host, device, asked for kernel");
+                 "GPUALLOC_KERNEL: null: serves the place host, device, not kernel");
 }
 
 Test(environment, device)

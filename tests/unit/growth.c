@@ -155,7 +155,7 @@ Test(growth, a_larger_request_replaces_it_a_smaller_does_not)
     cr_assert_eq(mailbox.request, ga_mail_word(6, 2, 0));
     mailbox.answer = ga_mail_word(4, 1, GA_GROWTH_MEMORY); /* to the first */
     look(6);
-    cr_assert_eq(growth.refusal, 0, "an answer to another wish is no refusal");
+    cr_assert_eq(growth.refusal, 0, "an answer to another request is no refusal");
     need_prepared(2, 4);
 }
 
@@ -251,10 +251,10 @@ Test(growth, a_pager_that_comes_back_is_heard)
     growth.timeout_ns = 1000000; /* ns */
     growth.refusal_ns = 0;
     cr_assert_eq(await(2), GA_GROWTH_GONE);
-    uint64_t wish = mailbox.request;
-    cr_assert_eq(await(2), GA_GROWTH_GONE, "one look is enough: the wish is old");
-    cr_assert_eq(mailbox.request, wish, "and it still stands");
-    mailbox.answer = ga_mail_word(2, ga_mail_serial(wish), GA_GROWTH_GRANTED);
+    uint64_t request = mailbox.request;
+    cr_assert_eq(await(2), GA_GROWTH_GONE, "one look is enough: the request is old");
+    cr_assert_eq(mailbox.request, request, "and it still stands");
+    mailbox.answer = ga_mail_word(2, ga_mail_serial(request), GA_GROWTH_GRANTED);
     cr_assert_eq(await(2), GA_GROWTH_GRANTED);
 }
 

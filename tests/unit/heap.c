@@ -119,11 +119,11 @@ Test(heap, bad_options)
 Test(heap, a_place_that_is_not_served)
 {
     assert_fails(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "system"), GA_ERR_PLACE,
-                 "system: serves the place host, asked for device");
+                 "system: serves the place host, not device");
     assert_fails(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, "null"), GA_ERR_PLACE,
-                 "null: serves the place host, device, asked for kernel");
+                 "null: serves the place host, device, not kernel");
     assert_fails(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "fail/system"), GA_ERR_PLACE,
-                 "system: serves the place host, asked for device");
+                 "system: serves the place host, not device");
 }
 
 Test(heap, a_parent_where_none_is_allowed)
@@ -232,7 +232,7 @@ Test(heap, a_backend_chooses_the_place_of_its_parent)
     cr_assert_eq(ga_heap_place(probe_parent), GA_PLACE_DEVICE);
     assert_ok(ga_heap_close(heap));
     assert_fails(open_host("over/system"), GA_ERR_PLACE,
-                 "system: serves the place host, asked for device");
+                 "system: serves the place host, not device");
 }
 
 Test(heap, options_reach_the_backend)

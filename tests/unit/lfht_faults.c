@@ -65,7 +65,7 @@ Test(lfht_faults, visits_nothing_more_when_memory_runs_out)
     assert_ok(ga_lfht_open(&map, &options));
     assert_ok(ga_lfht_insert(map, 1, 1, NULL));
     assert_fails(ga_lfht_each(map, count_one, &visited), GA_ERR_MEMORY,
-                 "fail: refused as nth=3 says; asked for 256 bytes");
+                 "fail: refused as nth=3 says; requested 256 bytes");
     cr_assert_eq(visited, 0);
     assert_ok(ga_lfht_each(map, count_one, &visited));
     cr_assert_eq(visited, 1);

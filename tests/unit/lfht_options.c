@@ -48,7 +48,7 @@ Test(lfht_options, refuses_a_heap_that_fails)
 {
     ga_heap *heap = open_heap("fail:nth=1/system");
     refuses((ga_lfht_options){.heap = heap}, GA_ERR_MEMORY,
-            "fail: refused as nth=1 says; asked for 131096 bytes");
+            "fail: refused as nth=1 says; requested 131096 bytes");
     cr_assert_eq(blocks_of(heap), 0);
     assert_ok(ga_heap_close(heap));
 }
@@ -59,7 +59,7 @@ Test(lfht_options, takes_the_heap_of_the_environment)
     ga_lfht *map;
     setenv("GPUALLOC_HOST", "fail:nth=1/system", 1);
     refuses((ga_lfht_options){0}, GA_ERR_MEMORY,
-            "fail: refused as nth=1 says; asked for 131096 bytes");
+            "fail: refused as nth=1 says; requested 131096 bytes");
     setenv("GPUALLOC_HOST", "slab", 1);
     assert_ok(ga_lfht_open(&map, NULL));
     assert_ok(ga_lfht_insert(map, 1, 1, NULL));
@@ -72,7 +72,7 @@ static void wants_root_of(uint32_t bits, ga_lfht_options options)
     char sentence[96];
     size_t head = options.variant == GA_LFHT_INLINE ? 0 : 24;
     options.heap = open_heap("fail:nth=1/system");
-    snprintf(sentence, sizeof sentence, "fail: refused as nth=1 says; asked for %zu bytes",
+    snprintf(sentence, sizeof sentence, "fail: refused as nth=1 says; requested %zu bytes",
              ((size_t)8 << bits) + head);
     refuses(options, GA_ERR_MEMORY, sentence);
     assert_ok(ga_heap_close(options.heap));

@@ -162,7 +162,7 @@ Test(resize, a_refusal_on_the_way_keeps_the_block)
     memset(kept, 7, 8);
     void *out = NULL;
     assert_fails(ga_realloc(failing, kept, 800, 0, &out), GA_ERR_MEMORY,
-                 "fail: refused as nth=2 says; asked for 800 bytes");
+                 "fail: refused as nth=2 says; requested 800 bytes");
     cr_assert_eq(out, kept);
     cr_assert_arr_eq(kept, "\7\7\7\7\7\7\7\7", 8);
     assert_ok(ga_realloc(failing, kept, 800, 0, &out));
@@ -203,8 +203,7 @@ Test(resize, growing_where_the_backend_cannot)
     table = probe_backend;
     table.grow = NULL;
     open_table();
-    assert_fails(ga_grow(heap, block, 101), GA_ERR_NO_ROOM,
-                 "bare: cannot grow a block where it stands");
+    assert_fails(ga_grow(heap, block, 101), GA_ERR_NO_ROOM, "bare: cannot grow a block in place");
     close_clean();
 }
 

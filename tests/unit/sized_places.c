@@ -152,15 +152,16 @@ Test(sized_places, a_class_holds_what_fits_into_a_region)
 }
 
 /* The position by the short path, for contiguous regions only. */
-static void check_spot(ga_sized_view view, ga_sized_class_map map, uint32_t word, uint32_t expected)
+static void check_position(ga_sized_view view, ga_sized_class_map map, uint32_t word,
+                           uint32_t expected)
 {
-    ga_sized_position spot;
-    bool straight = ga_sized_locate_contiguous(map, word, &spot);
-    cr_assert_eq(straight, expected != GA_SIZED_NONE, "word %u of %u", word, map.total_words);
-    if (straight) {
-        cr_assert_eq(ga_sized_position_index(view, spot), expected, "word %u of %u", word,
+    ga_sized_position position;
+    bool contiguous = ga_sized_locate_contiguous(map, word, &position);
+    cr_assert_eq(contiguous, expected != GA_SIZED_NONE, "word %u of %u", word, map.total_words);
+    if (contiguous) {
+        cr_assert_eq(ga_sized_position_index(view, position), expected, "word %u of %u", word,
                      map.total_words);
-        cr_assert_eq(ga_sized_position_pointer(view, map.unit, spot, 31),
+        cr_assert_eq(ga_sized_position_pointer(view, map.unit, position, 31),
                      ga_sized_pointer(view, map.unit, expected, 31));
     }
 }
@@ -175,32 +176,32 @@ Test(sized_places, keys_by_straight_regions_and_by_the_table)
     const uint32_t order[REGIONS] = {40, 41, 42, 43, 7, 90, 8, 9, 0, 1, 65535, 3};
     sized_world *world = sized_world_new(BITS, 1);
     for (uint32_t class = 0; class < world->heap->classes; class ++) {
-        for (uint32_t straight = 0; straight <= 4; straight++) {
+        for (uint32_t contiguous = 0; contiguous <= 4; contiguous++) {
             uint32_t table[REGIONS];
             ga_sized_class_map map = class_of(BITS, class, table).map;
             for (uint32_t i = 0; i < REGIONS; i++) {
-                table[i] = i >= straight ? order[i] + 1 : 0; /* not read below */
-                table[i] |= i >= straight && i % 3 == 2 ? GA_SIZED_SPENT : 0;
+                table[i] = i >= contiguous ? order[i] + 1 : 0; /* not read below */
+                table[i] |= i >= contiguous && i % 3 == 2 ? GA_SIZED_SPENT : 0;
             }
             table[REGIONS - 1] = 0;
             map.first = order[0];
             map.total_words = REGIONS * map.words;
-            map.contiguous |= straight << 6;
+            map.contiguous |= contiguous << 6;
             for (uint32_t word = 0; word < REGIONS * map.words; word++) {
                 uint32_t region = word / map.words;
-                uint32_t second = region >= straight && region % 3 == 2 ? 1u << (BITS - 9) : 0;
+                uint32_t second = region >= contiguous && region % 3 == 2 ? 1u << (BITS - 9) : 0;
                 uint32_t expected = (order[region] << (BITS - 8)) + second + word % map.words;
                 expected = region == REGIONS - 1 ? GA_SIZED_NONE : expected;
                 cr_assert_eq(ga_sized_word_index(view_of(world), map, word), expected,
-                             "class %u, %u straight, word %u", class, straight, word);
+                             "class %u, %u contiguous, word %u", class, contiguous, word);
                 if (map.words > 1) {
-                    check_spot(view_of(world), map, word,
-                               region < straight ? expected : GA_SIZED_NONE);
+                    check_position(view_of(world), map, word,
+                                   region < contiguous ? expected : GA_SIZED_NONE);
                 }
             }
             for (uint32_t i = 0; i < 16 && map.words > 1;
                  i++) { /* indices far behind the last word */
-                check_spot(view_of(world), map, UINT32_MAX >> i, GA_SIZED_NONE);
+                check_position(view_of(world), map, UINT32_MAX >> i, GA_SIZED_NONE);
             }
         }
     }
@@ -226,9 +227,10 @@ Test(sized_places, tiles_begin_at_their_words_and_go_round)
         map.contiguous |= 3u << 6;
         for (uint32_t number = 0; number < 3 * map.total_words; number++) {
             uint32_t word = number % map.total_words;
-            bool straight = word < 3 * map.words;
-            cr_assert_eq(ga_sized_home_position(map, number, &home), straight, "number %u", number);
-            if (straight) {
+            bool contiguous = word < 3 * map.words;
+            cr_assert_eq(ga_sized_home_position(map, number, &home), contiguous, "number %u",
+                         number);
+            if (contiguous) {
                 cr_assert_eq(home.region, 17 + word / map.words, "number %u", number);
                 cr_assert_eq(home.word, word % map.words, "number %u", number);
             }

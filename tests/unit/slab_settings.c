@@ -66,7 +66,7 @@ Test(slab_settings, values_that_cannot_be)
                    "4362076160");
     expect_refused(GA_PLACE_KERNEL, "slab:unit=128,blocks=32K",
                    "slab: blocks: expected at most 16384 memory blocks of units of 128 bytes in a "
-                   "super block, got 32768");
+                   "superblock, got 32768");
 }
 
 Test(slab_settings, values_that_do_not_go_together)

@@ -283,16 +283,17 @@ static void assert_reaches(ga_slab_shape shape)
                   (unsigned long long)all);
     slab_actor_begin(&actor, &world->heap, last / 32);
     cr_assert_eq(actor.resident.block, last / GA_SLAB_BLOCK_UNITS, "%u", actor.resident.block);
-    const uint32_t spots[] = {last,        last - 1, last - 1023, last - 1024, 0x80000000u,
-                              0x7fffffffu, 0};
-    for (size_t i = 0; i < sizeof spots / sizeof spots[0]; i++) {
-        for (slab_way way = SLAB_LANES; spots[i] <= last && way < SLAB_WAYS; way++) {
+    const uint32_t numbers[] = {last,        last - 1, last - 1023, last - 1024, 0x80000000u,
+                                0x7fffffffu, 0};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        for (slab_claim_kind kind = SLAB_LANES; numbers[i] <= last && kind < SLAB_CLAIM_KINDS;
+             kind++) {
             uint32_t units[32] = {GA_SLAB_FULL};
-            slab_actor_release(&actor, &spots[i], 1);
-            uint32_t got = slab_actor_claim(&actor, way, way == SLAB_LANES ? 32 : 1, units);
-            cr_assert(got == 1 && units[0] == spots[i],
-                      "way %d: got %u units, the first %u, not %u", (int)way, got, units[0],
-                      spots[i]);
+            slab_actor_release(&actor, &numbers[i], 1);
+            uint32_t got = slab_actor_claim(&actor, kind, kind == SLAB_LANES ? 32 : 1, units);
+            cr_assert(got == 1 && units[0] == numbers[i],
+                      "kind %d: got %u units, the first %u, not %u", (int)kind, got, units[0],
+                      numbers[i]);
             assert_place(world, units[0]);
             assert_address(&shape, units[0]);
         }

@@ -16,7 +16,7 @@ enum {
     EACH = GA_SLAB_BLOCK_UNITS
 };
 
-static const char *const ways[] = {"lanes", "one", "word"};
+static const char *const kind_names[] = {"lanes", "one", "word"};
 
 /* Heaps of every shape: one block, part of a row of counts, a whole row and one block more, several
  * rows; superblocks of one memory block and of more. */
@@ -43,7 +43,8 @@ static const char *levels(const struct case_of *of)
 #define EACH_SHAPE(of) for (const struct case_of *of = shapes; of < shapes + shape_count; of++)
 #define SHAPE          "%u bytes, %u << %u blocks, %s: "
 #define SHAPE_OF(of)   (of)->unit, (of)->supers, (of)->super_bits, levels(of)
-#define EACH_WAY(way)  for (slab_way way = SLAB_LANES; way < SLAB_WAYS; way++)
+#define EACH_CLAIM_KIND(kind)                                                                      \
+    for (slab_claim_kind kind = SLAB_LANES; kind < SLAB_CLAIM_KINDS; kind++)
 
 static void assert_counts(const slab_world *world)
 {
@@ -60,7 +61,7 @@ static void assert_live(const slab_world *world, uint64_t expected)
 }
 
 /* Claim all units by this method; each must be new. */
-static void fill(slab_world *world, slab_actor *actor, slab_way way, uint32_t batch)
+static void fill(slab_world *world, slab_actor *actor, slab_claim_kind kind, uint32_t batch)
 {
     uint64_t all = slab_world_units(world);
     uint64_t live = slab_world_live(world);
@@ -68,27 +69,27 @@ static void fill(slab_world *world, slab_actor *actor, slab_way way, uint32_t ba
     uint32_t units[LANES];
     uint32_t got;
     do {
-        got = slab_actor_claim(actor, way, batch, units);
+        got = slab_actor_claim(actor, kind, batch, units);
         for (uint32_t i = 0; i < got; i++) {
-            cr_assert_lt(units[i], all, "%s: unit %u of %llu", ways[way], units[i],
+            cr_assert_lt(units[i], all, "%s: unit %u of %llu", kind_names[kind], units[i],
                          (unsigned long long)all);
-            cr_assert_eq(owned[units[i]]++, 0, "%s: unit %u was claimed twice", ways[way],
+            cr_assert_eq(owned[units[i]]++, 0, "%s: unit %u was claimed twice", kind_names[kind],
                          units[i]);
         }
         live += got;
     } while (got == batch);
-    cr_assert_eq(live, all, "%s: FULL at %llu units of %llu", ways[way], (unsigned long long)live,
-                 (unsigned long long)all);
+    cr_assert_eq(live, all, "%s: FULL at %llu units of %llu", kind_names[kind],
+                 (unsigned long long)live, (unsigned long long)all);
     free(owned);
 }
 
 static void assert_full(slab_actor *actor)
 {
-    EACH_WAY(way)
+    EACH_CLAIM_KIND(kind)
     {
         uint32_t units[LANES];
-        uint32_t got = slab_actor_claim(actor, way, 1, units);
-        cr_assert_eq(got, 0, "%s: got unit %u of a full heap", ways[way], units[0]);
+        uint32_t got = slab_actor_claim(actor, kind, 1, units);
+        cr_assert_eq(got, 0, "%s: got unit %u of a full heap", kind_names[kind], units[0]);
     }
 }
 
@@ -98,12 +99,12 @@ Test(slab_tile, fills_to_the_last_unit)
 {
     EACH_SHAPE(of)
     {
-        EACH_WAY(way)
+        EACH_CLAIM_KIND(kind)
         {
             slab_world *world = world_of(of, SLAB_WORLD_BARE);
             slab_actor actor;
             slab_actor_begin(&actor, &world->heap, 7);
-            fill(world, &actor, way, way == SLAB_LANES ? 1 + (uint32_t)(of - shapes) * 3 : 1);
+            fill(world, &actor, kind, kind == SLAB_LANES ? 1 + (uint32_t)(of - shapes) * 3 : 1);
             assert_counts(world);
             assert_live(world, slab_world_units(world));
             assert_full(&actor);
@@ -116,13 +117,13 @@ Test(slab_tile, fills_to_the_last_unit)
 /* Free one unit of a full heap; then each method finds that unit. */
 static void assert_found(slab_world *world, slab_actor *actor, uint32_t unit, const char *what)
 {
-    EACH_WAY(way)
+    EACH_CLAIM_KIND(kind)
     {
         uint32_t units[LANES] = {GA_SLAB_FULL};
         ga_slab_release_one(ga_slab_view_of(&world->heap), slab_tile(), unit);
-        uint32_t got = slab_actor_claim(actor, way, way == SLAB_LANES ? 5 : 1, units);
+        uint32_t got = slab_actor_claim(actor, kind, kind == SLAB_LANES ? 5 : 1, units);
         cr_assert(got == 1 && units[0] == unit, "%s, %s: got %u units, the first %u; %u was free",
-                  what, ways[way], got, units[0], unit);
+                  what, kind_names[kind], got, units[0], unit);
     }
 }
 
@@ -394,16 +395,17 @@ static uint32_t left_in_words(const script *s)
 static void step_claim(script *s, slab_actor *actor)
 {
     uint32_t units[LANES];
-    slab_way way = (slab_way)random_below(&actor->random, SLAB_WAYS);
+    slab_claim_kind kind = (slab_claim_kind)random_below(&actor->random, SLAB_CLAIM_KINDS);
     uint32_t wanted = 1 + (uint32_t)random_below(&actor->random, LANES);
-    uint32_t got = slab_actor_claim(actor, way, wanted, units);
+    uint32_t got = slab_actor_claim(actor, kind, wanted, units);
     for (uint32_t i = 0; i < got; i++) {
-        cr_assert_lt(units[i], s->all, "%s: unit %u of %u", ways[way], units[i], s->all);
-        cr_assert_eq(s->owned[units[i]]++, 0, "%s: unit %u is owned", ways[way], units[i]);
+        cr_assert_lt(units[i], s->all, "%s: unit %u of %u", kind_names[kind], units[i], s->all);
+        cr_assert_eq(s->owned[units[i]]++, 0, "%s: unit %u is owned", kind_names[kind], units[i]);
         s->units[s->live++] = units[i];
     }
     uint32_t taken = s->live + left_in_words(s);
-    cr_assert(got == wanted || taken == s->all, "%s: FULL at %u of %u", ways[way], taken, s->all);
+    cr_assert(got == wanted || taken == s->all, "%s: FULL at %u of %u", kind_names[kind], taken,
+              s->all);
 }
 
 static void step_release(script *s, slab_actor *actor)
@@ -491,11 +493,11 @@ Test(slab_tile, fills_to_99_percent_at_random)
         slab_actor actor;
         slab_actor_begin(&actor, &world->heap, 21);
         while (live < all / 100 * 99 - LANES) {
-            slab_way way = random_below(&actor.random, 2) ? SLAB_LANES : SLAB_ONE;
+            slab_claim_kind kind = random_below(&actor.random, 2) ? SLAB_LANES : SLAB_ONE;
             uint32_t wanted = 1 + (uint32_t)random_below(&actor.random, LANES);
-            uint32_t got = slab_actor_claim(&actor, way, wanted, held + live);
-            cr_assert_eq(got, wanted, SHAPE "%s: FULL at %u units of %u", SHAPE_OF(of), ways[way],
-                         live + got, all);
+            uint32_t got = slab_actor_claim(&actor, kind, wanted, held + live);
+            cr_assert_eq(got, wanted, SHAPE "%s: FULL at %u units of %u", SHAPE_OF(of),
+                         kind_names[kind], live + got, all);
             live += got;
             for (size_t frees = random_below(&actor.random, 16); frees && live; frees--) {
                 size_t at = random_below(&actor.random, live);

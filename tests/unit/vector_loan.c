@@ -325,7 +325,7 @@ static uint32_t lanes_granted(ga_vector *v, uint64_t step, uint32_t reason)
     return (uint32_t)(appended.appended * sizeof(uint64_t) / step);
 }
 
-BOTH(a_large_wish_gets_what_the_limit_leaves)
+BOTH(a_large_request_gets_what_the_limit_leaves)
 {
     ga_vector *v = open_at(place, 42 * MIB, 0);
     uint32_t lanes = lanes_granted(v, 2 * MIB, GA_GROWTH_LIMIT);

@@ -152,8 +152,8 @@ ga_status ga_slabhash_enroll(ga_slabhash *table)
 static slabhash_version *next_of(const slabhash_version *g)
 {
     /* N2: acquire. Pairs with N1: the version is initialised. */
-    return GA_SLABHASH_MUTANT == 18 ? __atomic_load_n(&g->next, __ATOMIC_RELAXED)
-                                    : __atomic_load_n(&g->next, __ATOMIC_ACQUIRE);
+    return GA_PLANTED(slabhash_next_relaxed) ? __atomic_load_n(&g->next, __ATOMIC_RELAXED)
+                                             : __atomic_load_n(&g->next, __ATOMIC_ACQUIRE);
 }
 
 static void describe(slabhash_pin *pin, const ga_slabhash *table)
@@ -230,7 +230,7 @@ static void finish(const slabhash_pin *pin)
     if (__atomic_compare_exchange_n(&table->now, &now, pin->next, false, __ATOMIC_SEQ_CST,
                                     __ATOMIC_RELAXED)) {
         ga_hazard_clear(pin->mine, 0); /* clear our own slot, so that it can be freed at once */
-        if (GA_SLABHASH_MUTANT == 17) {
+        if (GA_PLANTED(slabhash_version_freed_in_use)) {
             drop(now);
             return;
         }

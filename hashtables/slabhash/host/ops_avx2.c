@@ -4,7 +4,7 @@
  * under sanitizers or with planted bugs: those test the portable code.
  */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __AVX2__ &&           \
-    !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && !defined GA_SLABHASH_MUTANT
+    !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && !defined GA_SLABHASH_WEAKENED
 /* Before any definition, because inlined functions must be compiled for the same target. O3
  * vectorises the loops that compare words. */
 #pragma GCC target("avx2,popcnt,bmi")

@@ -218,7 +218,7 @@ GA_SIMT bool ga_slabhash_has_entry(ga_slabhash_growing *growing, ga_tile tile, u
 {
     /* D2. Pairs with D1: no tile uses the entry's old version. */
     return number - ga_slabhash_ask(tile, &growing->gone) < GA_SLABHASH_VERSIONS ||
-           GA_SLABHASH_MUTANT == 37;
+           GA_PLANTED(slabhash_entry_reused_early);
 }
 
 /* Close an epoch, of the tiles that may know of versions that are out of use. */
@@ -228,7 +228,7 @@ GA_SIMT bool ga_slabhash_close_epoch(ga_slabhash_growing *growing, ga_tile tile)
         return false;
     }
     uint32_t now = ga_slabhash_ask(tile, &growing->now); /* H2. Pairs with H1 */
-    if (GA_SLABHASH_MUTANT == 34) {
+    if (GA_PLANTED(slabhash_freed_before_migrated)) {
         now += now + 1u < ga_slabhash_ask(tile, &growing->there) ? 1u : 0u; /* G2. Pairs with G1 */
     }
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
@@ -248,19 +248,20 @@ GA_SIMT void ga_slabhash_next_back(ga_slabhash_growing *growing, ga_tile tile)
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes left = ga_lanes_all(0);
     uint32_t now = 0;
-    if (GA_SLABHASH_MUTANT == 30) {
-        now = ga_slabhash_ask(tile, &growing->now); /* H2. Pairs with H1 */
+    if (GA_PLANTED(slabhash_unlinked_while_draining)) { /* is freed with that epoch */
+        now = ga_slabhash_ask(tile, &growing->now);     /* H2. Pairs with H1 */
     }
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         /* relaxed, all: S1 and S2 order them, or E of the parts; and B1 does */
         uint32_t gone = ga_load_relaxed(&growing->gone);
-        uint32_t cut = GA_SLABHASH_MUTANT == 30 ? now : ga_load_relaxed(&growing->cut);
+        uint32_t cut =
+            GA_PLANTED(slabhash_unlinked_while_draining) ? now : ga_load_relaxed(&growing->cut);
         if (gone != cut) {
             const ga_slabhash_version *version = ga_slabhash_version_of(growing, gone);
             uint64_t back = (uint64_t)(gone + 1u) << 32 | ga_slabhash_back_parts(version);
             ga_store_relaxed(&growing->given, 0);
-            if (GA_SLABHASH_MUTANT == 31) {
+            if (GA_PLANTED(slabhash_freed_array_relaxed)) {
                 ga_store64_relaxed(&growing->back, back);
             } else {
                 ga_store64_release(&growing->back, back); /* B1: release. Pairs with B2 */
@@ -282,13 +283,13 @@ GA_SIMT uint64_t ga_slabhash_take_part(ga_slabhash_growing *growing)
     if (!(uint32_t)back) {
         return 0;
     }
-    if (GA_SLABHASH_MUTANT == 33) {
+    if (GA_PLANTED(slabhash_share_claim_not_atomic)) {
         ga_slabhash_test_yield();
         (void)ga_load64_acquire(&growing->back); /* Pairs with B1 */
         ga_store64_release(&growing->back, back - 1u);
         return back;
     }
-    if (GA_SLABHASH_MUTANT == 31) {
+    if (GA_PLANTED(slabhash_freed_array_relaxed)) {
         return ga_cas64_relaxed(&growing->back, back, back - 1u) == back ? back : 0;
     }
     /* B2: acquire. Pairs with B1, through the swaps between: no tile uses the version. */
@@ -322,7 +323,7 @@ GA_SIMT void ga_slabhash_chains_back(ga_slab_heap *heap, ga_tile tile, uint32_t 
         ga_tile_publish(tile); /* the links were read before */
         ga_slab_release_lanes(slabs, tile, lanes, unit);
         unit = next;
-        lanes = GA_SLABHASH_MUTANT == 43 ? 0 : ga_lanes_nonzero(tile, more);
+        lanes = GA_PLANTED(slabhash_only_first_slab_freed) ? 0 : ga_lanes_nonzero(tile, more);
     }
 }
 
@@ -388,7 +389,8 @@ GA_SIMT bool ga_slabhash_give_part(ga_slab_heap *heap, ga_slabhash_growing *grow
     const ga_slabhash_version *version = ga_slabhash_version_of(growing, version_number);
     ga_slabhash_test_yield();
     ga_slabhash_part_back(heap, tile, version, parts_left - 1u);
-    uint32_t all = GA_SLABHASH_MUTANT == 38 ? 1u : ga_slabhash_back_parts(version);
+    uint32_t all =
+        GA_PLANTED(slabhash_freed_after_first_share) ? 1u : ga_slabhash_back_parts(version);
     if (ga_slabhash_complete(tile, &growing->given, 1u, all)) { /* E */
         ga_slabhash_free_version(growing, tile, version_number);
     }

@@ -70,7 +70,7 @@ GA_SIMT void ga_slabhash_freeze_group(uint32_t kind, ga_slabhash_shift shift, ga
 {
     ga_slabhash_sources sources = ga_slabhash_sources_in(shift, group);
     uint32_t *row = ga_slabhash_bucket_row(shift.from, sources.first);
-    if (GA_SLABHASH_MUTANT == 35) {
+    if (GA_PLANTED(slabhash_only_first_bucket_frozen)) {
         sources.end = sources.first + 1u;
     }
     while (ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
@@ -231,7 +231,7 @@ GA_SIMT bool ga_slabhash_migrate_group(uint32_t kind, ga_slabhash_shift shift, g
         uint32_t source = sources.first;
         asks = ga_slabhash_go_on_among(kind, shift.from, tile, &row,
                                        ga_lanes_get(tile, link, leader), &sources, asks);
-        if (GA_SLABHASH_MUTANT == 36 && source != sources.first) {
+        if (GA_PLANTED(slabhash_earlier_pairs_dropped) && source != sources.first) {
             brought = (ga_slabhash_brought){{0}};
         }
     }
@@ -290,7 +290,7 @@ GA_SIMT uint32_t ga_slabhash_shift_group(uint32_t kind, ga_slabhash_shift shift,
         return 0;
     }
     ga_slabhash_freeze_group(kind, shift, tile, group, asks);
-    if (GA_SLABHASH_MUTANT == 13) {
+    if (GA_PLANTED(slabhash_bucket_opened_early)) {
         (void)ga_slabhash_open_each(kind, shift, tile, group, asks);
     }
     bool fits = ga_slabhash_migrate_group(kind, shift, tile, group, asks);

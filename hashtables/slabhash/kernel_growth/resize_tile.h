@@ -66,7 +66,7 @@ GA_SIMT void ga_slabhash_note_opened(ga_slabhash_growing *growing, ga_tile tile,
 {
     ga_slabhash_version *next = ga_slabhash_version_of(growing, snapshot->number + 1u);
     bool last = ga_slabhash_complete(tile, &next->opened, opened, snapshot->next_buckets) ||
-                (GA_SLABHASH_MUTANT == 23 && opened);
+                (GA_PLANTED(slabhash_switched_before_open) && opened);
     GA_EACH_LANE(tile, last ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
@@ -144,7 +144,8 @@ GA_SIMT void ga_slabhash_tend_from_snapshot(uint32_t kind, ga_slabhash_shift shi
  * because the newer bucket was pending after the call began. */
 GA_SIMT bool ga_slabhash_is_stale(ga_slabhash_shift shift, ga_slabhash_view table, bool moved)
 {
-    return moved && GA_SLABHASH_MUTANT != 24 && (!shift.to.rows || table.rows == shift.to.rows);
+    return moved && !GA_PLANTED(slabhash_stale_search_ends) &&
+           (!shift.to.rows || table.rows == shift.to.rows);
 }
 
 /* SEARCH from a snapshot that may be stale. MOVES: there is a newer version than it knows of. */

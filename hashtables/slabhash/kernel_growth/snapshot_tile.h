@@ -83,8 +83,9 @@ GA_SIMT void ga_slabhash_snapshot_load(ga_slabhash_growing *growing, ga_tile til
 GA_SIMT void ga_slabhash_snapshot_begin(ga_slabhash_growing *growing, ga_tile tile,
                                         ga_slabhash_snapshot *snapshot, uint32_t number)
 {
-    snapshot->clock =
-        GA_SLABHASH_MUTANT == 29 ? 0 : ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
+    snapshot->clock = GA_PLANTED(slabhash_epoch_not_entered)
+                          ? 0
+                          : ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
     ga_slabhash_test_yield();
     ga_slabhash_snapshot_load(growing, tile, snapshot);
 }
@@ -93,7 +94,7 @@ GA_SIMT void ga_slabhash_snapshot_begin(ga_slabhash_growing *growing, ga_tile ti
 GA_SIMT void ga_slabhash_snapshot_end(ga_slabhash_growing *growing, ga_tile tile,
                                       const ga_slabhash_snapshot *snapshot)
 {
-    if (GA_SLABHASH_MUTANT != 29 && GA_SLABHASH_MUTANT != 39) {
+    if (!GA_PLANTED(slabhash_epoch_not_entered) && !GA_PLANTED(slabhash_epoch_not_left)) {
         ga_epoch_leave(&growing->epochs, tile, ga_slabhash_snapshot_pin(snapshot)); /* L1 */
     }
 }
@@ -104,10 +105,11 @@ GA_SIMT void ga_slabhash_snapshot_renew(ga_slabhash_growing *growing, ga_tile ti
                                         ga_slabhash_snapshot *snapshot)
 {
     uint32_t pin = ga_slabhash_snapshot_pin(snapshot);
-    if (GA_SLABHASH_MUTANT != 29 && ga_epoch_is_closed(&growing->epochs, tile, pin)) {
+    if (!GA_PLANTED(slabhash_epoch_not_entered) &&
+        ga_epoch_is_closed(&growing->epochs, tile, pin)) {
         uint32_t number = pin >> 1; /* its stripe */
         bool changed = ga_slabhash_snapshot_has_changed(snapshot);
-        if (GA_SLABHASH_MUTANT == 32) {
+        if (GA_PLANTED(slabhash_epoch_entered_late)) {
             ga_slabhash_snapshot_load(growing, tile, snapshot);
             ga_epoch_leave(&growing->epochs, tile, pin);
             for (uint32_t i = 0; i < 2048; i++) {

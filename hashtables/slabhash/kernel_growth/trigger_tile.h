@@ -61,12 +61,12 @@ GA_SIMT bool ga_slabhash_clear_some(ga_slabhash_growing *growing, ga_tile tile)
         return false;
     }
     ga_slabhash_blank(tile, version, part);
-    bool last =
-        ga_slabhash_complete(tile, &version->cleared, 1u, GA_SLABHASH_MUTANT == 26 ? 1u : parts);
+    bool last = ga_slabhash_complete(tile, &version->cleared, 1u,
+                                     GA_PLANTED(slabhash_array_partly_cleared) ? 1u : parts);
     GA_EACH_LANE(tile, last ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        if (GA_SLABHASH_MUTANT == 25) {
+        if (GA_PLANTED(slabhash_new_array_relaxed)) {
             ga_store_relaxed(&growing->there, there + 1u);
         } else {
             ga_store_release(&growing->there, there + 1u); /* G1: release. Pairs with G2 */

@@ -143,13 +143,14 @@ GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *slot, uint64_t key,
 {
     bool empty = key == (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? GA_SLABHASH_EMPTY
                                                                      : (uint32_t)GA_SLABHASH_EMPTY);
-    if (empty && GA_SLABHASH_MUTANT == 10) {
+    if (empty && GA_PLANTED(slabhash_empty_slot_not_sealed)) {
         return true;
     }
-    if (ga_slabhash_deletes_to_free(kind) && key == GA_SLABHASH_FREE && GA_SLABHASH_MUTANT == 21) {
+    if (ga_slabhash_deletes_to_free(kind) && key == GA_SLABHASH_FREE &&
+        GA_PLANTED(slabhash_free_slot_not_sealed)) {
         return true;
     }
-    if (GA_SLABHASH_MUTANT == 11 && !empty) {
+    if (GA_PLANTED(slabhash_pair_not_frozen) && !empty) {
         return true;
     }
     switch (GA_SLABHASH_MODE(kind)) {
@@ -226,7 +227,7 @@ GA_SIMT uint32_t ga_slabhash_seal(uint32_t kind, ga_tile tile, uint32_t *row, bo
     ga_slabhash_test_yield();
     GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
     {
-        uint32_t link = GA_SLABHASH_MUTANT == 12
+        uint32_t link = GA_PLANTED(slabhash_last_link_not_sealed)
                             ? ga_load_relaxed(row + GA_SLABHASH_NEXT)
                             : ga_slabhash_lane_link(kind, row, GA_SLABHASH_SEALED); /* L1 */
         ga_lane_write(&link_now, own, link);
@@ -320,7 +321,7 @@ GA_SIMT void ga_slabhash_migrate_pair_own(uint32_t kind, uint32_t *slot, uint64_
         (void)ga_slabhash_lane_cas32(slot, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
         return;
     case GA_SLABHASH_MAP32:
-        if (GA_SLABHASH_MUTANT == 14) {
+        if (GA_PLANTED(slabhash_migrate_by_store)) {
             /* Pairs with V2, as the swap below; a plain store, which the test must notice. */
             ga_store64_release((uint64_t *)(void *)slot, ga_slabhash_pair(key, value));
             return;
@@ -331,7 +332,7 @@ GA_SIMT void ga_slabhash_migrate_pair_own(uint32_t kind, uint32_t *slot, uint64_
         if (ga_slabhash_has_cas128(kind)) {
             bool done =
                 ga_slabhash_lane_cas128(slot, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key, value);
-            if (done || GA_SLABHASH_MUTANT == 42) {
+            if (done || GA_PLANTED(slabhash_half_migrated_skipped)) {
                 return;
             }
         } else {
@@ -437,7 +438,7 @@ GA_SIMT uint32_t ga_slabhash_shift_bucket(uint32_t kind, ga_slabhash_shift shift
     for (uint32_t source = sources.first; source < sources.end; source++) {
         ga_slabhash_freeze_bucket(kind, shift.from, tile, source);
     }
-    if (GA_SLABHASH_MUTANT == 13) {
+    if (GA_PLANTED(slabhash_bucket_opened_early)) {
         (void)ga_slabhash_open_bucket(kind, tile, row);
     }
     goal.at = ga_slabhash_walk_chain(shift.to, bucket);
@@ -539,7 +540,7 @@ GA_SIMT ga_slabhash_view ga_slabhash_where(uint32_t kind, ga_slabhash_shift shif
                                            uint64_t hash)
 {
     bool newer = shift.to.rows != NULL;
-    if (newer && GA_SLABHASH_MUTANT != 15) {
+    if (newer && !GA_PLANTED(slabhash_pending_bucket_searched)) {
         uint32_t bucket = ga_slabhash_bucket(shift.to, hash);
         newer = ga_slabhash_is_open(kind, tile, ga_slabhash_bucket_row(shift.to, bucket));
     }

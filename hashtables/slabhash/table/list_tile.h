@@ -223,8 +223,9 @@ GA_SIMT uint32_t ga_slabhash_lane_link(uint32_t kind, uint32_t *row, uint32_t un
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         /* L1: release. Pairs with L2: a tile that follows the link sees
          * ga_slabhash_init_slab()'s stores. */
-        before = GA_SLABHASH_MUTANT == 7 ? ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit)
-                                         : ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
+        before = GA_PLANTED(slabhash_link_relaxed)
+                     ? ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit)
+                     : ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
     } else {
         uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS);
         uint64_t seen = ga_load64_relaxed(both); /* relaxed: the compare-and-swap validates it */
@@ -236,14 +237,14 @@ GA_SIMT uint32_t ga_slabhash_lane_link(uint32_t kind, uint32_t *row, uint32_t un
                 break;
             }
             uint64_t linked = (uint32_t)seen | (uint64_t)unit << 32;
-            if (GA_SLABHASH_MUTANT == 4) {
+            if (GA_PLANTED(slabhash_link_by_store)) {
                 ga_slabhash_test_yield();
                 ga_store64_release(both, linked); /* Pairs with L2 */
                 break;
             }
             /* L1: release. Pairs with L2. */
-            now = GA_SLABHASH_MUTANT == 7 ? ga_cas64_relaxed(both, seen, linked)
-                                          : ga_cas64_release(both, seen, linked);
+            now = GA_PLANTED(slabhash_link_relaxed) ? ga_cas64_relaxed(both, seen, linked)
+                                                    : ga_cas64_release(both, seen, linked);
         } while (now != seen);
     }
     return before == GA_SLABHASH_NO_SLAB ? unit : before;
@@ -267,7 +268,7 @@ GA_SIMT uint32_t ga_slabhash_tile_link(uint32_t kind, ga_tile tile, uint32_t *ro
  * of the class go on from now on. By the calling lane; below by the tile's leader. */
 GA_SIMT void ga_slabhash_lane_record_overflow(uint32_t kind, uint32_t *row, uint32_t class_bit)
 {
-    if (GA_SLABHASH_MUTANT == 5) {
+    if (GA_PLANTED(slabhash_overflow_not_recorded)) {
         return;
     }
     /* relaxed: see ORDER. */
@@ -328,7 +329,7 @@ GA_SIMT uint32_t ga_slabhash_order_start(uint32_t kind, uint32_t order_hash)
 GA_SIMT uint32_t ga_slabhash_first_in_order(uint32_t kind, ga_slabhash_walk walk,
                                             uint32_t slot_mask)
 {
-    bool ordered = !GA_SLABHASH_IS_MULTI(kind) && GA_SLABHASH_MUTANT != 19;
+    bool ordered = !GA_SLABHASH_IS_MULTI(kind) && !GA_PLANTED(slabhash_keys_out_of_order);
     uint32_t start = ordered ? ga_slabhash_order_start(kind, walk.order_hash) : 0;
     uint32_t behind = slot_mask & ~0u << start;
     return ga_bits_lowest(behind ? behind : slot_mask);
@@ -477,8 +478,9 @@ GA_SIMT bool ga_slabhash_is_sealed(uint32_t kind, ga_slabhash_walk walk)
  * whole, because the key may have been inserted into the new array since. */
 GA_SIMT uint32_t ga_slabhash_miss_result(uint32_t kind, ga_slabhash_walk walk, uint32_t result)
 {
-    return ga_slabhash_is_sealed(kind, walk) && GA_SLABHASH_MUTANT != 22 ? GA_SLABHASH_MOVES
-                                                                         : result;
+    return ga_slabhash_is_sealed(kind, walk) && !GA_PLANTED(slabhash_frozen_end_is_miss)
+               ? GA_SLABHASH_MOVES
+               : result;
 }
 
 /* ---- SEARCH, SEARCHALL ---------------------------------------------------------------------- */

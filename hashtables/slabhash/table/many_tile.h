@@ -140,7 +140,7 @@ GA_SIMT void ga_slabhash_probe_slab(uint32_t kind, uint32_t fixed, ga_tile tile,
                      : wide ? ga_row_first64(tile, row, slot_mask, GA_SLABHASH_EMPTY)
                             : ga_row_first(tile, row, slot_mask, (uint32_t)GA_SLABHASH_EMPTY);
     uint32_t low = 0, high = 0;
-    if (GA_SLABHASH_IS_GROWING(kind) && !wide && GA_SLABHASH_MUTANT != 27) {
+    if (GA_SLABHASH_IS_GROWING(kind) && !wide && !GA_PLANTED(slabhash_lanes_miss_frozen_pair)) {
         uint32_t frozen = ga_row_first(tile, row, slot_mask, (uint32_t)key | GA_SLABHASH_FROZEN32);
         found = frozen != GA_NONE ? GA_SLABHASH_IS_FROZEN : found;
     }
@@ -233,7 +233,7 @@ GA_SIMT bool ga_slabhash_decide_miss(uint32_t kind, ga_slabhash_view table,
     bool ends = ga_lane_read(probe->ended, own) ||
                 (in_chain ? next == GA_SLABHASH_NO_SLAB || sealed : ends_at_bucket);
     bool puts = ga_slabhash_puts(op);
-    if (sealed && GA_SLABHASH_MUTANT != 28) { /* the bucket has migrated */
+    if (sealed && !GA_PLANTED(slabhash_lanes_miss_sealed_end)) { /* the bucket has migrated */
         ga_lane_write(&requests->result, own, GA_SLABHASH_DEFERRED);
         return false;
     }

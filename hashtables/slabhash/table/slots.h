@@ -42,17 +42,17 @@
 #ifndef GPUALLOC_SLABHASH_TABLE_SLOTS_H
 #define GPUALLOC_SLABHASH_TABLE_SLOTS_H
 
+#include <gpualloc/detail/simt/planted.h>
 #include <gpualloc/detail/simt/simt.h>
 #include <gpualloc/slabhash.h>
 
-/* The stress tests weaken one step at a time, to check that they notice. In their programs this
- * is a variable (tests/support/mutant.h), and threads yield between any two steps. */
-#ifdef GA_SLABHASH_MUTANT
+/* The stress tests compile this with GA_SLABHASH_WEAKENED. Then GA_PLANTED() is a variable, and
+ * threads yield at random between steps. */
+#ifdef GA_SLABHASH_WEAKENED
 #include <sched.h>
 #define GA_SLABHASH_IS_WEAKENED 1
 #else
 #define GA_SLABHASH_IS_WEAKENED 0
-#define GA_SLABHASH_MUTANT      0
 #endif
 
 /* A kind is a mode, and whether a key may occur several times. It is a compile-time constant in
@@ -328,7 +328,7 @@ GA_SIMT void ga_slabhash_test_yield(void)
 #ifdef __CUDACC__
 #define GA_SLABHASH_CAS_IS_RELAXED 1
 #else
-#define GA_SLABHASH_CAS_IS_RELAXED (GA_SLABHASH_MUTANT == 8)
+#define GA_SLABHASH_CAS_IS_RELAXED (GA_PLANTED(slabhash_insert_relaxed))
 #endif
 
 /* One compare-and-swap by the calling lane. True if it succeeded. */
@@ -372,9 +372,10 @@ GA_SIMT bool ga_slabhash_torn128(uint32_t *slot, uint64_t key, uint64_t value, u
                                  uint64_t to_value)
 {
     uint64_t *both = (uint64_t *)(void *)slot;
-    bool is = GA_SLABHASH_MUTANT == 41 ? ga_slabhash_lane_cas64(slot, key, to_key)
-                                       : ga_load64_acquire(both) == key && /* Pairs with V1 */
-                                             ga_load64_acquire(both + 1) == value;
+    bool is = GA_PLANTED(slabhash_value_stored_late)
+                  ? ga_slabhash_lane_cas64(slot, key, to_key)
+                  : ga_load64_acquire(both) == key && /* Pairs with V1 */
+                        ga_load64_acquire(both + 1) == value;
     ga_slabhash_test_yield();
     if (is) {
         ga_store64_release(both, to_key);       /* Pairs with V2 */
@@ -388,7 +389,7 @@ GA_SIMT bool ga_slabhash_lane_cas128(uint32_t *slot, uint64_t key, uint64_t valu
                                      uint64_t to_value)
 {
 #if GA_HAS_CAS128
-    if (GA_SLABHASH_MUTANT == 40 || GA_SLABHASH_MUTANT == 41) {
+    if (GA_PLANTED(slabhash_pair_swap_not_atomic) || GA_PLANTED(slabhash_value_stored_late)) {
         return ga_slabhash_torn128(slot, key, value, to_key, to_value);
     }
     ga_uint128 *both = (ga_uint128 *)(void *)slot;
@@ -466,7 +467,7 @@ GA_SIMT uint64_t ga_slabhash_pair(uint64_t key, uint64_t value)
 GA_SIMT void ga_slabhash_acquire_slot(uint32_t kind, const uint32_t *slot)
 {
 #ifndef __CUDACC__
-    if (GA_SLABHASH_MUTANT == 9) {
+    if (GA_PLANTED(slabhash_search_relaxed)) {
         return;
     }
     /* V2: acquire. Pairs with V1: since the slot was filled, only V1 changes it. */
@@ -488,7 +489,7 @@ GA_SIMT uint64_t ga_slabhash_load_slot(uint32_t kind, const uint32_t *slot)
 {
     const uint64_t *pair = (const uint64_t *)(const void *)slot;
     ga_slabhash_test_yield();
-    if (GA_SLABHASH_MUTANT == 9) {
+    if (GA_PLANTED(slabhash_search_relaxed)) {
         return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? ga_load_relaxed(slot)
                : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? ga_load64_relaxed(pair)
                                                              : ga_load64_relaxed(pair + 1);
@@ -533,12 +534,12 @@ GA_SIMT uint32_t ga_slabhash_read_match(uint32_t kind, ga_tile tile, ga_row row,
 #endif
 }
 
-/* A 64-bit compare-and-swap, or the planted bug `mutant` if it is active. */
-GA_SIMT bool ga_slabhash_mutant_cas64(int mutant, ga_tile tile, uint32_t *words, uint64_t before,
-                                      uint64_t after)
+/* A 64-bit compare-and-swap, or a load and a store if that bug is planted. */
+GA_SIMT bool ga_slabhash_cas64_or_torn(bool torn, ga_tile tile, uint32_t *words, uint64_t before,
+                                       uint64_t after)
 {
-    return GA_SLABHASH_MUTANT == mutant ? ga_slabhash_torn64(tile, words, before, after)
-                                        : ga_slabhash_tile_cas64(tile, words, before, after);
+    return torn ? ga_slabhash_torn64(tile, words, before, after)
+                : ga_slabhash_tile_cas64(tile, words, before, after);
 }
 
 /* Puts the pair into an empty slot. False if the slot is not empty any more; in map64 with two
@@ -550,14 +551,15 @@ GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *slot, uint6
     case GA_SLABHASH_SET32:
         return ga_slabhash_tile_cas32(tile, slot, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
     case GA_SLABHASH_MAP32:
-        return ga_slabhash_mutant_cas64(1, tile, slot, GA_SLABHASH_EMPTY,
-                                        ga_slabhash_pair(key, value));
+        return ga_slabhash_cas64_or_torn(GA_PLANTED(slabhash_fill_by_store), tile, slot,
+                                         GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
     default:
         if (ga_slabhash_has_cas128(kind)) {
             return ga_slabhash_tile_cas128(tile, slot, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key,
                                            value);
         }
-        return ga_slabhash_mutant_cas64(1, tile, slot, GA_SLABHASH_EMPTY, key) &&
+        return ga_slabhash_cas64_or_torn(GA_PLANTED(slabhash_fill_by_store), tile, slot,
+                                         GA_SLABHASH_EMPTY, key) &&
                ga_slabhash_tile_cas64(tile, slot + 2, GA_SLABHASH_UNSET, value);
     }
 }
@@ -580,10 +582,12 @@ GA_SIMT bool ga_slabhash_change(uint32_t kind, ga_tile tile, uint32_t *slot, uin
     case GA_SLABHASH_SET32:
         return true;
     case GA_SLABHASH_MAP32:
-        return ga_slabhash_mutant_cas64(2, tile, slot, ga_slabhash_pair(key, before),
-                                        ga_slabhash_pair(key, after));
+        return ga_slabhash_cas64_or_torn(GA_PLANTED(slabhash_change_by_store), tile, slot,
+                                         ga_slabhash_pair(key, before),
+                                         ga_slabhash_pair(key, after));
     default:
-        return ga_slabhash_mutant_cas64(2, tile, slot + 2, before, after);
+        return ga_slabhash_cas64_or_torn(GA_PLANTED(slabhash_change_by_store), tile, slot + 2,
+                                         before, after);
     }
 }
 
@@ -591,8 +595,8 @@ GA_SIMT bool ga_slabhash_change(uint32_t kind, ga_tile tile, uint32_t *slot, uin
 GA_SIMT bool ga_slabhash_erase(uint32_t kind, ga_tile tile, uint32_t *slot, uint64_t key,
                                uint64_t value)
 {
-    bool reused = GA_SLABHASH_IS_MULTI(kind) || GA_SLABHASH_MUTANT == 6;
-    bool frees = ga_slabhash_deletes_to_free(kind) && GA_SLABHASH_MUTANT != 20;
+    bool reused = GA_SLABHASH_IS_MULTI(kind) || GA_PLANTED(slabhash_deleted_slot_reused);
+    bool frees = ga_slabhash_deletes_to_free(kind) && !GA_PLANTED(slabhash_deleted_slot_emptied);
     uint32_t after = frees    ? GA_SLABHASH_FREE
                      : reused ? (uint32_t)GA_SLABHASH_EMPTY
                               : GA_SLABHASH_DELETED;
@@ -600,13 +604,15 @@ GA_SIMT bool ga_slabhash_erase(uint32_t kind, ga_tile tile, uint32_t *slot, uint
     case GA_SLABHASH_SET32:
         return ga_slabhash_tile_cas32(tile, slot, (uint32_t)key, after);
     case GA_SLABHASH_MAP32:
-        return ga_slabhash_mutant_cas64(3, tile, slot, ga_slabhash_pair(key, value),
-                                        ga_slabhash_pair(after, UINT32_MAX));
+        return ga_slabhash_cas64_or_torn(GA_PLANTED(slabhash_erase_by_store), tile, slot,
+                                         ga_slabhash_pair(key, value),
+                                         ga_slabhash_pair(after, UINT32_MAX));
     default:
-        return ga_slabhash_mutant_cas64(3, tile, slot + 2, value,
-                                        GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MUTANT != 16
-                                            ? GA_SLABHASH_GONE
-                                            : GA_SLABHASH_UNSET);
+        return ga_slabhash_cas64_or_torn(GA_PLANTED(slabhash_erase_by_store), tile, slot + 2, value,
+                                         GA_SLABHASH_IS_GROWING(kind) &&
+                                                 !GA_PLANTED(slabhash_deleted_value_unset)
+                                             ? GA_SLABHASH_GONE
+                                             : GA_SLABHASH_UNSET);
     }
 }
 

@@ -136,8 +136,9 @@ static ga_status read_header(coalesce_state *s, uint32_t header)
                                    : GA_COALESCE_SIXTEEN;
     return s->form != GA_COALESCE_HEADERLESS || parent_finds(s)
                ? GA_OK
-               : ga_fail(GA_ERR_SPEC, "coalesce: header: none wants a parent that finds blocks by "
-                                      "their addresses, slab:unit=classes, got cuda");
+               : ga_fail(GA_ERR_SPEC,
+                         "coalesce: header: none: expected a parent that finds blocks by "
+                         "their addresses, slab:unit=classes, got cuda");
 }
 
 static ga_status read_static(coalesce_state *s, int64_t entries)
@@ -148,7 +149,7 @@ static ga_status read_static(coalesce_state *s, int64_t entries)
                                                          : GA_COALESCE_BY_NOTE;
     s->below.noted = s->form == GA_COALESCE_HEADERLESS || s->bare == GA_COALESCE_BY_NOTE;
     if (s->bare == GA_COALESCE_BY_NOTE && !parent_finds(s)) {
-        return ga_fail(GA_ERR_SPEC, "coalesce: static: %s over cuda wants map=ENTRIES",
+        return ga_fail(GA_ERR_SPEC, "coalesce: static: %s over cuda: expected map=ENTRIES",
                        statics[s->static_kind]);
     }
     return !entries || s->bare == GA_COALESCE_BY_MAP
@@ -165,8 +166,9 @@ static ga_status read_check(coalesce_state *s, const ga_kernel_heap *below, int 
     s->single = can && check != CHECK_OFF;
     return can || check != CHECK_FULL
                ? GA_OK
-               : ga_fail(GA_ERR_SPEC, "coalesce: check: full wants slab:unit=classes,check=full as "
-                                      "parent, and no headers");
+               : ga_fail(GA_ERR_SPEC,
+                         "coalesce: check: full: expected slab:unit=classes,check=full as "
+                         "parent, and no headers");
 }
 
 static ga_status read_settings(coalesce_state *s, const ga_value *values)
@@ -504,7 +506,7 @@ const ga_backend ga_coalesce_backend = {
     .abi = GA_BACKEND_ABI,
     .size = sizeof(ga_backend),
     .name = "coalesce",
-    .help = "what lanes of a warp want together becomes one block",
+    .help = "combines requests that lanes of a warp make together into one block",
     .places = GA_PLACE_BIT(GA_PLACE_KERNEL),
     .parent_rule = GA_PARENT_REQUIRED,
     .options = options,

@@ -17,6 +17,7 @@
 #define GPUALLOC_COALESCE_COALESCE_COUNT_H
 
 #include "coalesce_map.h"
+#include "segment.h"
 
 /* For lanes that free payloads of counted superblocks: each lane's counter, and its superblock. */
 typedef struct ga_counted {
@@ -90,13 +91,13 @@ GA_SIMT uint64_t ga_count_end(const uint32_t *counter, const char *block, uint64
  * left. */
 GA_SIMT bool ga_count_down_by(uint32_t *counter, uint32_t n)
 {
-#if GA_COALESCE_MUTANT == 5
+#if GA_PLANTED(coalesce_count_relaxed)
     return ga_add_relaxed(counter, 0u - n) == n;
-#elif GA_COALESCE_MUTANT == 11
+#elif GA_PLANTED(coalesce_count_not_atomic)
     /* C1 in two steps, acquire and release. Pairs with itself. Counts that other lanes make between
      * the two are lost. */
     uint32_t before = ga_load_acquire(counter);
-    ga_clock_sleep(GA_COALESCE_MUTANT_SLEEP);
+    ga_clock_sleep(GA_COALESCE_PLANTED_SLEEP);
     ga_store_release(counter, before - n);
     return before == n;
 #else

@@ -22,8 +22,8 @@
 #ifndef GPUALLOC_COALESCE_COALESCE_MAP_H
 #define GPUALLOC_COALESCE_COALESCE_MAP_H
 
+#include "../../simt/planted.h"
 #include "coalesce_heap.h"
-#include "segment.h" /* GA_COALESCE_MUTANT */
 
 enum {
     GA_MAP_REACH = 32 /* buckets after the home bucket */
@@ -53,7 +53,7 @@ GA_SIMT bool ga_map_insert_in(const ga_map *map, uint32_t bucket, uint64_t key, 
     for (uint32_t index = 0; index < GA_MAP_BUCKET; index++) {
         ga_map_entry *entry = ga_map_at(map, bucket, index);
         if (ga_load64_relaxed(&entry->key) == 0) { /* relaxed: a guess */
-#if GA_COALESCE_MUTANT == 10
+#if GA_PLANTED(coalesce_map_insert_relaxed)
             uint64_t found = ga_cas64_relaxed(&entry->key, 0, key);
 #else
             /* P2: acquire. Pairs with P1. */
@@ -134,7 +134,7 @@ GA_SIMT uint64_t ga_map_remove(ga_map *map, uint64_t key)
         return 0;
     }
     uint64_t value = entry->value;
-#if GA_COALESCE_MUTANT == 9
+#if GA_PLANTED(coalesce_map_remove_relaxed)
     ga_store64_relaxed(&entry->key, 0);
 #else
     /* P1: release. Pairs with P2: the value has been read. */

@@ -37,6 +37,7 @@
 #define GPUALLOC_COALESCE_COALESCE_TILE_H
 
 #include "coalesce_count.h"
+#include "segment.h"
 
 /* ---- malloc: the layout of a superblock ------------------------------------------------------ */
 

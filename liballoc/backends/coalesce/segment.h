@@ -52,13 +52,10 @@
 #ifndef GPUALLOC_COALESCE_SEGMENT_H
 #define GPUALLOC_COALESCE_SEGMENT_H
 
+#include "../../simt/planted.h"
 #include "wide.h"
 
-/* The stress tests weaken one rule at a time and must notice each (tests/stress/meson.build). */
-#ifndef GA_COALESCE_MUTANT
-#define GA_COALESCE_MUTANT 0
-#endif
-#define GA_COALESCE_MUTANT_SLEEP 20000u /* ns: widens the window of a weakened rule */
+#define GA_COALESCE_PLANTED_SLEEP 20000u /* ns: widens the window of a planted bug */
 
 #define GA_SEGMENT_FREE   ((uint64_t)1)
 #define GA_SEGMENT_FIRST  ((uint64_t)2)
@@ -166,11 +163,11 @@ GA_SIMT uint64_t ga_segment_mark(char *payload)
 {
     uint64_t seen = ga_segment_read_relaxed(payload); /* relaxed: a guess */
     while (!(seen & GA_SEGMENT_FREE)) {
-#if GA_COALESCE_MUTANT == 1
+#if GA_PLANTED(coalesce_mark_relaxed)
         uint64_t found = ga_segment_cas_relaxed(payload, seen, seen | GA_SEGMENT_FREE);
-#elif GA_COALESCE_MUTANT == 6
+#elif GA_PLANTED(coalesce_mark_not_atomic)
         uint64_t found = seen;
-        ga_clock_sleep(GA_COALESCE_MUTANT_SLEEP);
+        ga_clock_sleep(GA_COALESCE_PLANTED_SLEEP);
         ga_segment_write(payload, ga_segment_header_bytes(payload), seen | GA_SEGMENT_FREE);
 #else
         /* S1: release. Pairs with S2: the caller's accesses to the segment happen before the
@@ -188,7 +185,7 @@ GA_SIMT uint64_t ga_segment_mark(char *payload)
 /* The caller has marked the last segment. */
 GA_SIMT void ga_segment_take_over(const char *payload)
 {
-#if GA_COALESCE_MUTANT == 4
+#if GA_PLANTED(coalesce_take_over_relaxed)
     (void)ga_segment_read_relaxed(payload);
 #else
     /* S4: acquire. Pairs with S3: the header read here is the caller's own change, which continues
@@ -204,24 +201,24 @@ GA_SIMT char *ga_segment_walk(char *payload, uint64_t header)
 {
     while (!(header & GA_SEGMENT_FIRST)) {
         payload -= ga_segment_distance(header);
-#if GA_COALESCE_MUTANT == 2
+#if GA_PLANTED(coalesce_walk_relaxed)
         header = ga_segment_read_relaxed(payload);
 #else
         /* S2: acquire, here and if S3 fails. Pairs with S1. */
         header = ga_segment_read_acquire(payload);
 #endif
         while (!(header & GA_SEGMENT_FREE)) {
-#if GA_COALESCE_MUTANT == 3
+#if GA_PLANTED(coalesce_hand_on_not_released)
             uint64_t found = ga_segment_cas_acquire(payload, header, header | GA_SEGMENT_LAST);
-#elif GA_COALESCE_MUTANT == 7
+#elif GA_PLANTED(coalesce_hand_on_not_atomic)
             uint64_t found = header;
-            ga_clock_sleep(GA_COALESCE_MUTANT_SLEEP);
+            ga_clock_sleep(GA_COALESCE_PLANTED_SLEEP);
             ga_segment_write(payload, ga_segment_header_bytes(payload), header | GA_SEGMENT_LAST);
 #else
             /* S3: release. Pairs with S4: all segments above have been freed. */
             uint64_t found = ga_segment_cas_acq_rel(payload, header, header | GA_SEGMENT_LAST);
 #endif
-            if (found == header || GA_COALESCE_MUTANT == 8) {
+            if (found == header || GA_PLANTED(coalesce_hand_on_not_retried)) {
                 return NULL;
             }
             header = found;

@@ -466,14 +466,15 @@ static void async_stats(void *state, ga_backend_stats *out)
 static const char *const free_choices[] = {[FREE_WAIT] = "wait", [FREE_NOW] = "now", NULL};
 
 static const ga_option options[] = {
-    [OPTION_RELEASE] = {.name = "release",
-                        .type = GA_OPTION_SIZE,
-                        .fallback = "1T",
-                        .help = "free memory that the pool keeps when a stream is waited for"},
+    [OPTION_RELEASE] =
+        {.name = "release",
+         .type = GA_OPTION_SIZE,
+         .fallback = "1T",
+         .help = "bytes of free memory that the pool keeps when a stream is synchronised"},
     [OPTION_DECAY] = {.name = "decay",
                       .type = GA_OPTION_INTEGER,
                       .fallback = "10000",
-                      .help = "milliseconds until unused memory goes back; 0: at the next call, "
+                      .help = "milliseconds until unused memory is returned; 0: at the next call, "
                               "-1: never",
                       .min = -1,
                       .max = (int64_t)1 << 40},

@@ -137,8 +137,7 @@ static ga_status jemalloc_grow(void *state, void *block, size_t size)
     if (ga_je_xallocx(block, size, 0, 0) >= size) {
         return GA_OK;
     }
-    return ga_fail(GA_ERR_NO_ROOM, "jemalloc: %p cannot grow to %zu bytes where it stands", block,
-                   size);
+    return ga_fail(GA_ERR_NO_ROOM, "jemalloc: %p cannot grow to %zu bytes in place", block, size);
 }
 
 static ga_status jemalloc_free(void *state, void *block)
@@ -201,13 +200,14 @@ static const ga_option options[] = {
     [OPTION_DECAY] = {.name = "decay",
                       .type = GA_OPTION_INTEGER,
                       .fallback = "10000",
-                      .help = "milliseconds until unused pages go back to the system; -1: never",
+                      .help =
+                          "milliseconds until unused pages are returned to the system; -1: never",
                       .min = -1,
                       .max = INT64_C(1) << 40},
     [OPTION_BACKGROUND] = {.name = "background",
                            .type = GA_OPTION_BOOL,
                            .fallback = "no",
-                           .help = "give pages back in a thread of jemalloc's own"},
+                           .help = "return pages in a background thread of jemalloc"},
 };
 
 const ga_backend ga_jemalloc_backend = {

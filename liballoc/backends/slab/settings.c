@@ -95,36 +95,38 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
         {.name = "addressing",
          .type = GA_OPTION_ENUM,
          .fallback = "auto",
-         .help = "light: one array of `capacity`; table: super blocks as needed; auto: table, in "
+         .help = "light: one array of `capacity`; table: superblocks as needed; auto: table, in "
                  "kernels light where a capacity and no limit is given, or the parent grows under "
                  "them",
          .choices = addressing_choices},
     [BLOCKS] = {.name = "blocks",
                 .type = GA_OPTION_SIZE,
                 .fallback = "auto",
-                .help = "memory blocks of 1024 units in a super block; auto: what makes about 4M",
+                .help =
+                    "memory blocks of 1024 units in a superblock; auto: as many as make about 4M",
                 .choices = automatic},
-    [CAPACITY] = {.name = "capacity",
-                  .type = GA_OPTION_SIZE,
-                  .fallback = "auto",
-                  .help =
-                      "bytes of units to take when the heap opens; auto: none, in kernels 256M, or "
-                      "64M where it grows under them",
-                  .choices = automatic},
+    [CAPACITY] =
+        {.name = "capacity",
+         .type = GA_OPTION_SIZE,
+         .fallback = "auto",
+         .help = "bytes of units to allocate when the heap opens; auto: none, in kernels 256M, or "
+                 "64M where it grows under them",
+         .choices = automatic},
     [LIMIT] =
         {.name = "limit",
          .type = GA_OPTION_SIZE,
          .fallback = "auto",
-         .help = "bytes: the most of each unit size, what the tables have room for; auto: 16G, 1T "
-                 "where it grows under kernels",
+         .help =
+             "bytes: the most of each unit size, which sets the size of the tables; auto: 16G, 1T "
+             "where it grows under kernels",
          .choices = automatic},
     [KEEP] = {.name = "keep",
               .type = GA_OPTION_SIZE,
               .fallback = "auto",
               .help =
-                  "host, device: bytes that may be empty, beside a quarter of what is in use, "
-                  "before pages go back to the system, or super blocks to the parent, which waits "
-                  "for the device; all: they go when the heap is trimmed; auto: 16M, with a "
+                  "host, device: bytes that may be empty, besides a quarter of the bytes in use, "
+                  "before pages are returned to the system, or superblocks to the parent, which "
+                  "waits for the device; all: only a trim returns them; auto: 16M, with a "
                   "capacity and on a device all",
               .choices = keep_words},
 };

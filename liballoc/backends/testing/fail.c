@@ -46,7 +46,7 @@ static bool due(fail_state *f)
 
 static ga_status refused(const fail_state *f, size_t size)
 {
-    return ga_fail(GA_ERR_MEMORY, "fail: refused as nth=%llu says; asked for %zu bytes",
+    return ga_fail(GA_ERR_MEMORY, "fail: refused as nth=%llu says; requested %zu bytes",
                    (unsigned long long)f->nth, size);
 }
 

@@ -20,7 +20,7 @@ static ga_status null_alloc(void *state, size_t size, void **out)
 {
     (void)state;
     *out = NULL;
-    return ga_fail(GA_ERR_MEMORY, "null: refuses every request; asked for %zu bytes", size);
+    return ga_fail(GA_ERR_MEMORY, "null: refuses every request; requested %zu bytes", size);
 }
 
 static ga_status null_free(void *state, void *block)

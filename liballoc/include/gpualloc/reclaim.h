@@ -42,12 +42,8 @@
 #ifndef GPUALLOC_RECLAIM_H
 #define GPUALLOC_RECLAIM_H
 
+#include <gpualloc/detail/simt/planted.h>
 #include <gpualloc/gpualloc.h>
-
-/* The stress tests weaken one rule at a time and must notice each (tests/stress/meson.build). */
-#ifndef GA_RECLAIM_MUTANT
-#define GA_RECLAIM_MUTANT 0
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -227,7 +223,7 @@ static inline void ga_hazard_confirm(const ga_hazards *mine)
  * writes from before the word was stored there are visible. */
 static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_word *location)
 {
-#if GA_RECLAIM_MUTANT == 10
+#if GA_PLANTED(reclaim_validate_relaxed)
     return __atomic_load_n(location, __ATOMIC_RELAXED);
 #endif
     /* P2: seq_cst, or acquire. Pairs with S1 (scan.c): this load sees that the object was unlinked,
@@ -249,7 +245,7 @@ static inline void ga_hazard_set(const ga_hazards *mine, uint32_t slot, const vo
      * early enough for the mode (fences.c). */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     uint32_t mode = ga_hazard_mode(mine);
-    if (mode != GA_HAZARD_ASYMMETRIC && GA_RECLAIM_MUTANT != 2) {
+    if (mode != GA_HAZARD_ASYMMETRIC && !GA_PLANTED(reclaim_slot_store_not_fenced)) {
         /* P1: seq_cst. Pairs with S1 and S2 (scan.c), through P2. */
         __atomic_store_n(place, (uintptr_t)object, __ATOMIC_SEQ_CST);
         if (__builtin_expect(mode == GA_HAZARD_UNCONFIRMED, 0)) {
@@ -261,7 +257,7 @@ static inline void ga_hazard_set(const ga_hazards *mine, uint32_t slot, const vo
 /* From now on the slot protects nothing. */
 static inline void ga_hazard_clear(const ga_hazards *mine, uint32_t slot)
 {
-#if GA_RECLAIM_MUTANT == 5
+#if GA_PLANTED(reclaim_clear_relaxed)
     __atomic_store_n(&mine->slots[slot], 0, __ATOMIC_RELAXED);
 #else
     /* P4: release. Pairs with S2 (scan.c): reads of the object happen before it is freed. */
@@ -286,7 +282,7 @@ static inline bool ga_hazard_try(const ga_hazards *mine, uint32_t slot,
     uintptr_t seen = *word;
     ga_hazard_set(mine, slot, (const void *)(seen & ~tags));
     uintptr_t now = ga_hazard_load(mine, location);
-    *word = GA_RECLAIM_MUTANT == 1 ? seen : now;
+    *word = GA_PLANTED(reclaim_not_validated) ? seen : now;
     return *word == seen;
 }
 

@@ -38,7 +38,7 @@
 /* Publish a value of the class map or table, by one lane. */
 GA_SIMT void ga_sized_publish(uint32_t *word, uint32_t value)
 {
-#if GA_SIZED_MUTANT == 5
+#if GA_PLANTED(sized_publish_relaxed)
     ga_store_relaxed(word, value);
 #else
     /* S2: release. Pairs with S1, here and elsewhere: bitmaps and owners are set. */
@@ -62,7 +62,7 @@ GA_SIMT void ga_sized_store_published(uint32_t *word, uint32_t value)
  * before `total_words`. */
 GA_SIMT void ga_sized_publish_fenced(uint32_t *word, uint32_t value)
 {
-#if GA_SIZED_MUTANT == 5
+#if GA_PLANTED(sized_publish_relaxed)
     ga_store_relaxed(word, value);
 #else
     ga_sized_store_published(word, value);
@@ -79,7 +79,7 @@ GA_SIMT void ga_sized_table_lock(ga_sized_class *c, ga_tile tile)
     {
         (void)own;
         /* E1: acquire. Pairs with E2: the table and the owners as the last holder left them. */
-        while (GA_SIZED_MUTANT != 6 &&
+        while (!GA_PLANTED(sized_table_not_locked) &&
                (ga_load_relaxed(&c->table_lock) || ga_cas_acquire(&c->table_lock, 0, 1u) != 0)) {
             ga_clock_sleep(200);
         }
@@ -177,7 +177,8 @@ GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t 
             uint32_t word = i % words;
             uint32_t owner = spent ? ga_sized_owner_for(heap, class_, region) : 0;
             uint32_t word_index = ga_sized_bitmap_index(heap->region_bits, region, owner) + word;
-            uint32_t bits = word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0;
+            uint32_t bits =
+                word + 1u == words && !GA_PLANTED(sized_tail_not_reserved) ? c->tail : 0;
             bits |= hold && i == 0; /* the unit that the caller holds */
             if (owner & GA_SIZED_SECOND) {
                 ga_sized_store_published(heap->bits + word_index, bits);

@@ -32,6 +32,7 @@
 
 #include "../../../growth/mailbox.h"
 #include "../../../simt/atomic.h"
+#include "../../../simt/planted.h"
 #include "../units/report.h"
 
 #include <stddef.h>
@@ -57,12 +58,6 @@
 
 /* In `places`, beside the index of the region in its class's table. */
 #define GA_SIZED_SPENT 0x80000000u /* its first bitmap stays full until no kernel runs */
-
-/* Stress tests weaken one order or step at a time, to show that they notice
- * (tests/stress/meson.build). */
-#ifndef GA_SIZED_MUTANT
-#define GA_SIZED_MUTANT 0
-#endif
 
 /* The class map: all that an allocation needs to find a word of the class. 32 bytes, loaded at
  * once. Some fields change while kernels run. */

@@ -39,7 +39,7 @@ GA_SIMT uint32_t ga_sized_load_map_word(const uint32_t *word)
 {
 #ifdef __CUDACC__
     return *word;
-#elif GA_SIZED_MUTANT == 1
+#elif GA_PLANTED(sized_class_map_relaxed)
     return ga_load_relaxed(word);
 #else
     return ga_load_acquire(word); /* S1. Pairs with S2 (sized_grow.h). */
@@ -98,7 +98,7 @@ GA_SIMT bool ga_sized_in_first_bitmap(ga_sized_view heap, uint32_t word_index)
 /* True if the class has the word, of which the caller holds bits. */
 GA_SIMT bool ga_sized_class_owns(ga_sized_view heap, uint32_t class_, uint32_t word_index)
 {
-    if (ga_sized_in_first_bitmap(heap, word_index) || GA_SIZED_MUTANT == 23) {
+    if (ga_sized_in_first_bitmap(heap, word_index) || GA_PLANTED(sized_owner_not_checked)) {
         return true;
     }
     /* relaxed: U1 acquired the owner that was stored before these bits were cleared for another

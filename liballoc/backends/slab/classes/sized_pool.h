@@ -113,9 +113,9 @@ GA_SIMT bool ga_sized_pool_claim_bits(uint32_t *word, uint32_t bits)
 {
     uint32_t seen = ga_load_relaxed(word); /* relaxed: a guess */
     while ((seen & bits) == bits) {
-#if GA_SIZED_MUTANT == 11
+#if GA_PLANTED(sized_regions_claim_relaxed)
         uint32_t now = ga_cas_relaxed(word, seen, seen & ~bits);
-#elif GA_SIZED_MUTANT == 13
+#elif GA_PLANTED(sized_regions_claim_not_atomic)
         uint32_t now = seen;
         ga_store_relaxed(word, seen & ~bits);
 #else
@@ -175,7 +175,7 @@ GA_SIMT void ga_sized_pool_free(ga_sized_heap *heap, ga_tile tile, ga_sized_exte
     {
         uint32_t index = extent.first / 32u + ga_lane_read(ranks, own);
         for (; index * 32u < extent.first + extent.n; index += ga_tile_size(tile)) {
-#if GA_SIZED_MUTANT == 12
+#if GA_PLANTED(sized_regions_release_relaxed)
             ga_post_or_relaxed(heap->pool + index, ga_sized_pool_mask(extent, index));
 #else
             /* P2: release, with the tile's publish. Pairs with P1. */

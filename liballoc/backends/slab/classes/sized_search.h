@@ -28,9 +28,9 @@
 /* Set `bits` of the word. Returns the bits that were set before. */
 GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint32_t bits)
 {
-#if GA_SIZED_MUTANT == 2
+#if GA_PLANTED(sized_claim_relaxed)
     return ga_or_relaxed(heap.bits + word_index, bits);
-#elif GA_SIZED_MUTANT == 3
+#elif GA_PLANTED(sized_claim_not_atomic)
     /* U1, but not atomic. Pairs with U2. */
     uint32_t taken = ga_load_acquire(heap.bits + word_index);
     ga_store_relaxed(heap.bits + word_index, taken | bits);
@@ -58,7 +58,7 @@ GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
             owner = seen;
             continue;
         }
-#if GA_SIZED_MUTANT != 24
+#if !GA_PLANTED(sized_sweep_not_notified)
         ga_post_add_release(&heap->releases, 1u); /* H2: release, after the bit. Pairs with H1. */
 #endif
         /* O4: release. Pairs with O3, and with the fence of a free on the fast path: a free that
@@ -74,18 +74,18 @@ GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
  * (sized_sweep.h). */
 GA_SIMT void ga_sized_release_bits(ga_sized_view heap, uint32_t word_index, uint32_t bits)
 {
-#if GA_SIZED_MUTANT == 21
+#if GA_PLANTED(sized_sweep_notified_too_early)
     /* too early; a sweep has time to pass before the bit is clear */
     ga_sized_notify_sweep(heap.heap, word_index >> ga_sized_stride_bits(heap.region_bits));
     ga_clock_sleep(20000);
 #endif
-#if GA_SIZED_MUTANT == 4
+#if GA_PLANTED(sized_free_relaxed)
     ga_post_and_relaxed(heap.bits + word_index, ~bits);
 #else
     /* U2: release, with the tile's publish. Pairs with U1. No answer to wait for. */
     ga_post_and_published(heap.bits + word_index, ~bits);
 #endif
-#if !defined __CUDACC__ && GA_SIZED_MUTANT != 21
+#if !defined __CUDACC__ && !GA_PLANTED(sized_sweep_notified_too_early)
     ga_sized_notify_sweep(heap.heap, word_index >> ga_sized_stride_bits(heap.region_bits));
 #endif
 }

@@ -155,7 +155,7 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
     uint32_t *word = heap->owners + region;
     uint32_t mark = (number % (GA_SIZED_WATCH >> GA_SIZED_WATCH_SHIFT) + 1u)
                     << GA_SIZED_WATCH_SHIFT;
-#if GA_SIZED_MUTANT == 22
+#if GA_PLANTED(sized_sweep_not_watching)
     mark = 0; /* frees are not told to notify the sweep */
 #endif
     ga_lanes owner = ga_lanes_all(0);
@@ -217,13 +217,14 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
         uint32_t word = ga_lane_read(ranks, own);
         uint32_t failed = 0, seen = 0;
         for (; word < words && !failed; word += size) {
-#if GA_SIZED_MUTANT == 28
+#if GA_PLANTED(sized_leaving_claim_relaxed)
             seen = ga_or_relaxed(heap->bits + word_index + word, GA_ALL_BITS);
 #else
             /* U1: acquire. Pairs with U2: the last owners' accesses to the units. */
             seen = ga_or_acquire(heap->bits + word_index + word, GA_ALL_BITS);
 #endif
-            failed = seen != (word + 1u == words ? c->tail : 0) && GA_SIZED_MUTANT != 25;
+            failed = seen != (word + 1u == words ? c->tail : 0) &&
+                     !GA_PLANTED(sized_live_region_leaves_class);
         }
         ga_lane_write(&missed, own, failed);
         ga_lane_write(&before, own, seen);
@@ -599,7 +600,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
 {
     ga_sized_sweep_step step = {GA_SIZED_SWEEP_WAIT, 0, 0, 0};
     uint32_t ended = ga_load_acquire(&heap->sweep.ended); /* W6: acquire. Pairs with W5. */
-#if GA_SIZED_MUTANT == 26
+#if GA_PLANTED(sized_earlier_sweep_accepted)
     last--; /* a sweep that began before the request is accepted */
 #endif
     /* relaxed, both: not older than `ended` */

@@ -69,14 +69,15 @@ static inline uint32_t ga_slab_host_supers(const ga_slab_host *slab)
 static inline uint32_t ga_slab_host_room(const ga_slab_host *slab)
 {
     /* G10: acquire. Pairs with G9: all room that was published can be claimed. */
-    return __atomic_load_n(&slab->room, GA_SLAB_WEAKEN(16, __ATOMIC_ACQUIRE));
+    return __atomic_load_n(&slab->room, GA_PLANTED_ORDER(slab_room_relaxed, __ATOMIC_ACQUIRE));
 }
 
 /* Publish that there is more to claim, once there is. Under the lock. */
 static inline void ga_slab_host_publish_room(ga_slab_host *slab)
 {
     /* G9: release. Pairs with G10. */
-    __atomic_store_n(&slab->room, slab->room + (GA_SLAB_MUTANT == 13 ? 0u : 1u), __ATOMIC_RELEASE);
+    __atomic_store_n(&slab->room, slab->room + (GA_PLANTED(slab_room_not_published) ? 0u : 1u),
+                     __ATOMIC_RELEASE);
 }
 
 /* True if the block's memory has been returned. Exact under the lock. */

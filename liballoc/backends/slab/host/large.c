@@ -44,7 +44,7 @@ static void wait_for_visitor(ga_slab_large *large, const void *block)
 {
     /* V4. Pairs with V1, and with V5. */
     bool visited = __atomic_load_n(&large->visited, __ATOMIC_SEQ_CST) == block;
-    if (__builtin_expect(visited && GA_SLAB_MUTANT != 22, 0)) {
+    if (__builtin_expect(visited && !GA_PLANTED(slab_visitor_not_awaited), 0)) {
         pthread_mutex_lock(large->lock);
         pthread_mutex_unlock(large->lock);
     }

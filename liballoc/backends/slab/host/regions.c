@@ -35,8 +35,8 @@ static void push_free(ga_slab_region *first, ga_slab_region *last)
 ga_slab_region *ga_slab_region_new(void)
 {
     /* R6: acquire. Pairs with R5: the last owner has finished with it. */
-    ga_slab_region *region =
-        __atomic_exchange_n(&free_records, NULL, GA_SLAB_WEAKEN(19, __ATOMIC_ACQUIRE));
+    ga_slab_region *region = __atomic_exchange_n(
+        &free_records, NULL, GA_PLANTED_ORDER(slab_region_record_relaxed, __ATOMIC_ACQUIRE));
     if (!region) {
         region = ga_libc.memalign(64, sizeof *region);
     } else if (region->next) {

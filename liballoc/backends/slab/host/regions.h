@@ -46,14 +46,15 @@ static inline ga_slab_region *ga_slab_region_at(const void *pointer)
         return NULL;
     }
     /* R2: acquire. Pairs with R1: the leaf is seen empty. */
-    ga_slab_region_leaf *leaf = __atomic_load_n(&ga_slab_region_root[step >> GA_SLAB_LEAF_BITS],
-                                                GA_SLAB_WEAKEN(17, __ATOMIC_ACQUIRE));
+    ga_slab_region_leaf *leaf =
+        __atomic_load_n(&ga_slab_region_root[step >> GA_SLAB_LEAF_BITS],
+                        GA_PLANTED_ORDER(slab_region_leaf_relaxed, __ATOMIC_ACQUIRE));
     if (__builtin_expect(!leaf, 0)) {
         return NULL;
     }
     /* R4: acquire. Pairs with R3: the region's fields are seen. */
     return __atomic_load_n(&(*leaf)[step & ((1u << GA_SLAB_LEAF_BITS) - 1u)],
-                           GA_SLAB_WEAKEN(18, __ATOMIC_ACQUIRE));
+                           GA_PLANTED_ORDER(slab_region_relaxed, __ATOMIC_ACQUIRE));
 }
 
 /* True if a unit begins at `pointer`; `*unit` is its number. The product is exactly k at an offset

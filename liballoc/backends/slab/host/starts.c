@@ -29,7 +29,7 @@ enum {
 static void *load(void *const *slot)
 {
     /* L2: acquire. Pairs with L1: the table is seen empty. */
-    return __atomic_load_n(slot, GA_SLAB_WEAKEN(20, __ATOMIC_ACQUIRE));
+    return __atomic_load_n(slot, GA_PLANTED_ORDER(slab_large_set_relaxed, __ATOMIC_ACQUIRE));
 }
 
 /* A zeroed table, or NULL. errno stays as it was: free() must not change it. */

@@ -42,7 +42,8 @@ static bool seems_empty(const ga_slab_host *slab, uint32_t block)
 {
     uint32_t index = ga_slab_count_index(slab->shape.spread, block);
     uint32_t count = ga_load_relaxed(&slab->heap.free[index]);
-    return GA_SLAB_MUTANT == 11 ? count >= GA_SLAB_BLOCK_UNITS / 2 : count == GA_SLAB_BLOCK_UNITS;
+    return GA_PLANTED(slab_live_block_purged) ? count >= GA_SLAB_BLOCK_UNITS / 2
+                                              : count == GA_SLAB_BLOCK_UNITS;
 }
 
 static uint32_t first_block(const ga_slab_region *region)
@@ -101,7 +102,7 @@ static bool claim_block(ga_slab_host *slab, ga_slab_view view, uint32_t block)
     uint32_t first = block * GA_SLAB_ROW_WORDS;
     for (uint32_t i = 0; i < GA_SLAB_ROW_WORDS; i++) {
         uint32_t taken = ga_slab_claim_bits(view, first + i, GA_ALL_BITS);
-        if (taken && GA_SLAB_MUTANT != 11) {
+        if (taken && !GA_PLANTED(slab_live_block_purged)) {
             if (~taken) {
                 ga_slab_release_bits(view, first + i, ~taken);
             }
@@ -386,7 +387,7 @@ static void restore_pages(ga_slab_host *slab)
     for (uint32_t block = lowest_purged(slab); block < blocks_of(slab) && most; block++) {
         if (ga_slab_host_is_purged(slab, block)) {
             most--;
-            if (GA_SLAB_MUTANT != 12) {
+            if (!GA_PLANTED(slab_restored_block_stays_purged)) {
                 set_purged(slab, block, false);
             }
             release_words(view, block * GA_SLAB_ROW_WORDS, GA_SLAB_ROW_WORDS);

@@ -150,7 +150,7 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
     uint32_t super = slab->image.super_count;
     ga_status status = ga_alloc(slab->parent, super_size(&slab->shape), ALIGN, &block);
     if (status != GA_OK) {
-        return ga_fail(status, "slab: no super block of %zu bytes: %s", super_size(&slab->shape),
+        return ga_fail(status, "slab: no superblock of %zu bytes: %s", super_size(&slab->shape),
                        ga_error_text());
     }
     record_super(slab, super, block);

@@ -84,7 +84,7 @@ static void log_refusal(ga_slab_kernel *slab, const ga_growth *growth)
 {
     uint32_t reason = (uint32_t)growth->refusal & 7u;
     if (reason && reason != slab->refusal && reason < GA_GROWTH_REASONS) {
-        ga_log(GA_LOG_WARN, "slab: device %d: kernels got no more than %u super blocks: %s",
+        ga_log(GA_LOG_WARN, "slab: device %d: kernels got no more than %u superblocks: %s",
                slab->device, growth->ready, reasons[reason]);
     }
     slab->refusal = reason;

@@ -49,14 +49,14 @@ ga_status ga_slab_shape_check(const ga_slab_shape *shape)
     if (!shape->light && shape->super_bits > ga_slab_block_bits(unit)) {
         return ga_fail(GA_ERR_SPEC,
                        "slab: blocks: expected at most %u memory blocks of units of %u bytes in a "
-                       "super block, got %llu",
+                       "superblock, got %llu",
                        1u << ga_slab_block_bits(unit), unit,
                        (unsigned long long)block_count(shape));
     }
     uint32_t super_bits = NUMBER_BITS - GA_SLAB_BLOCK_BITS - ga_slab_block_bits(unit);
     if (!shape->light && shape->supers > 1u << super_bits) {
         return ga_fail(GA_ERR_SPEC,
-                       "slab: expected at most %u super blocks of units of %u bytes (32-bit "
+                       "slab: expected at most %u superblocks of units of %u bytes (32-bit "
                        "addresses), got %u",
                        1u << super_bits, unit, shape->supers);
     }

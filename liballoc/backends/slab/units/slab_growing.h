@@ -73,7 +73,7 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < words; i += ga_tile_size(tile)) {
             /* relaxed: G2 and G4 release it. */
-            ga_store_relaxed(rows + i, GA_SLAB_MUTANT == 9 ? GA_ALL_BITS : 0);
+            ga_store_relaxed(rows + i, GA_PLANTED(slab_new_rows_not_cleared) ? GA_ALL_BITS : 0);
         }
     }
     for (uint32_t step = from; heap->check && step < to; step++) {
@@ -97,7 +97,8 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
             uint32_t *count = heap->free + ga_slab_count_index(GA_SLAB_SPREAD, block);
             /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear, and its
              * words are counted. */
-            ga_post_add_published(count, GA_SLAB_MUTANT == 10 ? 0 : GA_SLAB_BLOCK_UNITS);
+            ga_post_add_published(count,
+                                  GA_PLANTED(slab_new_counts_not_set) ? 0 : GA_SLAB_BLOCK_UNITS);
         }
     }
     ga_tile_sync(tile);

@@ -14,6 +14,7 @@
 
 #include "../../../growth/mailbox.h"
 #include "../../../simt/atomic.h"
+#include "../../../simt/planted.h"
 #include "report.h"
 
 #define GA_SLAB_BLOCK_BITS  10u
@@ -22,12 +23,6 @@
 #define GA_SLAB_FULL        0xffffffffu /* no unit, no block; never a unit's number */
 
 #define GA_SLAB_HINT_COPIES 1024u /* tiles read different copies of the hint */
-
-/* The stress tests weaken one step at a time and have to notice it (tests/stress/meson.build). */
-#ifndef GA_SLAB_MUTANT
-#define GA_SLAB_MUTANT 0
-#endif
-#define GA_SLAB_WEAKEN(mutant, order) (GA_SLAB_MUTANT == (mutant) ? __ATOMIC_RELAXED : (order))
 
 typedef struct ga_slab_super {
     char *units;    /* super_bytes of units */
@@ -126,7 +121,7 @@ GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 {
 #if defined __CUDACC__
     return heap->growth ? ga_load_acquire(&heap->words) : heap->words; /* G3. Pairs with G4. */
-#elif GA_SLAB_MUTANT == 8
+#elif GA_PLANTED(slab_words_relaxed)
     return ga_load_relaxed(&heap->words);
 #else
     return ga_load_acquire(&heap->words); /* G3. Pairs with G4. */

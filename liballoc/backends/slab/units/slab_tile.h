@@ -54,7 +54,7 @@ GA_SIMT void ga_slab_count_claimed(ga_slab_view slab, uint32_t word, uint32_t n)
 GA_SIMT void ga_slab_count_released(ga_slab_view slab, uint32_t word, uint32_t n)
 {
     uint32_t index = ga_slab_count_index(GA_SLAB_SPREAD, word / GA_SLAB_ROW_WORDS);
-    ga_post_add_relaxed(slab.free + index, GA_SLAB_MUTANT == 3 ? 0 : n);
+    ga_post_add_relaxed(slab.free + index, GA_PLANTED(slab_free_not_counted) ? 0 : n);
 }
 
 /* Set `bits` of the word and return its former value: the bits of `bits` that were clear are now
@@ -62,9 +62,9 @@ GA_SIMT void ga_slab_count_released(ga_slab_view slab, uint32_t word, uint32_t n
 GA_SIMT uint32_t ga_slab_set_bits(ga_slab_view slab, uint32_t word, uint32_t bits)
 {
     uint32_t *at = ga_slab_word(slab, word);
-#if GA_SLAB_MUTANT == 1
+#if GA_PLANTED(slab_claim_relaxed)
     return ga_or_relaxed(at, bits);
-#elif GA_SLAB_MUTANT == 4
+#elif GA_PLANTED(slab_claim_not_atomic)
     uint32_t taken = ga_load_acquire(at); /* U1, as a load and a store. Pairs with U2. */
     ga_store_relaxed(at, taken | bits);
     return taken;
@@ -89,7 +89,7 @@ GA_SIMT uint32_t ga_slab_claim_bits(ga_slab_view slab, uint32_t word, uint32_t b
 GA_SIMT void ga_slab_release_bits(ga_slab_view slab, uint32_t word, uint32_t bits)
 {
     uint32_t *at = ga_slab_word(slab, word);
-#if GA_SLAB_MUTANT == 2
+#if GA_PLANTED(slab_free_relaxed)
     ga_post_and_relaxed(at, ~bits);
 #else
     /* U2: release, with the tile's publish. Pairs with U1. No lane waits for the result. */
@@ -152,7 +152,8 @@ GA_SIMT uint32_t ga_slab_sweep_mask(ga_slab_view slab)
 GA_SIMT ga_slab_sweep ga_slab_sweep_begin(ga_slab_view slab)
 {
     ga_slab_sweep sweep;
-    sweep.steps_left = ga_slab_sweep_mask(slab) + (GA_SLAB_MUTANT == 5 ? 0u : 1u);
+    sweep.steps_left =
+        ga_slab_sweep_mask(slab) + (GA_PLANTED(slab_last_row_not_searched) ? 0u : 1u);
     sweep.row = 0;
     sweep.candidates = 0;
     return sweep;
@@ -177,7 +178,7 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
         sweep->row = ((seed + sweep->steps_left) * 0x9e3779b1u) & ga_slab_sweep_mask(slab);
         sweep->steps_left -= 1u;
         if (sweep->row < ga_slab_count_rows(slab)) {
-#if GA_SLAB_MUTANT == 7
+#if GA_PLANTED(slab_free_count_relaxed)
             sweep->candidates = ga_row_differ(
                 tile, ga_row_load(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS), 0);
 #else
@@ -269,7 +270,7 @@ GA_SIMT void ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t pr
         }
     }
     search->requesting &= ~ga_bits_take(search->requesting, served);
-    search->lost_race = ga_lanes_any(tile, missed) && GA_SLAB_MUTANT != 6;
+    search->lost_race = ga_lanes_any(tile, missed) && !GA_PLANTED(slab_lost_race_is_failure);
 }
 
 /* A random word below `word_count` for each lane. */

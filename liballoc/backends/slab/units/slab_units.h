@@ -70,7 +70,7 @@ GA_SIMT uint32_t ga_slab_load_shared(const uint32_t *word)
 /* The number of superblocks. */
 GA_SIMT uint32_t ga_slab_super_count(const ga_slab_heap *heap)
 {
-#if GA_SLAB_MUTANT == 14
+#if GA_PLANTED(slab_super_count_relaxed)
     return ga_load_relaxed(&heap->super_count);
 #else
     return ga_slab_load_shared(&heap->super_count);
@@ -80,7 +80,7 @@ GA_SIMT uint32_t ga_slab_super_count(const ga_slab_heap *heap)
 /* The superblock that is number `at` in the order of addresses. */
 GA_SIMT uint32_t ga_slab_super_sorted(const ga_slab_heap *heap, uint32_t at)
 {
-#if GA_SLAB_MUTANT == 15
+#if GA_PLANTED(slab_sorted_relaxed)
     return ga_load_relaxed(heap->sorted + at);
 #else
     return ga_slab_load_shared(heap->sorted + at);
