@@ -96,12 +96,12 @@ Test(registry, null)
 
 Test(registry, another_abi)
 {
-    fresh_table()->abi = 3;
+    fresh_table()->abi = 2;
     assert_fails(ga_backend_register(&table), GA_ERR_ABI,
-                 "a backend of ABI version 3: expected version 2");
+                 "a backend of ABI version 2: expected version 3");
     table.abi = 0;
     assert_fails(ga_backend_register(&table), GA_ERR_ABI,
-                 "a backend of ABI version 0: expected version 2");
+                 "a backend of ABI version 0: expected version 3");
     cr_assert_null(ga_registry_find("probe"));
 }
 
@@ -110,7 +110,7 @@ Test(registry, another_abi_before_anything_else)
 {
     static const ga_backend strange = {.abi = 7, .name = (const char *)1};
     assert_fails(ga_backend_register(&strange), GA_ERR_ABI,
-                 "a backend of ABI version 7: expected version 2");
+                 "a backend of ABI version 7: expected version 3");
 }
 
 Test(registry, short_and_long_tables)
@@ -207,7 +207,7 @@ Test(registry, places)
 
 Test(registry, option_tables)
 {
-    static const ga_option bad[] = {{"o", GA_OPTION_SIZE, "many", "h", NULL, 0, 0}};
+    static const ga_option bad[] = {{"o", GA_OPTION_SIZE, "many", "h", NULL, 0, 0, false}};
     fresh_table()->options = NULL;
     assert_fails(ga_backend_register(&table), GA_ERR_ARGUMENT,
                  "probe: expected an option table of at most 32 rows");
@@ -374,7 +374,7 @@ Test(registry, a_plugin_of_another_abi)
 {
     cr_assert_str_eq(load(PLUGIN_WRONG_ABI),
                      "gpualloc: GPUALLOC_PLUGINS: \"" PLUGIN_WRONG_ABI
-                     "\": a backend of ABI version 999: expected version 2" WITHOUT);
+                     "\": a backend of ABI version 999: expected version 3" WITHOUT);
     cr_assert_null(ga_registry_find("future"));
 }
 

@@ -90,7 +90,8 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
                 .type = GA_OPTION_ENUM,
                 .fallback = "none",
                 .help = "paper: 1G of units of 128 bytes, 256 blocks, light, as in slab-hash-2018",
-                .choices = preset_choices},
+                .choices = preset_choices,
+                .expert = true},
     [ADDRESSING] =
         {.name = "addressing",
          .type = GA_OPTION_ENUM,
@@ -98,12 +99,14 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
          .help = "light: one array of `capacity`; table: super blocks as needed; auto: table, in "
                  "kernels light where a capacity and no limit is given, or the parent grows under "
                  "them",
-         .choices = addressing_choices},
+         .choices = addressing_choices,
+         .expert = true},
     [BLOCKS] = {.name = "blocks",
                 .type = GA_OPTION_SIZE,
                 .fallback = "auto",
                 .help = "memory blocks of 1024 units in a super block; auto: what makes about 4M",
-                .choices = automatic},
+                .choices = automatic,
+                .expert = true},
     [CAPACITY] = {.name = "capacity",
                   .type = GA_OPTION_SIZE,
                   .fallback = "auto",

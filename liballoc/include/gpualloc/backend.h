@@ -20,8 +20,8 @@ extern "C" {
 #endif
 
 /* Raised when a member of ga_backend, or of a struct that it points to, changes its meaning or
- * offset. */
-#define GA_BACKEND_ABI 2u
+ * offset, or when the size of such a struct changes that stands in an array. */
+#define GA_BACKEND_ABI 3u
 
 /* ---- options --------------------------------------------------------------------------- */
 
@@ -44,6 +44,8 @@ typedef struct ga_option {
     const char *help;           /* one line, lower case, no full stop */
     const char *const *choices; /* GA_OPTION_ENUM, or NULL for GA_OPTION_SIZE: NULL-terminated */
     int64_t min, max;           /* GA_OPTION_INTEGER and GA_OPTION_SIZE; both 0: no bound */
+    bool expert; /* only reproduces a published experiment: `gpualloc list` leaves the row out,
+                  * `gpualloc list --all` has it. No effect on specs */
 } ga_option;
 
 /* A parsed value. The option's type selects the member. */
