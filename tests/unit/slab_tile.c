@@ -267,7 +267,7 @@ Test(slab_tile, a_claimed_word_is_all_that_was_free)
     ga_slab_claim_word(view, slab_tile(), &claimed);
     cr_assert(claimed.word == 9 && claimed.units == 0xf00ff00fu, "word %u, units %#x", claimed.word,
               claimed.units);
-    cr_assert_eq(ga_slab_claim_next(view, slab_tile(), &claimed), 9 * 32);
+    cr_assert_eq(slab_claim_next(view, slab_tile(), &claimed), 9 * 32);
     assert_live(world, 32);
     assert_counts(world);
     ga_slab_release_word(view, slab_tile(), &claimed);

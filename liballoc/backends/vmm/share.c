@@ -74,24 +74,6 @@ ga_status ga_vmm_pieces_collect(const ga_backend *backend, void *state, const vo
     return status;
 }
 
-ga_status ga_vmm_pieces_copy(const ga_vmm_pieces *from, ga_vmm_pieces *out)
-{
-    ga_status status = make_list(out, from->count);
-    out->before = from->before;
-    for (size_t i = 0; status == GA_OK && i < from->count; i++) {
-        int fd = fcntl(from->list[i].fd, F_DUPFD_CLOEXEC, 0);
-        if (fd < 0) {
-            status = ga_fail(GA_ERR_MEMORY, "no file descriptor is left");
-        } else {
-            out->list[out->count++] = (struct ga_vmm_piece){from->list[i].size, fd};
-        }
-    }
-    if (status != GA_OK) {
-        ga_vmm_pieces_drop(out);
-    }
-    return status;
-}
-
 /* ---- exporting ----------------------------------------------------------------------------- */
 
 static ga_status export_chunk(const ga_vmm *vmm, const ga_vmm_chunk *chunk, ga_vmm_pieces *out)

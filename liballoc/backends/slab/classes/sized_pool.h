@@ -62,22 +62,9 @@ GA_SIMT void ga_sized_prepare_nothing(ga_tile tile, void *context, uint32_t from
 }
 
 /* The number of regions that have memory. By one lane. */
-GA_SIMT uint32_t ga_sized_ready_alone(const ga_sized_heap *heap)
+GA_SIMT uint32_t ga_sized_ready(const ga_sized_heap *heap)
 {
     return heap->growth ? ga_growth_ready(heap->growth) : heap->fixed;
-}
-
-/* For all lanes of the tile: the number of regions that have memory. */
-GA_SIMT uint32_t ga_sized_ready(const ga_sized_heap *heap, ga_tile tile)
-{
-    uint32_t leader = ga_tile_leader(tile);
-    ga_lanes ready = ga_lanes_all(0);
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        ga_lane_write(&ready, own, ga_sized_ready_alone(heap));
-    }
-    ga_tile_sync(tile);
-    return ga_lanes_get(tile, ready, leader);
 }
 
 /* Relaxed load by the leader, for all lanes. The value is a guess: other tiles change the word. */
@@ -290,7 +277,7 @@ GA_SIMT ga_sized_extent ga_sized_bump(ga_sized_heap *heap, ga_tile tile, ga_size
     ga_lanes gaps = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        uint32_t ready = ga_sized_ready_alone(heap);
+        uint32_t ready = ga_sized_ready(heap);
         uint32_t next = ga_load_relaxed(&heap->next); /* relaxed: the CAS below decides */
         for (;;) {
             uint32_t at = ga_sized_align_up(request, next);
@@ -480,7 +467,7 @@ GA_SIMT bool ga_sized_pool_known_full(const ga_sized_heap *heap, uint32_t least)
     /* H1: acquire. Pairs with H2. */
     if (!(uint32_t)since || (uint32_t)since > least ||
         (uint32_t)(since >> 32) != ga_load_acquire(&heap->releases) ||
-        ga_sized_ready_alone(heap) != next) {
+        ga_sized_ready(heap) != next) {
         return false;
     }
     uint32_t growth_state = heap->growth && next < heap->regions

@@ -162,25 +162,7 @@ GA_SIMT void *ga_slab_kernel_claim(ga_kernel_heap heap)
     return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
 }
 
-/* ---- 32-bit addresses (shape.h): with light addressing, the unit's number -------------------- */
-
-GA_SIMT uint32_t ga_slab_address_of_unit(ga_slab_view slab, uint32_t unit)
-{
-    if (slab.light || unit == GA_SLAB_FULL) {
-        return unit;
-    }
-    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
-    return (unit >> bits) << slab.heap->address_bits | (unit & ga_bits_below(bits));
-}
-
-GA_SIMT uint32_t ga_slab_unit_of_address(ga_slab_view slab, uint32_t address)
-{
-    if (slab.light || address == GA_SLAB_FULL) {
-        return address;
-    }
-    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
-    return (address >> slab.heap->address_bits) << bits | (address & ga_bits_below(bits));
-}
+/* ---- 32-bit addresses ----------------------------------------------------------------------- */
 
 GA_SIMT uint32_t ga_slab_kernel_claim_address(ga_kernel_heap heap)
 {

@@ -135,4 +135,24 @@ GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
     return ga_slab_unit_scan(slab, pointer);
 }
 
+/* ---- 32-bit addresses (shape.h): with light addressing, the unit's number -------------------- */
+
+GA_SIMT uint32_t ga_slab_address_of_unit(ga_slab_view slab, uint32_t unit)
+{
+    if (slab.light || unit == GA_SLAB_FULL) {
+        return unit;
+    }
+    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return (unit >> bits) << slab.heap->address_bits | (unit & ga_bits_below(bits));
+}
+
+GA_SIMT uint32_t ga_slab_unit_of_address(ga_slab_view slab, uint32_t address)
+{
+    if (slab.light || address == GA_SLAB_FULL) {
+        return address;
+    }
+    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return (address >> slab.heap->address_bits) << bits | (address & ga_bits_below(bits));
+}
+
 #endif
