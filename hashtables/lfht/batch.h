@@ -335,7 +335,7 @@ static ga_status variant_do_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, s
                                    .keys_per_bucket = LFHT_KEYS_PER_BUCKET,                        \
                                    .chunk = LFHT_CHUNK,                                            \
                                    .chain = LFHT_CHAIN,                                            \
-                                   .chain_most = LFHT_CHAIN_MOST,                                  \
+                                   .chain_max = LFHT_CHAIN_MAX,                                    \
                                    .protection = LFHT_HAZARDS,                                     \
                                    .shrinks = LFHT_SHRINKS != LFHT_NEVER,                          \
                                    .seq_cst = (sequential),                                        \

@@ -84,7 +84,7 @@ static uint32_t chain_read(walk *w, const lfht_hash_node *child, lfht_leaf **cha
     uint32_t n = 0;
     while (lfht_kind(word) == LFHT_LEAF && n < w->map->chain) {
         lfht_leaf *leaf = lfht_pointer(word);
-        w->most_leaves = w->most_leaves > n ? w->most_leaves : n + 1;
+        w->leaves_max = w->leaves_max > n ? w->leaves_max : n + 1;
         if (!walk_protect(w, walk_leaf_slot(w, n), leaf, location, word)) {
             return 0;
         }

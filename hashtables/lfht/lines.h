@@ -77,7 +77,7 @@ typedef struct lfht_line {
 
 _Static_assert(sizeof(lfht_line) == LINE_BYTES, "no pair stands in two cache lines");
 _Static_assert((int)LINE_SIZE_DEEP <= (int)LINE_SIZE_MASK &&
-                   LINE_SIZE_INDEX + LFHT_CHUNK_MOST - LINE_NODE_LOG2 < (int)LINE_SIZE_DEEP,
+                   LINE_SIZE_INDEX + LFHT_CHUNK_MAX - LINE_NODE_LOG2 < (int)LINE_SIZE_DEEP,
                "a deep node's size is that of no index, and fits the word");
 
 typedef struct line_index {

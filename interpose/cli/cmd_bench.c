@@ -16,15 +16,15 @@
 #include <string.h>
 
 enum {
-    THREADS_MOST = 4096,
-    ROUNDS_MOST = 1000,
+    THREADS_MAX = 4096,
+    ROUNDS_MAX = 1000,
     ROUNDS = 7,
     ROUNDS_QUICK = 5,
     MILLISECONDS = 100,
     MILLISECONDS_QUICK = 40
 };
 
-static const size_t SIZE_MOST = (size_t)1 << 46; /* more than any machine has */
+static const size_t BLOCK_BYTES_MAX = (size_t)1 << 46; /* more than any machine has */
 
 enum {
     KEY_PLACE = 256,
@@ -102,8 +102,8 @@ static void parse_place(const char *text, request *r, struct argp_state *state)
 static void parse_rounds(const char *text, request *r, struct argp_state *state)
 {
     ga_bench_list one;
-    if (!ga_bench_list_parse(text, false, ROUNDS_MOST, &one) || one.count != 1) {
-        argp_error(state, "--rounds: bad number \"%s\"; expected 1 to %d", text, ROUNDS_MOST);
+    if (!ga_bench_list_parse(text, false, ROUNDS_MAX, &one) || one.count != 1) {
+        argp_error(state, "--rounds: bad number \"%s\"; expected 1 to %d", text, ROUNDS_MAX);
     }
     r->plan.rounds = (unsigned)one.values[0];
 }
@@ -130,15 +130,15 @@ static void add_workload(const char *name, request *r, struct argp_state *state)
 
 static void parse_threads(const char *text, request *r, struct argp_state *state)
 {
-    if (!ga_bench_list_parse(text, false, THREADS_MOST, &r->plan.threads)) {
+    if (!ga_bench_list_parse(text, false, THREADS_MAX, &r->plan.threads)) {
         argp_error(state, "--threads: bad list \"%s\"; expected numbers from 1 to %d such as 1,8",
-                   text, THREADS_MOST);
+                   text, THREADS_MAX);
     }
 }
 
 static void parse_size(const char *text, request *r, struct argp_state *state)
 {
-    if (!ga_bench_list_parse(text, true, SIZE_MOST, &r->plan.sizes)) {
+    if (!ga_bench_list_parse(text, true, BLOCK_BYTES_MAX, &r->plan.sizes)) {
         argp_error(state, "--size: bad list \"%s\"; expected sizes such as 64,4K,1M", text);
     }
 }

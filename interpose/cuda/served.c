@@ -392,13 +392,13 @@ static ga_status alloc_retry(const ga_cuda_device *d, size_t size, const CUstrea
 /* The most that one layer of the heap holds; each layer takes its memory from the one below. */
 static uint64_t held_bytes(const ga_heap *heap)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (; heap; heap = heap->parent) {
         ga_stats stats = {0};
         ga_heap_stats(heap, &stats);
-        most = stats.held_bytes > most ? stats.held_bytes : most;
+        max = stats.held_bytes > max ? stats.held_bytes : max;
     }
-    return most;
+    return max;
 }
 
 static uint64_t cached_bytes(const ga_heap *heap)

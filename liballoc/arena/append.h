@@ -32,7 +32,7 @@
 
 enum {
     /* Most elements that one lane may append: those of 32 lanes fit in 32 bits. */
-    GA_APPEND_MOST = 1 << 26
+    GA_APPEND_MAX = 1 << 26
 };
 
 #define GA_APPEND_CLOSED       ((uint64_t)1)
@@ -195,7 +195,7 @@ GA_SIMT_SLOW void ga_append_refuse(ga_append *append, uint32_t lanes, ga_appende
     }
 }
 
-/* Claim the next positions: `counts` for each lane, at most GA_APPEND_MOST, and 0 for a lane that
+/* Claim the next positions: `counts` for each lane, at most GA_APPEND_MAX, and 0 for a lane that
  * appends nothing. May wait for the host. */
 GA_SIMT ga_appended ga_append_take(ga_append *append, ga_tile tile, ga_lanes counts)
 {

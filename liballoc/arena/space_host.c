@@ -61,7 +61,8 @@ static ga_status reserve_at(uintptr_t preferred, uint64_t size)
         if (got != MAP_FAILED) {
             ga_os_memory_release(got, size);
         }
-        return ga_fail(GA_ERR_NO_ROOM, "something else stands at %p, or the %llu bytes behind it",
+        return ga_fail(GA_ERR_CANNOT_GROW,
+                       "something else stands at %p, or the %llu bytes behind it",
                        (void *)preferred, (unsigned long long)size);
     }
     return GA_OK;

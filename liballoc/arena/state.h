@@ -95,10 +95,10 @@ ga_status ga_arena_move_chunks(ga_arena *arena, uintptr_t base);
 /* The most bytes that the arena can ever have, for a growth to `size` bytes: all memory of the host
  * (machine.h), or the backed bytes and all memory of the device. UINT64_MAX if that is unknown, and
  * for growths by less than 1 GiB, for which the query is not worth its time. */
-uint64_t ga_arena_most(const ga_arena *arena, uint64_t size);
+uint64_t ga_arena_max(const ga_arena *arena, uint64_t size);
 
-/* GA_ERR_MEMORY: `size` bytes are above ga_arena_most(). */
-ga_status ga_arena_check_most(const ga_arena *arena, uint64_t size);
+/* GA_ERR_MEMORY: `size` bytes are above ga_arena_max(). */
+ga_status ga_arena_check_max(const ga_arena *arena, uint64_t size);
 
 /* GA_ERR_ARGUMENT: the caller passed NULL. */
 ga_status ga_arena_missing(void);

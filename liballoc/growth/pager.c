@@ -468,7 +468,7 @@ void ga_pager_get_stats(ga_pager_client *client, ga_pager_stats *out)
     out->p50 = ga_latency_quantile(&client->latency, 500);
     out->p99 = ga_latency_quantile(&client->latency, 990);
     out->p999 = ga_latency_quantile(&client->latency, 999);
-    out->most = client->latency.most;
+    out->max = client->latency.max;
     out->sum = client->latency.sum;
     pthread_mutex_unlock(&client->pager->lock);
 }

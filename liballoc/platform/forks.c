@@ -7,7 +7,7 @@
 /* ---- one registration for all rooms --------------------------------------------------------- */
 
 enum {
-    ROOMS_MOST = 32 /* all rooms together have fewer than 16 */
+    ROOMS_MAX = 32 /* all rooms together have fewer than 16 */
 };
 
 typedef struct handlers {
@@ -16,8 +16,8 @@ typedef struct handlers {
     void (*child)(void);
 } handlers;
 
-static handlers rooms[ROOMS_MOST]; /* an entry is written once, before `room_count` counts it */
-static unsigned room_count;        /* changed under rooms_lock */
+static handlers rooms[ROOMS_MAX]; /* an entry is written once, before `room_count` counts it */
+static unsigned room_count;       /* changed under rooms_lock */
 static pthread_mutex_t rooms_lock = PTHREAD_MUTEX_INITIALIZER;
 static handlers below; /* the allocator below all rooms; `below_set` publishes it */
 static bool below_set;
@@ -141,7 +141,7 @@ void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void), 
         return;
     }
     pthread_mutex_lock(&rooms_lock);
-    bool fits = room_count < ROOMS_MOST;
+    bool fits = room_count < ROOMS_MAX;
     if (fits) {
         rooms[room_count] = (handlers){prepare, parent, child};
         /* F1: release. Pairs with F2: an entry is written before it is counted. */

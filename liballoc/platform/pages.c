@@ -41,9 +41,9 @@
 #define MAP_FIXED_NOREPLACE 0x100000 /* older kernels treat the address as a hint */
 #endif
 
-static const size_t SPAN_MOST = (size_t)16 << 40;
+static const size_t SPAN_MAX = (size_t)16 << 40;
 static const size_t HUGE = (size_t)2 << 20;
-static const size_t OUTSIDE_MOST = (size_t)1 << 40; /* marking more would take minutes */
+static const size_t OUTSIDE_MAX = (size_t)1 << 40; /* marking more would take minutes */
 
 enum {
     UNTRIED = 0,
@@ -130,7 +130,7 @@ static void choose(void)
 {
     int saved = errno;
     uintptr_t sample_at = sample_address();
-    size_t size = SPAN_MOST;
+    size_t size = SPAN_MAX;
     while (size > sample_at / 8) {
         size /= 2;
     }
@@ -244,7 +244,7 @@ static void *map_inside(size_t size, int prot, int flags)
 
 static void *map_outside(size_t size, int prot, int flags)
 {
-    if (size > OUTSIDE_MOST) {
+    if (size > OUTSIDE_MAX) {
         errno = ENOMEM;
         return MAP_FAILED;
     }

@@ -168,13 +168,13 @@ static ga_status check_options(const ga_domain_options *options)
         return ga_fail(GA_ERR_ARGUMENT, "domain: flags 0x%x; expected GA_DOMAIN_SEQ_CST or 0",
                        options->flags);
     }
-    if (options->slots > GA_DOMAIN_SLOTS_MOST) {
+    if (options->slots > GA_DOMAIN_SLOTS_MAX) {
         return ga_fail(GA_ERR_ARGUMENT, "domain: slots %u; expected 0 to %d", options->slots,
-                       GA_DOMAIN_SLOTS_MOST);
+                       GA_DOMAIN_SLOTS_MAX);
     }
-    if (options->batch > GA_DOMAIN_BATCH_MOST) {
+    if (options->batch > GA_DOMAIN_BATCH_MAX) {
         return ga_fail(GA_ERR_ARGUMENT, "domain: batch %u; expected 0 to %d", options->batch,
-                       GA_DOMAIN_BATCH_MOST);
+                       GA_DOMAIN_BATCH_MAX);
     }
     return GA_OK;
 }

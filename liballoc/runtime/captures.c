@@ -32,10 +32,10 @@
 
 enum {
     BUCKETS = 1024,
-    STREAM_THREAD = 2,     /* value of the handle CU_STREAM_PER_THREAD */
-    WASTE_DIV = 4,         /* a freed block is reused for requests of at least its size - size / 4 -
-                            * WASTE_MOST bytes */
-    WASTE_MOST = 64 * 1024 /* bytes */
+    STREAM_THREAD = 2,    /* value of the handle CU_STREAM_PER_THREAD */
+    WASTE_DIV = 4,        /* a freed block is reused for requests of at least its size - size / 4 -
+                            * WASTE_MAX bytes */
+    WASTE_MAX = 64 * 1024 /* bytes */
 };
 
 typedef struct entry entry;
@@ -194,7 +194,7 @@ static ga_cuda_capture_state is_capturing(const ga_heap *heap, ga_stream stream)
 
 static bool serves(const entry *e, const ga_heap *heap, size_t size, size_t align, ga_stream stream)
 {
-    bool fits = e->size >= size && e->size - size <= e->size / WASTE_DIV + WASTE_MOST;
+    bool fits = e->size >= size && e->size - size <= e->size / WASTE_DIV + WASTE_MAX;
     bool aligned = !align || (uintptr_t)e->block % align == 0;
     return e->freed && e->reusable && e->heap == heap && e->stream == stream && fits && aligned;
 }

@@ -148,9 +148,8 @@ GA_SIMT void simt_bits(ga_tile tile, const simt_input *in, simt_output *out)
         out->word[SIMT_bits_product][own] = (uint32_t)high ^ (uint32_t)(high >> 32) * 5u;
         out->word[SIMT_bits_high32][own] = ga_bits_high32(bits, n);
         out->word[SIMT_bits_down][own] = ga_bits_down(bits, n);
-        uint32_t most =
-            bits % 1000u + 1u; /* the rest is equal, though it may be more than `most` */
-        out->word[SIMT_bits_round][own] = ga_bits_round(n >> 12, most) % most;
+        uint32_t max = bits % 1000u + 1u; /* the rest is equal, though it may be more than `max` */
+        out->word[SIMT_bits_round][own] = ga_bits_round(n >> 12, max) % max;
         out->word[SIMT_bits_quarters][own] = ga_bits_quarters((bits & 0xffffffu) | 4u);
         uint64_t place = (uint64_t)ga_bits_element((char *)((uint64_t)n << 32), bits, n);
         out->word[SIMT_bits_element][own] = (uint32_t)place ^ (uint32_t)(place >> 32) * 3u;

@@ -94,7 +94,7 @@ static ga_sized_heap *sized_heap_of(void **parameters)
 static void *sized_take_run(ga_sized_view view, uint64_t size, uint64_t align)
 {
     uint64_t regions = align >> view.region_bits;
-    if (regions > GA_SIZED_REGIONS_MOST) {
+    if (regions > GA_SIZED_REGIONS_MAX) {
         return NULL;
     }
     uint32_t multiple = regions ? (uint32_t)regions : 1;

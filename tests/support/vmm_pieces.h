@@ -15,8 +15,8 @@ static inline ga_status vmm_pieces_copy(const ga_vmm_pieces *from, ga_vmm_pieces
     ga_status status = GA_OK;
     *out = (ga_vmm_pieces){0};
     for (size_t i = 0; status == GA_OK && i < from->count; i++) {
-        status = ga_vmm_pieces_add(out, from->list[i].size,
-                                   fcntl(from->list[i].fd, F_DUPFD_CLOEXEC, 0));
+        status =
+            ga_vmm_pieces_add(out, from->list[i].size, fcntl(from->list[i].fd, F_DUPFD_CLOEXEC, 0));
     }
     out->before = from->before;
     return status;

@@ -49,7 +49,7 @@ static ga_heap *heap_of(const char *spec)
 
 static const struct {
     const char *spec;
-    uint32_t form, parent, bare, noted, together, most, buckets;
+    uint32_t form, parent, bare, noted, together, max, buckets;
 } views[] = {
     {"coalesce", GA_COALESCE_SIXTEEN, GA_BELOW_CUDA, 0, 0, GA_COALESCE_HB, 1 << 26, 0},
     {"coalesce:header=auto/cuda", GA_COALESCE_AUTO, GA_BELOW_CUDA, 0, 0, GA_COALESCE_HB, 1 << 26,
@@ -87,7 +87,7 @@ Test(coalesce_backend, the_view_says_what_the_options_mean)
         IS("bare", GA_COALESCE_AT_BARE, views[i].bare);
         IS("noted", GA_COALESCE_AT_NOTED, views[i].noted);
         IS("static", GA_COALESCE_AT_STATIC, views[i].together);
-        cr_assert_eq(GA_COALESCE_WORDS_MOST(view.words), views[i].most, "%s", views[i].spec);
+        cr_assert_eq(GA_COALESCE_WORDS_MAX(view.words), views[i].max, "%s", views[i].spec);
         /* Device memory is the host's here. */
         const ga_coalesce_heap *image = (const void *)view.words[GA_COALESCE_WORD_HEAP];
         cr_assert_eq(image->map.buckets, views[i].buckets, "%s: %u buckets", views[i].spec,

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    MOST = 64
+    BACKENDS_MAX = 64
 };
 
 static ga_backend table; /* altered by a test; registered at most once in a process */
@@ -223,9 +223,9 @@ Test(registry, option_tables)
 
 Test(registry, is_full_one_day)
 {
-    static ga_backend many[MOST + 1];
-    static char names[MOST + 1][16];
-    size_t room = MOST - count_backends();
+    static ga_backend many[BACKENDS_MAX + 1];
+    static char names[BACKENDS_MAX + 1][16];
+    size_t room = BACKENDS_MAX - count_backends();
     for (size_t i = 0; i <= room; i++) {
         snprintf(names[i], sizeof names[i], "b%zu", i);
         many[i] = probe_backend;
@@ -233,7 +233,7 @@ Test(registry, is_full_one_day)
         ga_status expected = i < room ? GA_OK : GA_ERR_ARGUMENT;
         cr_assert_eq(ga_backend_register(&many[i]), expected, "%zu: %s", i, ga_error_text());
     }
-    cr_assert_eq(count_backends(), MOST);
+    cr_assert_eq(count_backends(), BACKENDS_MAX);
     cr_assert_not_null(strstr(ga_error_text(), ": expected at most 64 backends"));
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum {
-    BITS_MOST = 21
+    BITS_MAX = 21
 };
 
 /* ---- sizes and classes --------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ Test(sized_places, sizes_beyond_the_last_class_have_none)
         cr_assert_eq(ga_sized_class_of(view, sizes[i]), GA_SIZED_NONE, "%llu bytes",
                      (unsigned long long)sizes[i]);
     }
-    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
+    for (uint32_t bits = BITS; bits <= BITS_MAX; bits++) {
         ga_sized_view view = {.classes = ga_sized_class_count(bits)};
         uint32_t largest = ga_sized_unit(view.classes - 1);
         cr_assert_geq(largest, 1u << (bits - 3), "regions of 2^%u bytes", bits);
@@ -102,14 +102,14 @@ static void check_region(ga_sized_class_map map, uint64_t region, uint32_t bits,
 Test(sized_places, a_words_region_is_found_without_division)
 {
     uint64_t random = 3;
-    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
-        uint64_t most = (UINT64_C(1) << (32 - ga_sized_stride_bits(bits))) - 1;
+    for (uint32_t bits = BITS; bits <= BITS_MAX; bits++) {
+        uint64_t max = (UINT64_C(1) << (32 - ga_sized_stride_bits(bits))) - 1;
         for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
             ga_sized_class first = class_of(bits, class, NULL);
             uint64_t last = (UINT64_C(1) << 31) / first.map.words; /* the greatest number of
                                                                     * words that `total_words`
                                                                     * can count */
-            last = last < most ? last : most;
+            last = last < max ? last : max;
             for (uint64_t region = 0; region < 2000; region++) {
                 check_region(first.map, region % last, bits, class);
                 check_region(first.map, last - 1 - region % last, bits, class);
@@ -126,7 +126,7 @@ Test(sized_places, a_bytes_unit_is_found_without_division)
         ga_sized_steps steps = ga_sized_steps_of(class);
         uint32_t unit = ga_sized_unit(class);
         cr_assert_eq(steps.times << steps.shift, unit, "class %u", class);
-        for (uint32_t at = 0; at + unit <= 1u << (BITS_MOST + 1); at += unit) {
+        for (uint32_t at = 0; at + unit <= 1u << (BITS_MAX + 1); at += unit) {
             uint32_t first = ga_sized_slot(steps, at), last = ga_sized_slot(steps, at + unit - 1);
             cr_assert(first == at / unit && last == first, "class %u, byte %u: %u, %u", class, at,
                       first, last);
@@ -136,7 +136,7 @@ Test(sized_places, a_bytes_unit_is_found_without_division)
 
 Test(sized_places, a_class_holds_what_fits_into_a_region)
 {
-    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
+    for (uint32_t bits = BITS; bits <= BITS_MAX; bits++) {
         for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
             ga_sized_class c = class_of(bits, class, NULL);
             uint64_t unit = ga_sized_unit(class);

@@ -265,10 +265,10 @@ Test(slab_shape, too_many_units)
         ga_slab_shape shape = shape_of(128, 8, 0, light);
         assert_fails_with(ga_slab_shape_check(&shape), GA_ERR_SPEC, "slab: ");
     }
-    ga_slab_shape most = shape_of(16, 0, (1u << 22) - 1, true);
-    assert_ok(ga_slab_shape_check(&most));
-    most.supers++;
-    assert_fails_with(ga_slab_shape_check(&most), GA_ERR_SPEC, "slab: ");
+    ga_slab_shape max = shape_of(16, 0, (1u << 22) - 1, true);
+    assert_ok(ga_slab_shape_check(&max));
+    max.supers++;
+    assert_fails_with(ga_slab_shape_check(&max), GA_ERR_SPEC, "slab: ");
     static const uint32_t bits[] = {22, 32, 53, 54, 60, 64, 1000, 0xffffffffu};
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
         for (int light = 0; light < 2; light++) {

@@ -33,7 +33,7 @@ GA_SIMT void ga_counted_write(ga_counted *counted, uint32_t own, const void *cou
 
 #define GA_COUNT_ALONE 0u
 #define GA_COUNT_TABLE 0xffffffffu
-#define GA_COUNT_STRIDE_MOST                                                                       \
+#define GA_COUNT_STRIDE_MAX                                                                        \
     ((uint64_t)4 * (GA_COUNT_TABLE - 1u)) /* bytes: the largest stride that the word can hold */
 
 /* Initialise a superblock's counter, by the lane that made it; `stride` is the word that tells

@@ -51,7 +51,7 @@ GA_SIMT ga_static_plan ga_static_plan_of(ga_coalesce_view view, bool bare, uint6
     bool sixteen = plan.kind == GA_STATIC_HEADERS || view.form >= GA_COALESCE_SIXTEEN;
     uint64_t align = sixteen ? 16u : size & 7u ? 4u : 8u;
     uint64_t bytes = size + (size ? 0 : 1u) + (plan.kind == GA_STATIC_HEADERS ? 8u : 0);
-    bool none = view.single || size > GA_COUNT_STRIDE_MOST - 32u;
+    bool none = view.single || size > GA_COUNT_STRIDE_MAX - 32u;
     plan.stride = none ? 0 : (bytes + align - 1u) & ~(align - 1u);
     plan.before = plan.kind == GA_STATIC_NOTED ? 0 : GA_COALESCE_ALIGN;
     return plan;

@@ -68,7 +68,7 @@
 #define GA_SEGMENT_STATIC ((uint64_t)1 << 63)
 
 /* The largest payload with a header of 4 bytes, if no other payload of the superblock is larger. */
-#define GA_SEGMENT_SHORT_MOST ((uint32_t)1 << 14)
+#define GA_SEGMENT_SHORT_MAX ((uint32_t)1 << 14)
 
 /* ---- headers: always 64 bits in registers ---------------------------------------------------- */
 

@@ -522,7 +522,7 @@ static ga_status slab_grow(void *state, void *block, size_t size)
         ga_slab_large_owns(&s->large, block)) {
         return ga_slab_large_grow(&s->large, block, size);
     }
-    return ga_fail(GA_ERR_NO_ROOM, "slab: %p: a unit cannot grow to %zu bytes where it stands",
+    return ga_fail(GA_ERR_CANNOT_GROW, "slab: %p: a unit cannot grow to %zu bytes where it stands",
                    block, size);
 }
 

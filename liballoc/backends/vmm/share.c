@@ -135,10 +135,10 @@ ga_status ga_vmm_export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pi
 static ga_status check_sizes(const ga_vmm_guest *guest, const ga_vmm_pieces *pieces,
                              uint64_t *bytes)
 {
-    uint64_t most = (uint64_t)1 << 47;
+    uint64_t max = (uint64_t)1 << 47;
     for (size_t i = 0; i < pieces->count; i++) {
         uint64_t size = pieces->list[i].size;
-        if (!size || size % guest->space.granule || size > most - *bytes) {
+        if (!size || size % guest->space.granule || size > max - *bytes) {
             return ga_fail(GA_ERR_ARGUMENT, "a piece of %llu bytes: expected a multiple of %llu",
                            (ull)size, (ull)guest->space.granule);
         }

@@ -73,7 +73,7 @@ enum {
 typedef struct ga_growing {
     /* Set by the caller of growing_open(). */
     uint64_t step_bytes[GA_GROWING_PARTS]; /* bytes of one step in each range; 0: no second range */
-    uint32_t steps_most;                   /* number of steps for which addresses are reserved */
+    uint32_t steps_max;                    /* number of steps for which addresses are reserved */
     uint32_t ahead; /* one growth adds 1/ahead of the backed steps; 0: it doubles them */
     /* Set by the backend; the caller sets `steps` before growing_open() to the steps to begin
      * with. */
@@ -220,7 +220,7 @@ typedef struct ga_backend {
     ga_status (*alloc_aligned)(void *state, size_t size, size_t align, void **out);
     /* all blocks or none; sizes may be 0. Else the runtime allocates one by one */
     ga_status (*alloc_batch)(void *state, size_t n, const size_t *sizes, void **out);
-    /* grow in place; `size` is above the usable size. Else GA_ERR_NO_ROOM */
+    /* grow in place; `size` is above the usable size. Else GA_ERR_CANNOT_GROW */
     ga_status (*grow)(void *state, void *block, size_t size);
     /* else refused, as for all members down to kernel_view */
     ga_status (*trim)(void *state, size_t keep);

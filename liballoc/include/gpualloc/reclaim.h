@@ -82,9 +82,9 @@ typedef struct ga_domain ga_domain;
 typedef struct ga_domain_options {
     uint32_t options_size; /* sizeof(ga_domain_options) */
     uint32_t flags;        /* GA_DOMAIN_* */
-    uint32_t slots;        /* of each member, at most GA_DOMAIN_SLOTS_MOST; 0: 8 */
+    uint32_t slots;        /* of each member, at most GA_DOMAIN_SLOTS_MAX; 0: 8 */
     uint32_t batch;        /* objects that a member collects between two scans, at most
-                            * GA_DOMAIN_BATCH_MOST; 0: 4096 */
+                            * GA_DOMAIN_BATCH_MAX; 0: 4096 */
     uint64_t batch_bytes;  /* bytes that all members collect together, by the sizes
                             * passed to ga_hazard_retire(); 0: 32 MiB */
 } ga_domain_options;
@@ -98,8 +98,8 @@ enum {
 };
 
 enum {
-    GA_DOMAIN_SLOTS_MOST = 1 << 16,
-    GA_DOMAIN_BATCH_MOST = 1 << 24
+    GA_DOMAIN_SLOTS_MAX = 1 << 16,
+    GA_DOMAIN_BATCH_MAX = 1 << 24
 };
 
 /* Open a domain; the caller closes it. NULL for `options` means all zeros.

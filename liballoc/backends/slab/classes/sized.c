@@ -21,8 +21,8 @@
 
 enum {
     ALIGN = 256,
-    REGION_BITS_LEAST = 17,
-    REGION_BITS_MOST = 21,
+    REGION_BITS_MIN = 17,
+    REGION_BITS_MAX = 21,
     REGIONS_TARGET = 512, /* regions are made smaller until the heap has this number */
     GROW_DIVISOR = 16     /* add 1/16 at a time, so that little memory is unused */
 };
@@ -86,14 +86,14 @@ ga_status ga_sized_wait(const ga_cuda_scope *scope)
 
 static ga_status choose_regions(ga_sized *sized, uint64_t limit)
 {
-    sized->region_bits = REGION_BITS_MOST;
-    while (sized->region_bits > REGION_BITS_LEAST &&
+    sized->region_bits = REGION_BITS_MAX;
+    while (sized->region_bits > REGION_BITS_MIN &&
            limit / REGIONS_TARGET < ga_sized_region_size(sized)) {
         sized->region_bits--;
     }
     uint64_t regions = limit >> sized->region_bits;
-    uint64_t most = UINT64_C(1) << (32 - ga_sized_stride_bits(sized->region_bits));
-    sized->regions = (uint32_t)(regions < most ? regions : most - 1);
+    uint64_t max = UINT64_C(1) << (32 - ga_sized_stride_bits(sized->region_bits));
+    sized->regions = (uint32_t)(regions < max ? regions : max - 1);
     return regions ? GA_OK
                    : ga_fail(GA_ERR_SPEC,
                              "slab: limit: expected room for a region of %llu bytes, got %llu",
@@ -176,7 +176,7 @@ static ga_status allocate_regions(ga_sized *sized, uint64_t capacity)
     uint64_t first = (capacity + ga_sized_region_size(sized) - 1) >> sized->region_bits;
     sized->growing = (ga_growing){
         .step_bytes = {ga_sized_region_size(sized), ga_sized_bits_size(sized)},
-        .steps_most = sized->regions,
+        .steps_max = sized->regions,
         .ahead = GROW_DIVISOR,
         .steps = first < sized->regions ? (uint32_t)(first + !first) : sized->regions,
     };

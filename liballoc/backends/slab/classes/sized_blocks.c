@@ -161,7 +161,8 @@ static void visit_region(const ga_sized *sized, uint32_t region, uint32_t class,
     }
 }
 
-/* Copy a region's owner, and its bitmap if a class has it. GA_ERR_NO_ROOM after the last region. */
+/* Copy a region's owner, and its bitmap if a class has it. GA_ERR_CANNOT_GROW after the last
+ * region. */
 static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, uint32_t *bits)
 {
     ga_cuda_scope scope;
@@ -185,7 +186,7 @@ static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, 
         status = ga_sized_get(&scope, bits, from, sized->image.of[class].map.words * sizeof *bits);
     }
     ga_sized_leave(sized, &scope);
-    return status == GA_OK && region >= next ? GA_ERR_NO_ROOM : status;
+    return status == GA_OK && region >= next ? GA_ERR_CANNOT_GROW : status;
 }
 
 /* No lock is held while `visit` runs, because it may call the heap. */
@@ -208,7 +209,7 @@ ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context)
         }
     }
     ga_libc.free(bits);
-    return status == GA_ERR_NO_ROOM ? GA_OK : status;
+    return status == GA_ERR_CANNOT_GROW ? GA_OK : status;
 }
 
 static uint64_t held_bytes(const ga_sized *sized, uint32_t ready)

@@ -246,8 +246,8 @@ GA_SIMT uint32_t ga_sized_class_get_regions(ga_sized_heap *heap, ga_tile tile, u
             ga_sized_class_add_regions(heap, tile, class_, extent.first, extent.n, got == 0);
         *held = got ? *held : word_index;
         got += extent.n;
-        request.most -= extent.n;
-        if (!request.most) {
+        request.max -= extent.n;
+        if (!request.max) {
             break;
         }
         extent = ga_sized_regions_alloc_fast(heap, tile, request); /* without waiting */

@@ -209,7 +209,7 @@ GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
 }
 
 /* A run of whole regions for each lane that calls. `align` counts regions and is at most
- * GA_SIZED_REGIONS_MOST. */
+ * GA_SIZED_REGIONS_MAX. */
 GA_SIMT_SLOW void *ga_sized_kernel_claim_run(ga_sized_heap *heap, size_t size, uint32_t align)
 {
     ga_tile tile = ga_tile_present();
@@ -233,7 +233,7 @@ GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, s
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
     uint64_t regions = align >> view.region_bits;
-    if (!align || align & (align - 1u) || regions > GA_SIZED_REGIONS_MOST) {
+    if (!align || align & (align - 1u) || regions > GA_SIZED_REGIONS_MAX) {
         return NULL;
     }
     uint32_t class_ = ga_sized_class_aligned(view, size, align);

@@ -40,10 +40,10 @@
 #include "../../../simt/simt.h"
 #include "sized_heap.h"
 
-/* A request for `least` to `most` contiguous regions. The number of the first plus `phase` must be
+/* A request for `min` to `max` contiguous regions. The number of the first plus `phase` must be
  * a multiple of `align`, a power of two. */
 typedef struct ga_sized_request {
-    uint32_t least, most;
+    uint32_t min, max;
     uint32_t align, phase;
 } ga_sized_request;
 
@@ -117,11 +117,11 @@ GA_SIMT bool ga_sized_pool_claim_bits(uint32_t *word, uint32_t bits)
     return false;
 }
 
-/* The bits of word `index` at which enough contiguous free regions begin; `least` is at most 32. */
+/* The bits of word `index` at which enough contiguous free regions begin; `min` is at most 32. */
 GA_SIMT uint32_t ga_sized_pool_starts(uint32_t word, uint32_t index, ga_sized_request request)
 {
-    for (uint32_t have = 1; have < request.least && word;) {
-        uint32_t step = request.least - have < have ? request.least - have : have;
+    for (uint32_t have = 1; have < request.min && word;) {
+        uint32_t step = request.min - have < have ? request.min - have : have;
         word &= word >> step;
         have += step;
     }
@@ -136,12 +136,12 @@ GA_SIMT uint32_t ga_sized_pool_starts(uint32_t word, uint32_t index, ga_sized_re
     return word;
 }
 
-/* The number of contiguous free regions from bit `place` on, at most `most`. */
-GA_SIMT uint32_t ga_sized_pool_free_from(uint32_t word, uint32_t place, uint32_t most)
+/* The number of contiguous free regions from bit `place` on, at most `max`. */
+GA_SIMT uint32_t ga_sized_pool_free_from(uint32_t word, uint32_t place, uint32_t max)
 {
     uint32_t taken = ~(word >> place);
     uint32_t n = taken ? ga_bits_lowest(taken) : 32u;
-    return n < most ? n : most;
+    return n < max ? n : max;
 }
 
 /* ---- the pool: by all lanes ------------------------------------------------------------ */
@@ -215,7 +215,7 @@ GA_SIMT ga_sized_extent ga_sized_pool_try_word(ga_sized_heap *heap, ga_tile tile
     {
         uint32_t place = ga_bits_lowest(ga_sized_pool_starts(word, index, request));
         ga_sized_extent extent = {index * 32u + place,
-                                  ga_sized_pool_free_from(word, place, request.most)};
+                                  ga_sized_pool_free_from(word, place, request.max)};
         if (ga_sized_pool_claim_bits(heap->pool + index, ga_sized_pool_mask(extent, index))) {
             /* N1: release. Pairs with N2. After the bits, so that `pooled` was never less than
              * their number. */
@@ -236,7 +236,7 @@ GA_SIMT ga_sized_extent ga_sized_pool_alloc_fast(ga_sized_heap *heap, ga_tile ti
 {
     ga_sized_extent none = {0, 0};
     uint32_t words = ga_sized_pool_words(heap, tile);
-    if (request.least > 32u || ga_sized_load_guess(&heap->pooled, tile) < request.least || !words) {
+    if (request.min > 32u || ga_sized_load_guess(&heap->pooled, tile) < request.min || !words) {
         return none;
     }
     uint32_t hint = ga_sized_load_guess(&heap->pool_hint, tile) % words;
@@ -281,14 +281,14 @@ GA_SIMT ga_sized_extent ga_sized_bump(ga_sized_heap *heap, ga_tile tile, ga_size
         uint32_t next = ga_load_relaxed(&heap->next); /* relaxed: the CAS below decides */
         for (;;) {
             uint32_t at = ga_sized_align_up(request, next);
-            if (at > ready || ready - at < request.least) {
+            if (at > ready || ready - at < request.min) {
                 break;
             }
-            uint32_t most = ready - at < request.most ? ready - at : request.most;
-            uint32_t seen = ga_cas_release(&heap->next, next, at + most); /* N1. Pairs with N2. */
+            uint32_t max = ready - at < request.max ? ready - at : request.max;
+            uint32_t seen = ga_cas_release(&heap->next, next, at + max); /* N1. Pairs with N2. */
             if (seen == next) {
                 ga_lane_write(&first, own, at);
-                ga_lane_write(&n, own, most);
+                ga_lane_write(&n, own, max);
                 ga_lane_write(&gaps, own, at - next);
                 break;
             }
@@ -372,7 +372,7 @@ GA_SIMT bool ga_sized_free_run_extend(ga_sized_free_run *run, uint32_t word, uin
         }
         run->end = index * 32u + place + n;
         uint32_t first = ga_sized_align_up(request, run->begin);
-        if (first < run->end && run->end - first >= request.least) {
+        if (first < run->end && run->end - first >= request.min) {
             return true;
         }
         word &= ~(ga_bits_below(n) << place);
@@ -428,15 +428,15 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc_locked(ga_sized_heap *heap, ga_ti
         uint32_t end = ga_sized_pool_absorb_ready(heap, tile);
         if (ga_sized_pool_search(heap, tile, (end + 31u) / 32u, request, &run)) {
             extent.first = ga_sized_align_up(request, run.begin);
-            extent.n = request.least;
+            extent.n = request.min;
             if (ga_sized_pool_alloc_extent(heap, tile, extent)) {
                 return extent;
             }
             continue; /* another tile claimed some of them */
         }
         uint32_t begin = ga_sized_align_up(request, run.end == end ? run.begin : end);
-        if (!heap->growth || begin > heap->regions || heap->regions - begin < request.least ||
-            ga_growth_await(tile, heap->growth, begin + request.least, ga_sized_prepare_nothing,
+        if (!heap->growth || begin > heap->regions || heap->regions - begin < request.min ||
+            ga_growth_await(tile, heap->growth, begin + request.min, ga_sized_prepare_nothing,
                             heap) != GA_GROWTH_GRANTED) {
             return none;
         }
@@ -445,27 +445,27 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc_locked(ga_sized_heap *heap, ga_ti
 
 /* ---- known full ------------------------------------------------------------------------ */
 
-/* Record that a search for `least` contiguous regions failed when `releases` had this value. By one
+/* Record that a search for `min` contiguous regions failed when `releases` had this value. By one
  * lane. */
-GA_SIMT void ga_sized_pool_set_known_full(ga_sized_heap *heap, uint32_t releases, uint32_t least)
+GA_SIMT void ga_sized_pool_set_known_full(ga_sized_heap *heap, uint32_t releases, uint32_t min)
 {
     /* relaxed: a tile that relies on it checks that `releases` has not changed */
-    ga_store64_relaxed(&heap->known_full, (uint64_t)releases << 32 | least);
+    ga_store64_relaxed(&heap->known_full, (uint64_t)releases << 32 | min);
 }
 
-/* True if a search for `least` contiguous regions cannot succeed: fewer are free, or the last
+/* True if a search for `min` contiguous regions cannot succeed: fewer are free, or the last
  * search failed, nothing has been freed since, and no more memory can be committed. By one lane. */
-GA_SIMT bool ga_sized_pool_known_full(const ga_sized_heap *heap, uint32_t least)
+GA_SIMT bool ga_sized_pool_known_full(const ga_sized_heap *heap, uint32_t min)
 {
     /* N2: acquire. Pairs with N1: a tile that has taken the last region for a class holds the
      * class's `grow_lock`. */
     uint32_t next = ga_load_acquire(&heap->next);
-    if (heap->regions - next + ga_load_acquire(&heap->pooled) < least) {
+    if (heap->regions - next + ga_load_acquire(&heap->pooled) < min) {
         return true;
     }
     uint64_t since = ga_load64_relaxed(&heap->known_full);
     /* H1: acquire. Pairs with H2. */
-    if (!(uint32_t)since || (uint32_t)since > least ||
+    if (!(uint32_t)since || (uint32_t)since > min ||
         (uint32_t)(since >> 32) != ga_load_acquire(&heap->releases) ||
         ga_sized_ready(heap) != next) {
         return false;
@@ -484,7 +484,7 @@ typedef enum ga_sized_pool_lock_state {
 
 /* Try to take `pool_lock`, unless the pool is known to be full. `*releases` is the count at that
  * time. */
-GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint32_t least,
+GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint32_t min,
                                         uint32_t *releases)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -492,7 +492,7 @@ GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint3
     ga_lanes seen = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        if (ga_sized_pool_known_full(heap, least)) {
+        if (ga_sized_pool_known_full(heap, min)) {
             ga_lane_write(&states, own, GA_SIZED_POOL_FULL);
             /* Q1: acquire. Pairs with Q2: the last holder has set again all bits that it did not
              * keep. */
@@ -514,7 +514,7 @@ GA_SIMT void ga_sized_pool_unlock(ga_sized_heap *heap, ga_tile tile, ga_sized_re
     {
         (void)own;
         if (!found && request.align == 1u) {
-            ga_sized_pool_set_known_full(heap, releases, request.least);
+            ga_sized_pool_set_known_full(heap, releases, request.min);
         }
         ga_store_release(&heap->pool_lock, 0); /* Q2: release. Pairs with Q1. */
     }
@@ -534,12 +534,12 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc(ga_sized_heap *heap, uint32_t lan
     ga_tile tile = ga_tile_among(lanes);
     ga_sized_extent extent = {0, 0};
     uint32_t releases;
-    for (uint32_t rounds = 0; request.least <= heap->regions; rounds++) {
+    for (uint32_t rounds = 0; request.min <= heap->regions; rounds++) {
         extent = ga_sized_regions_alloc_fast(heap, tile, request);
         if (extent.n) {
             return extent;
         }
-        uint32_t state = ga_sized_pool_try_lock(heap, tile, request.least, &releases);
+        uint32_t state = ga_sized_pool_try_lock(heap, tile, request.min, &releases);
         if (state == GA_SIZED_POOL_LOCKED) {
             extent = ga_sized_regions_alloc_locked(heap, tile, request);
             ga_sized_pool_unlock(heap, tile, request, releases, extent.n != 0);

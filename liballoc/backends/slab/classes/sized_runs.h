@@ -21,7 +21,7 @@
 #include "../../../simt/share.h"
 #include "sized_tile.h"
 
-#define GA_SIZED_REGIONS_MOST (1u << 24) /* more than any heap has (sized_words.h) */
+#define GA_SIZED_REGIONS_MAX (1u << 24) /* more than any heap has (sized_words.h) */
 
 /* The run that a pointer is in. */
 typedef struct ga_sized_run {
@@ -29,12 +29,12 @@ typedef struct ga_sized_run {
     uint64_t offset;   /* from the first byte of the run */
 } ga_sized_run;
 
-/* The number of regions for `size` bytes. GA_SIZED_REGIONS_MOST, which no heap has, if that is too
+/* The number of regions for `size` bytes. GA_SIZED_REGIONS_MAX, which no heap has, if that is too
  * large. */
 GA_SIMT uint32_t ga_sized_run_regions(ga_sized_view heap, uint64_t size)
 {
     uint64_t n = (size >> heap.region_bits) + ((size & ga_bits_below(heap.region_bits)) != 0);
-    return n < GA_SIZED_REGIONS_MOST ? (uint32_t)n + !n : GA_SIZED_REGIONS_MOST;
+    return n < GA_SIZED_REGIONS_MAX ? (uint32_t)n + !n : GA_SIZED_REGIONS_MAX;
 }
 
 GA_SIMT char *ga_sized_run_pointer(ga_sized_view heap, uint32_t first)
@@ -100,7 +100,7 @@ GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t 
     ga_sized_request request = {n, n, align, phase};
     uint32_t last = 0;
     bool over = n > heap->regions;
-    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_SWEEPS_MOST; rounds++) {
+    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_SWEEPS_MAX; rounds++) {
         uint32_t releases = ga_sized_load_synced(&heap->releases, tile); /* H1. Pairs with H2. */
         ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
         if (extent.n) {

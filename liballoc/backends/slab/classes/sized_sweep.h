@@ -22,9 +22,9 @@
  *            that sweep began. So a block that was freed before the request began is found, unless
  *            another tile claims it or holds its bit for a moment. If `releases` changes during a
  *            sweep, free units may have moved from ahead of the sweep to behind it. Then the
- *            request waits for another sweep, up to GA_SIZED_SWEEPS_MOST of them. So there was a
+ *            request waits for another sweep, up to GA_SIZED_SWEEPS_MAX of them. So there was a
  *            moment during the call at which no unit was free, unless units were freed during each
- *            of GA_SIZED_SWEEPS_MOST sweeps.
+ *            of GA_SIZED_SWEEPS_MAX sweeps.
  *
  *            A watch costs the frees in a region nothing until the first of them. The sweep writes
  *            its number beside the owner (GA_SIZED_WATCH). The fast path of a free reads the owner
@@ -491,7 +491,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
 
 /* After this number of sweeps that found nothing a request is refused, even if memory was freed
  * behind each of them. */
-#define GA_SIZED_SWEEPS_MOST 8u
+#define GA_SIZED_SWEEPS_MAX 8u
 
 /* A tile that waits for the others of a sweep sleeps, each time twice as long as before. */
 #define GA_SIZED_SWEEP_SLEEP_NS        250u /* the first time */
@@ -532,7 +532,7 @@ GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *las
             waited++;
         } else if (action == GA_SIZED_SWEEP_REPEAT) {
             *last = ga_sized_load_guess(&heap.heap->sweep.ended, tile);
-            action = ++again == GA_SIZED_SWEEPS_MOST ? GA_SIZED_SWEEP_FULL : action;
+            action = ++again == GA_SIZED_SWEEPS_MAX ? GA_SIZED_SWEEP_FULL : action;
         }
     }
     if (action == GA_SIZED_SWEEP_FOUND) {

@@ -382,10 +382,10 @@ static uint32_t lowest_purged(const ga_slab_host *slab)
 static void restore_pages(ga_slab_host *slab)
 {
     ga_slab_view view = ga_slab_view_of(&slab->heap);
-    uint32_t most = 1u << slab->shape.super_bits;
-    for (uint32_t block = lowest_purged(slab); block < blocks_of(slab) && most; block++) {
+    uint32_t max = 1u << slab->shape.super_bits;
+    for (uint32_t block = lowest_purged(slab); block < blocks_of(slab) && max; block++) {
         if (ga_slab_host_is_purged(slab, block)) {
-            most--;
+            max--;
             if (GA_SLAB_MUTANT != 12) {
                 set_purged(slab, block, false);
             }

@@ -139,8 +139,8 @@ GA_SIMT uint32_t ga_slab_count_rows(ga_slab_view slab)
     uint32_t blocks = ga_slab_blocks(slab);
     uint32_t whole = blocks >> (GA_SLAB_SPREAD + 5u);
     uint32_t rest = blocks - (whole << (GA_SLAB_SPREAD + 5u));
-    uint32_t most = 1u << GA_SLAB_SPREAD;
-    return (whole << GA_SLAB_SPREAD) + (rest < most ? rest : most);
+    uint32_t max = 1u << GA_SLAB_SPREAD;
+    return (whole << GA_SLAB_SPREAD) + (rest < max ? rest : max);
 }
 
 /* The lowest 2^n - 1 that is no less than the number of rows of counts. */
