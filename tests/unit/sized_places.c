@@ -230,7 +230,7 @@ Test(sized_places, tiles_begin_at_their_words_and_go_round)
             cr_assert_eq(ga_sized_home_position(map, number, &home), straight, "number %u", number);
             if (straight) {
                 cr_assert_eq(home.region, 17 + word / map.words, "number %u", number);
-                cr_assert_eq(home.word, word % map.words, "number %u", number);
+                cr_assert_eq(home.bitmap_word, word % map.words, "number %u", number);
             }
         }
     }
@@ -250,17 +250,18 @@ Test(sized_places, groups_begin_where_others_do_not)
             for (uint32_t number = 0; number < all * (LANES / room); number++) {
                 ga_sized_start start = ga_sized_start_of(all, number, 0, n);
                 uint32_t bits = ga_bits_below(n) << start.shift;
-                cr_assert_lt(start.word, all);
+                cr_assert_lt(start.class_word, all);
                 cr_assert_eq(ga_bits_count(bits), n, "%u lanes from bit %u on", n, start.shift);
-                cr_assert_eq(used[start.word] & bits, 0, "%u lanes, tile %u of %u", n, number, all);
-                used[start.word] |= bits;
+                cr_assert_eq(used[start.class_word] & bits, 0, "%u lanes, tile %u of %u", n, number,
+                             all);
+                used[start.class_word] |= bits;
             }
         }
         uint32_t used = 0;
         for (uint32_t lane = 0; lane + room <= LANES; lane += room) {
             ga_sized_start start = ga_sized_start_of(7, 5, lane, n);
             uint32_t bits = ga_bits_below(n) << start.shift;
-            cr_assert(start.word == 5 && !(used & bits), "%u lanes from lane %u on", n, lane);
+            cr_assert(start.class_word == 5 && !(used & bits), "%u lanes from lane %u on", n, lane);
             used |= bits;
         }
     }
@@ -275,7 +276,7 @@ Test(sized_places, any_start_is_a_place_of_the_class)
         uint32_t number = (uint32_t)random_next(&random);
         ga_sized_start start =
             ga_sized_start_of(all, number, (uint32_t)random_below(&random, LANES), n);
-        cr_assert(start.word < all && start.shift + n <= 32, "%u words, tile %u, %u lanes", all,
-                  number, n);
+        cr_assert(start.class_word < all && start.shift + n <= 32, "%u words, tile %u, %u lanes",
+                  all, number, n);
     }
 }

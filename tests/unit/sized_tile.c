@@ -342,9 +342,9 @@ static void find_everywhere(const sized_world *world, uint32_t region, uint32_t 
         }
         cr_assert(found.class_ == class && found.offset == at % unit, "class %u, byte %u", class,
                   at);
-        cr_assert_eq(found.place, at / unit % 32);
+        cr_assert_eq(found.bit_index, at / unit % 32);
         cr_assert_eq(found.word_index, (region << (BITS - 8)) + at / unit / 32);
-        cr_assert_eq(ga_sized_pointer(view_of(world), unit, found.word_index, found.place),
+        cr_assert_eq(ga_sized_pointer(view_of(world), unit, found.word_index, found.bit_index),
                      begin + at - found.offset);
     }
 }

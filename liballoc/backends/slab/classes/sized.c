@@ -103,7 +103,7 @@ static ga_status choose_regions(ga_sized *sized, uint64_t limit)
 
 /* Offsets into the bookkeeping, and its size. */
 typedef struct bookkeeping_plan {
-    size_t owners, growth, pool, places, tables, bits, size;
+    size_t owners, growth, pool, table_indices, tables, bits, size;
 } bookkeeping_plan;
 
 static size_t round_up(size_t size)
@@ -122,8 +122,8 @@ static bookkeeping_plan plan_bookkeeping(const ga_sized *sized)
     bookkeeping_plan plan = {.owners = GA_SIZED_OWNERS_AT};
     plan.growth = plan.owners + list;
     plan.pool = plan.growth + round_up(sizeof(ga_growth));
-    plan.places = plan.pool + round_up((sized->regions + 31) / 32 * sizeof(uint32_t));
-    plan.tables = plan.places + list;
+    plan.table_indices = plan.pool + round_up((sized->regions + 31) / 32 * sizeof(uint32_t));
+    plan.tables = plan.table_indices + list;
     plan.bits = plan.tables + list * class_count(sized);
     plan.size = plan.bits + (sized->grows ? 0 : ga_sized_bits_size(sized) * sized->regions);
     return plan;
@@ -137,7 +137,7 @@ static void fill_image(ga_sized *sized, const bookkeeping_plan *plan)
         .bits = sized->grows ? sized->growing.base[1] : (void *)(sized->bookkeeping + plan->bits),
         .owners = (uint32_t *)(sized->bookkeeping + plan->owners),
         .pool = (uint32_t *)(sized->bookkeeping + plan->pool),
-        .places = (uint32_t *)(sized->bookkeeping + plan->places),
+        .table_indices = (uint32_t *)(sized->bookkeeping + plan->table_indices),
         .region_bits = sized->region_bits,
         .classes = class_count(sized),
         .regions = sized->regions,

@@ -22,7 +22,7 @@ GA_SIMT void ga_sized_report(ga_sized_heap *heap, uint32_t fault, const void *ad
 /* Free the unit that begins at the lane's block. */
 GA_SIMT void ga_sized_free_unit_checked(ga_sized_view heap, ga_sized_found found, const void *block)
 {
-    uint32_t bit = 1u << found.place;
+    uint32_t bit = 1u << found.bit_index;
     /* U2: release, with an answer. Pairs with U1 (sized_search.h). */
     if (!(ga_and_release(heap.bits + found.word_index, ~bit) & bit)) {
         ga_sized_report(heap.heap, GA_SLAB_DOUBLE_FREE, block);

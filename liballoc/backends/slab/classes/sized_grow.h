@@ -112,8 +112,9 @@ GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_si
     bool follows = words > 1u && !ga_load_relaxed(&c->shrunk);
     for (uint32_t i = 0; i < extent.n; i++) {
         uint32_t region = extent.first + i;
-        uint32_t spent = any_spent ? ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT : 0;
-        ga_store_relaxed(heap->places + region, (count + i) | spent);
+        uint32_t spent =
+            any_spent ? ga_load_relaxed(heap->table_indices + region) & GA_SIZED_SPENT : 0;
+        ga_store_relaxed(heap->table_indices + region, (count + i) | spent);
         ga_sized_publish_fenced(c->map.table + count + i, (region + 1u) | spent);
         follows = follows && !spent && contiguous == count + i && first + contiguous == region;
         contiguous += follows;
@@ -132,21 +133,21 @@ GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_si
  * The region that was moved is still the class's, at either index. */
 GA_SIMT void ga_sized_table_remove(ga_sized_heap *heap, ga_sized_class *c, uint32_t region)
 {
-    uint32_t place = ga_load_relaxed(heap->places + region) & ~GA_SIZED_SPENT;
+    uint32_t index = ga_load_relaxed(heap->table_indices + region) & ~GA_SIZED_SPENT;
     uint32_t last = ga_load_relaxed(&c->map.total_words) / c->map.words - 1u;
-    if (place < ga_load_relaxed(&c->map.contiguous) >> 6) {
-        ga_sized_publish(&c->map.contiguous, place << 6 | GA_SIZED_SHIFT(c->map));
+    if (index < ga_load_relaxed(&c->map.contiguous) >> 6) {
+        ga_sized_publish(&c->map.contiguous, index << 6 | GA_SIZED_SHIFT(c->map));
         ga_store_relaxed(&c->shrunk, 1u);
     }
-    if (place != last) {
+    if (index != last) {
         uint32_t entry = ga_load_relaxed(c->map.table + last);
-        ga_store_relaxed(heap->places + ((entry & ~GA_SIZED_SPENT) - 1u),
-                         place | (entry & GA_SIZED_SPENT));
-        ga_sized_publish(c->map.table + place, entry);
+        ga_store_relaxed(heap->table_indices + ((entry & ~GA_SIZED_SPENT) - 1u),
+                         index | (entry & GA_SIZED_SPENT));
+        ga_sized_publish(c->map.table + index, entry);
     }
     ga_sized_publish(c->map.table + last, 0);
     ga_sized_publish(&c->map.total_words, last * c->map.words);
-    ga_store_relaxed(heap->places + region, GA_SIZED_SPENT);
+    ga_store_relaxed(heap->table_indices + region, GA_SIZED_SPENT);
 }
 
 /* ---- regions for a class --------------------------------------------------------------- */
@@ -156,7 +157,7 @@ GA_SIMT uint32_t ga_sized_owner_for(const ga_sized_heap *heap, uint32_t class_, 
 {
     /* relaxed: acquired with the region (P1) */
     bool spent = ga_load_relaxed(&heap->sweep.any_spent) &&
-                 ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT;
+                 ga_load_relaxed(heap->table_indices + region) & GA_SIZED_SPENT;
     return (class_ + 1u) | (spent ? GA_SIZED_SECOND : 0);
 }
 
@@ -174,10 +175,11 @@ GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t 
         uint32_t spent = ga_load_relaxed(&heap->sweep.any_spent); /* relaxed: P1, as above */
         for (uint32_t i = rank; i < words * extent.n; i += ga_tile_size(tile)) {
             uint32_t region = extent.first + i / words;
-            uint32_t word = i % words;
+            uint32_t bitmap_word = i % words;
             uint32_t owner = spent ? ga_sized_owner_for(heap, class_, region) : 0;
-            uint32_t word_index = ga_sized_bitmap_index(heap->region_bits, region, owner) + word;
-            uint32_t bits = word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0;
+            uint32_t word_index =
+                ga_sized_bitmap_index(heap->region_bits, region, owner) + bitmap_word;
+            uint32_t bits = bitmap_word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0;
             bits |= hold && i == 0; /* the unit that the caller holds */
             if (owner & GA_SIZED_SECOND) {
                 ga_sized_store_published(heap->bits + word_index, bits);

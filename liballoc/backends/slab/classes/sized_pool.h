@@ -126,20 +126,20 @@ GA_SIMT uint32_t ga_sized_pool_starts(uint32_t word, uint32_t index, ga_sized_re
         have += step;
     }
     if (request.align > 1u && word) {
-        uint32_t places = 0;
+        uint32_t aligned = 0;
         uint32_t first = ga_sized_align_up(request, index * 32u) - index * 32u;
-        for (uint32_t place = first; place < 32u; place += request.align) {
-            places |= 1u << place;
+        for (uint32_t bit_index = first; bit_index < 32u; bit_index += request.align) {
+            aligned |= 1u << bit_index;
         }
-        word &= places;
+        word &= aligned;
     }
     return word;
 }
 
-/* The number of contiguous free regions from bit `place` on, at most `max`. */
-GA_SIMT uint32_t ga_sized_pool_free_from(uint32_t word, uint32_t place, uint32_t max)
+/* The number of contiguous free regions from bit `bit_index` on, at most `max`. */
+GA_SIMT uint32_t ga_sized_pool_free_from(uint32_t word, uint32_t bit_index, uint32_t max)
 {
-    uint32_t taken = ~(word >> place);
+    uint32_t taken = ~(word >> bit_index);
     uint32_t n = taken ? ga_bits_lowest(taken) : 32u;
     return n < max ? n : max;
 }
@@ -213,9 +213,9 @@ GA_SIMT ga_sized_extent ga_sized_pool_try_word(ga_sized_heap *heap, ga_tile tile
     ga_lanes n = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << finder, own)
     {
-        uint32_t place = ga_bits_lowest(ga_sized_pool_starts(word, index, request));
-        ga_sized_extent extent = {index * 32u + place,
-                                  ga_sized_pool_free_from(word, place, request.max)};
+        uint32_t bit_index = ga_bits_lowest(ga_sized_pool_starts(word, index, request));
+        ga_sized_extent extent = {index * 32u + bit_index,
+                                  ga_sized_pool_free_from(word, bit_index, request.max)};
         if (ga_sized_pool_claim_bits(heap->pool + index, ga_sized_pool_mask(extent, index))) {
             /* N1: release. Pairs with N2. After the bits, so that `pooled` was never less than
              * their number. */
@@ -365,17 +365,17 @@ GA_SIMT bool ga_sized_free_run_extend(ga_sized_free_run *run, uint32_t word, uin
                                       ga_sized_request request)
 {
     while (word) {
-        uint32_t place = ga_bits_lowest(word);
-        uint32_t n = ga_sized_pool_free_from(word, place, 32u);
-        if (run->end != index * 32u + place) {
-            run->begin = index * 32u + place;
+        uint32_t bit_index = ga_bits_lowest(word);
+        uint32_t n = ga_sized_pool_free_from(word, bit_index, 32u);
+        if (run->end != index * 32u + bit_index) {
+            run->begin = index * 32u + bit_index;
         }
-        run->end = index * 32u + place + n;
+        run->end = index * 32u + bit_index + n;
         uint32_t first = ga_sized_align_up(request, run->begin);
         if (first < run->end && run->end - first >= request.min) {
             return true;
         }
-        word &= ~(ga_bits_below(n) << place);
+        word &= ~(ga_bits_below(n) << bit_index);
     }
     return false;
 }

@@ -111,7 +111,7 @@ GA_SIMT uint32_t ga_sized_claim_bits(ga_sized_view heap, uint32_t class_, uint32
  * different bits of it. Tiles beyond the last word share words with others, and begin at different
  * bits. */
 typedef struct ga_sized_start {
-    uint32_t word, shift;
+    uint32_t class_word, shift;
 } ga_sized_start;
 
 GA_SIMT ga_sized_start ga_sized_start_of(uint32_t total_words, uint32_t number, uint32_t lane,
@@ -121,7 +121,7 @@ GA_SIMT ga_sized_start ga_sized_start_of(uint32_t total_words, uint32_t number, 
     uint32_t bits = n > 1u ? 32u - ga_bits_leading(n - 1u) : 0; /* n is at most 2^bits */
     if (number >= total_words) {
         uint32_t round = number / total_words;
-        start.word = number - round * total_words;
+        start.class_word = number - round * total_words;
         start.shift += round << bits;
     }
     start.shift = start.shift >> bits << bits & 31u;
@@ -170,7 +170,7 @@ GA_SIMT uint32_t ga_sized_claim_group(ga_sized_view heap, uint32_t class_, uint3
         return 0;
     }
     ga_sized_start start = ga_sized_start_of(map.total_words, number, lane, n);
-    *word_index = ga_sized_word_index(heap, map, start.word);
+    *word_index = ga_sized_word_index(heap, map, start.class_word);
     if (*word_index == GA_SIZED_NONE) {
         return 0;
     }
@@ -223,7 +223,7 @@ GA_SIMT void ga_sized_deal(ga_tile tile, uint32_t requesting, ga_lanes equal, ga
         uint32_t rank = ga_bits_count(ga_lane_read(equal, own) & ga_bits_below(own));
         if (rank < ga_bits_count(theirs)) {
             ga_lane_write(&got->word_indices, own, ga_lane_read(word_indices, own));
-            ga_lane_write(&got->places, own, ga_sized_nth_bit(theirs, rank));
+            ga_lane_write(&got->bit_indices, own, ga_sized_nth_bit(theirs, rank));
         }
     }
 }
@@ -235,13 +235,13 @@ typedef struct ga_sized_search {
     uint32_t class_;
     uint32_t requesting; /* mask of the lanes that still have no unit */
     ga_sized_units got;
-    uint32_t word;     /* number, in the class, of the word of the last units found */
-    uint32_t rotation; /* 0 to 31: the bit at which claims begin, so that tiles spread out */
+    uint32_t class_word; /* the word of the last units found */
+    uint32_t rotation;   /* 0 to 31: the bit at which claims begin, so that tiles spread out */
     bool lost_race; /* another tile claimed some of the bits seen: try again, there may be more */
 } ga_sized_search;
 
 /* Deal out the units that the lanes have claimed: `bits` of the words `word_indices`. */
-GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes words, ga_lanes word_indices,
+GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes class_words, ga_lanes word_indices,
                                   ga_lanes bits, ga_sized_search *search)
 {
     uint32_t served = 0;
@@ -251,8 +251,8 @@ GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes words, ga_lanes word_in
         uint32_t word_index = ga_lanes_get(tile, word_indices, claimer);
         uint32_t takers = ga_bits_take(
             search->requesting & ~ga_bits_take(search->requesting, served), ga_bits_count(claimed));
-        search->word = ga_lanes_get(tile, words, claimer);
-        ga_lanes_deal(tile, search->requesting, served, claimed, 0, &search->got.places);
+        search->class_word = ga_lanes_get(tile, class_words, claimer);
+        ga_lanes_deal(tile, search->requesting, served, claimed, 0, &search->got.bit_indices);
         search->got.word_indices =
             ga_lanes_select(tile, takers, ga_lanes_all(word_index), search->got.word_indices);
         served += ga_bits_count(claimed);
@@ -264,7 +264,7 @@ GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes words, ga_lanes word_in
  * from one word if any has enough, else from as many as necessary, lowest lane first. `words` are
  * the numbers that the search records. */
 GA_SIMT void ga_sized_search_at(ga_sized_view heap, ga_tile tile, ga_lanes word_indices,
-                                ga_lanes words, ga_sized_search *search)
+                                ga_lanes class_words, ga_sized_search *search)
 {
     uint32_t needed = ga_bits_count(search->requesting);
     ga_lanes free_bits = ga_lanes_all(0);
@@ -294,58 +294,61 @@ GA_SIMT void ga_sized_search_at(ga_sized_view heap, ga_tile tile, ga_lanes word_
     }
     ga_tile_sync(tile);
     search->lost_race = ga_lanes_any(tile, missed);
-    ga_sized_search_deal(tile, words, word_indices, enough, search);
+    ga_sized_search_deal(tile, class_words, word_indices, enough, search);
 }
 
 /* Search one word of the class for each lane. */
-GA_SIMT void ga_sized_search_words(ga_sized_view heap, ga_tile tile, ga_lanes words,
+GA_SIMT void ga_sized_search_words(ga_sized_view heap, ga_tile tile, ga_lanes class_words,
                                    ga_sized_search *search)
 {
     ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + search->class_);
     ga_lanes word_indices = ga_lanes_all(GA_SIZED_NONE);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        ga_lane_write(&word_indices, own, ga_sized_word_index(heap, map, ga_lane_read(words, own)));
+        ga_lane_write(&word_indices, own,
+                      ga_sized_word_index(heap, map, ga_lane_read(class_words, own)));
     }
-    ga_sized_search_at(heap, tile, word_indices, words, search);
+    ga_sized_search_at(heap, tile, word_indices, class_words, search);
 }
 
-/* Consecutive words from `word` on, wrapping round, one for each lane. */
-GA_SIMT ga_lanes ga_sized_words_from(ga_tile tile, uint32_t word, uint32_t total_words)
+/* Consecutive words from `class_word` on, wrapping round, one for each lane. */
+GA_SIMT ga_lanes ga_sized_words_from(ga_tile tile, uint32_t class_word, uint32_t total_words)
 {
-    ga_lanes words = ga_tile_ranks(tile);
+    ga_lanes class_words = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint32_t mine = word + ga_lane_read(words, own);
-        ga_lane_write(&words, own, mine < total_words ? mine : (mine - total_words) % total_words);
+        uint32_t mine = class_word + ga_lane_read(class_words, own);
+        ga_lane_write(&class_words, own,
+                      mine < total_words ? mine : (mine - total_words) % total_words);
     }
-    return words;
+    return class_words;
 }
 
 /* A random word for each lane, of the `n` words from `from` on. */
 GA_SIMT ga_lanes ga_sized_words_random(ga_tile tile, uint32_t hash, uint32_t from, uint32_t n)
 {
-    ga_lanes words = ga_tile_ranks(tile);
+    ga_lanes class_words = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
-        ga_lane_write(&words, own, from + (uint32_t)(random * n >> 32));
+        uint64_t random = ga_bits_mix(hash + ga_lane_read(class_words, own));
+        ga_lane_write(&class_words, own, from + (uint32_t)(random * n >> 32));
     }
-    return words;
+    return class_words;
 }
 
 /* ---- words that may have free units ---------------------------------------------------- */
 
 /* Record where a search found free units, as a distance from its start, so that other searches
  * begin there. */
-GA_SIMT void ga_sized_set_hint(ga_sized_class *c, ga_tile tile, uint32_t start, uint32_t word,
+GA_SIMT void ga_sized_set_hint(ga_sized_class *c, ga_tile tile, uint32_t start, uint32_t class_word,
                                uint32_t total_words)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
         /* relaxed: a guess */
-        ga_store_relaxed(&c->hint, word >= start ? word - start : word + total_words - start);
+        ga_store_relaxed(&c->hint, class_word >= start ? class_word - start
+                                                       : class_word + total_words - start);
     }
 }
 
@@ -387,13 +390,14 @@ GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t nu
 {
     ga_sized_class *c = heap.heap->of + search->class_;
     uint32_t start = number % total_words;
-    uint32_t word = (start + ga_sized_load_synced(&c->hint, tile) % total_words) % total_words;
+    uint32_t class_word =
+        (start + ga_sized_load_synced(&c->hint, tile) % total_words) % total_words;
     uint32_t hash = ga_bits_mix(number) +
                     ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
     uint32_t last = total_words / GA_SIZED_GROW_DIVISOR > c->map.words
                         ? total_words / GA_SIZED_GROW_DIVISOR
                         : c->map.words;
-    ga_sized_search_words(heap, tile, ga_sized_words_from(tile, word, total_words), search);
+    ga_sized_search_words(heap, tile, ga_sized_words_from(tile, class_word, total_words), search);
     if (!search->requesting) {
         return;
     }
@@ -401,7 +405,7 @@ GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t nu
     ga_sized_search_random(heap, tile, ~hash, total_words - last, last, GA_SIZED_SEARCH_TRIES,
                            search);
     if (!search->requesting) {
-        ga_sized_set_hint(c, tile, start, search->word, total_words);
+        ga_sized_set_hint(c, tile, start, search->class_word, total_words);
     }
 }
 

@@ -169,20 +169,20 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
     ga_lanes tried = ga_lanes_all(0);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint32_t word = ga_lane_read(ranks, own);
+        uint32_t bitmap_word = ga_lane_read(ranks, own);
         uint32_t failed = 0, seen = 0;
-        for (; word < words && !failed; word += size) {
+        for (; bitmap_word < words && !failed; bitmap_word += size) {
 #if GA_SIZED_MUTANT == 28
-            seen = ga_or_relaxed(heap->bits + word_index + word, GA_ALL_BITS);
+            seen = ga_or_relaxed(heap->bits + word_index + bitmap_word, GA_ALL_BITS);
 #else
             /* U1: acquire. Pairs with U2: the last owners' accesses to the units. */
-            seen = ga_or_acquire(heap->bits + word_index + word, GA_ALL_BITS);
+            seen = ga_or_acquire(heap->bits + word_index + bitmap_word, GA_ALL_BITS);
 #endif
-            failed = seen != (word + 1u == words ? c->tail : 0) && GA_SIZED_MUTANT != 25;
+            failed = seen != (bitmap_word + 1u == words ? c->tail : 0) && GA_SIZED_MUTANT != 25;
         }
         ga_lane_write(&missed, own, failed);
         ga_lane_write(&before, own, seen);
-        ga_lane_write(&tried, own, word); /* one step after the last word tried */
+        ga_lane_write(&tried, own, bitmap_word); /* one step after the last word tried */
     }
     ga_tile_sync(tile);
     if (!ga_lanes_any(tile, missed)) {
@@ -191,11 +191,14 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t end = ga_lane_read(tried, own);
-        for (uint32_t word = ga_lane_read(ranks, own); word < end; word += size) {
-            bool last = word + size >= end && ga_lane_read(missed, own);
-            uint32_t were = last ? ga_lane_read(before, own) : word + 1u == words ? c->tail : 0;
+        for (uint32_t bitmap_word = ga_lane_read(ranks, own); bitmap_word < end;
+             bitmap_word += size) {
+            bool last = bitmap_word + size >= end && ga_lane_read(missed, own);
+            uint32_t were = last                        ? ga_lane_read(before, own)
+                            : bitmap_word + 1u == words ? c->tail
+                                                        : 0;
             /* U2: release. Pairs with U1. Bits that were set before belong to other tiles. */
-            ga_post_and_release(heap->bits + word_index + word, were);
+            ga_post_and_release(heap->bits + word_index + bitmap_word, were);
         }
     }
     ga_tile_sync(tile);
@@ -248,10 +251,10 @@ GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_til
     ga_lanes taken = ga_lanes_all(0);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint32_t word = from + ga_lane_read(ranks, own);
+        uint32_t bitmap_word = from + ga_lane_read(ranks, own);
         uint32_t all = GA_ALL_BITS, any = 0;
         for (uint32_t i = 0; i < GA_SIZED_WORDS_PER_LANE; i++) {
-            uint32_t at = word + i * size;
+            uint32_t at = bitmap_word + i * size;
             uint32_t tail = at + 1u == words ? c->tail : 0;
             /* relaxed: after O1 */
             uint32_t bits =

@@ -100,16 +100,16 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
         ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
         return;
     }
-    uint32_t *word = ga_slab_word(slab, unit / 32u);
+    uint32_t *at = ga_slab_word(slab, unit / 32u);
     uint32_t bit = 1u << (unit % 32u);
     /* relaxed: the caller owns the unit, so its bit is set, unless this is a second free. */
-    if (ga_load_relaxed(word) & bit) {
+    if (ga_load_relaxed(at) & bit) {
         uint32_t *words = (uint32_t *)pointer;
         for (uint32_t i = 0; i < heap->unit / 4u; i++) {
             ga_store_relaxed(words + i, GA_SLAB_POISON);
         }
         /* U2: release, with a result. Pairs with U1 (slab_tile.h). */
-        if (ga_and_release(word, ~bit) & bit) {
+        if (ga_and_release(at, ~bit) & bit) {
             ga_slab_count_released(slab, unit / 32u, 1);
             return;
         }
