@@ -4,8 +4,8 @@
  * run, because the kernel refuses a membarrier that it granted before: the process has entered a
  * sandbox since.
  *
- * STRUCTURE  domain->seq_cst and each member's hazards.seq_cst hold a fence mode
- *            (ga_hazard_fences). It goes from ASYMMETRIC to UNCONFIRMED, once, and from there to
+ * STRUCTURE  domain->fence_mode and each member's hazards.fence_mode hold a fence mode
+ *            (ga_hazard_fence_mode). It goes from ASYMMETRIC to UNCONFIRMED, once, and from there to
  *            SEQ_CST. A member without a thread may stay ASYMMETRIC until a thread joins.
  *
  * INVARIANT  A member with a thread is SEQ_CST only once all slots that the thread set while it was
@@ -67,9 +67,9 @@ static bool change_mode(uint32_t *mode, uint32_t from, uint32_t to)
 void ga_fences_change(ga_domain *domain)
 {
     int error = errno;
-    if (change_mode(&domain->seq_cst, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED)) {
+    if (change_mode(&domain->fence_mode, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED)) {
         for (ga_member *member = head_of(domain); member; member = member->next) {
-            change_mode(&member->hazards.seq_cst, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED);
+            change_mode(&member->hazards.fence_mode, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED);
         }
         warn_once(error);
     }
@@ -96,7 +96,7 @@ static uint32_t mode_of(const ga_member *member)
 {
     /* C3: acquire. Pairs with C2 (gpualloc/reclaim.h) and C6: slots that were set before are
      * visible. */
-    return __atomic_load_n(&member->hazards.seq_cst, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&member->hazards.fence_mode, __ATOMIC_ACQUIRE);
 }
 
 static bool is_changed(ga_member *member)
@@ -110,7 +110,7 @@ static bool is_changed(ga_member *member)
     if (mode == GA_HAZARD_ASYMMETRIC || (thread != ga_thread_id() && !ga_thread_waits(thread))) {
         return false;
     }
-    change_mode(&member->hazards.seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+    change_mode(&member->hazards.fence_mode, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
     return true;
 }
 
@@ -140,7 +140,7 @@ static bool confirm_all(ga_domain *domain)
         return false;
     }
     for (ga_member *member = head_of(domain); member; member = member->next) {
-        change_mode(&member->hazards.seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+        change_mode(&member->hazards.fence_mode, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
     }
     return true;
 }
@@ -150,7 +150,7 @@ bool ga_fences_changed(ga_domain *domain)
     int error = errno;
     bool changed = ga_domain_fence_mode(domain) == GA_HAZARD_SEQ_CST;
     if (!changed && (are_all_changed(domain) || confirm_all(domain))) {
-        change_mode(&domain->seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+        change_mode(&domain->fence_mode, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
         changed = true;
     }
     errno = error;

@@ -79,10 +79,12 @@ ga_member *ga_member_make(ga_domain *domain)
     ga_member *member = ga_libc.memalign(GA_RECLAIM_ALIGN, sizeof *member + slots);
     if (member) {
         memset(member, 0, sizeof *member + slots);
-        member->hazards = (ga_hazards){
-            .slots = (uintptr_t *)(member + 1),
-            .count = domain->slots,
-            .seq_cst = ga_domain_fence_mode(domain) ? GA_HAZARD_SEQ_CST : GA_HAZARD_ASYMMETRIC};
+        member->hazards =
+            (ga_hazards){.slots = (uintptr_t *)(member + 1),
+                         .count = domain->slots,
+                         .fence_mode = ga_domain_fence_mode(domain) == GA_HAZARD_ASYMMETRIC
+                                           ? GA_HAZARD_ASYMMETRIC
+                                           : GA_HAZARD_SEQ_CST};
         member->domain = domain;
         member->check_at = member->scan_at = domain->batch;
         member->check_at_bytes = member->scan_at_bytes = ga_domain_uncharged_bytes(domain);

@@ -120,7 +120,7 @@ typedef struct ga_member {
 struct ga_domain {
     uint32_t slots, batch;
     uint64_t batch_bytes;
-    uint32_t seq_cst;      /* C1, C4, C5: ga_hazard_fences */
+    uint32_t fence_mode;   /* C1, C4, C5: ga_hazard_fence_mode */
     uint64_t charged;      /* relaxed: a sum, at most `batch_bytes`, that publishes nothing */
     ga_member *closer;     /* so that ga_domain_close() needs no memory */
     uint32_t last_adopted; /* relaxed: the number of the member that was adopted last */
@@ -156,7 +156,7 @@ static inline uint64_t ga_domain_uncharged_bytes(const ga_domain *domain)
 static inline uint32_t ga_domain_fence_mode(const ga_domain *domain)
 {
     /* C5: seq_cst. Pairs with C1 and C4 (fences.c). */
-    return __atomic_load_n(&domain->seq_cst, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&domain->fence_mode, __ATOMIC_SEQ_CST);
 }
 
 static inline void ga_member_set_bytes(ga_member *member, uint64_t bytes)

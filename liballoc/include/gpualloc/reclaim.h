@@ -163,11 +163,12 @@ GA_API void ga_domain_get_stats(const ga_domain *domain, ga_domain_stats *out);
 typedef struct ga_hazards {
     uintptr_t *slots; /* `count` of them, in cache lines that no other thread writes to */
     uint32_t count;
-    uint32_t seq_cst; /* ga_hazard_fences. Other threads may change it: 0 to 2, and 2 to 1 */
+    uint32_t fence_mode; /* ga_hazard_fence_mode. Other threads may change it: ASYMMETRIC to
+                          * UNCONFIRMED, and that to SEQ_CST */
 } ga_hazards;
 
 /* How a member orders its store to a slot before the load that validates it. */
-enum ga_hazard_fences {
+enum ga_hazard_fence_mode {
     GA_HAZARD_ASYMMETRIC = 0, /* by the scan's heavy fence, which acts in every thread */
     GA_HAZARD_SEQ_CST = 1,    /* by the member's own seq_cst accesses */
     /* By the member's own, from its next ga_hazard_set() on; no scan knows yet that the slots it
@@ -212,14 +213,14 @@ typedef uintptr_t __attribute__((may_alias)) ga_hazard_word;
 static inline uint32_t ga_hazard_mode(const ga_hazards *mine)
 {
     /* relaxed: ga_hazard_set() says why a late answer does no harm. */
-    return __atomic_load_n(&mine->seq_cst, __ATOMIC_RELAXED);
+    return __atomic_load_n(&mine->fence_mode, __ATOMIC_RELAXED);
 }
 
 /* The calling thread's member has changed to fences of its own. */
 static inline void ga_hazard_confirm(const ga_hazards *mine)
 {
     /* C2: release. Pairs with C3 (fences.c): slots that the member set before are visible. */
-    __atomic_store_n((uint32_t *)(uintptr_t)&mine->seq_cst, (uint32_t)GA_HAZARD_SEQ_CST,
+    __atomic_store_n((uint32_t *)(uintptr_t)&mine->fence_mode, (uint32_t)GA_HAZARD_SEQ_CST,
                      __ATOMIC_RELEASE);
 }
 

@@ -115,9 +115,9 @@ typedef struct ga_sized_position {
     uint32_t bitmap_word;
 } ga_sized_position;
 
-/* The position of the class word, which may be any number. False if it is not in
- * the contiguous regions. These have at least two words each, so GA_SIZED_SHIFT() is at least 32,
- * and the upper half of the product is enough. */
+/* The position of the class word, which may be any number. False if it is not in the contiguous
+ * regions. These have at least two words each, so GA_SIZED_SHIFT() is at least 32, and the upper
+ * half of the product is enough. */
 GA_SIMT bool ga_sized_locate_contiguous(ga_sized_class_map map, uint32_t class_word,
                                         ga_sized_position *position)
 {
