@@ -94,7 +94,7 @@ GA_SIMT char *ga_static_place(ga_coalesce_view view, ga_static_plan plan, char *
     } else if (plan.kind == GA_STATIC_MAPPED &&
                !ga_map_insert(&view.heap->map, (uint64_t)payload, (uint64_t)block)) {
         if (ga_count_down_by((uint32_t *)block, 1)) {
-            ga_parent_release_alone(view.parent, block);
+            ga_parent_release_lone(view.parent, block);
         }
         return NULL;
     }

@@ -23,8 +23,8 @@ enum {
     ALIGN = 256,
     REGION_BITS_MIN = 17,
     REGION_BITS_MAX = 21,
-    REGIONS_TARGET = 512, /* regions are made smaller until the heap has this number */
-    GROW_DIVISOR = 16     /* add 1/16 at a time, so that little memory is unused */
+    REGIONS_TARGET = 512,  /* regions are made smaller until the heap has this number */
+    HEAP_GROW_DIVISOR = 16 /* the heap backs 1/16 more regions at a time: little is unused */
 };
 
 /* ---- work on the device: on its own stream; the caller waits --------------------------- */
@@ -177,7 +177,7 @@ static ga_status allocate_regions(ga_sized *sized, uint64_t capacity)
     sized->growing = (ga_growing){
         .step_bytes = {ga_sized_region_size(sized), ga_sized_bits_size(sized)},
         .steps_max = sized->regions,
-        .ahead = GROW_DIVISOR,
+        .ahead = HEAP_GROW_DIVISOR,
         .steps = first < sized->regions ? (uint32_t)(first + !first) : sized->regions,
     };
     ga_status status = ga_growing_open(sized->parent, &sized->growing);

@@ -229,7 +229,7 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
     return hold ? ga_sized_bitmap_index(heap->region_bits, first, owner) : GA_SIZED_NONE;
 }
 
-#define GA_SIZED_GROW_DIVISOR 32u /* a class grows by 1/32 of its regions at a time */
+#define GA_SIZED_CLASS_GROW_DIVISOR 32u /* a class grows by 1/32 of its regions at a time */
 
 /* Get a 32nd more regions for the class, at least one, by the holder of its `grow_lock`. Waits for
  * memory if necessary. Returns their number. `*held` is set to the word of the unit that the tile
@@ -239,7 +239,8 @@ GA_SIMT uint32_t ga_sized_class_get_regions(ga_sized_heap *heap, ga_tile tile, u
 {
     ga_sized_class *c = heap->of + class_;
     /* relaxed: an estimate; a sweep may take regions at the same time */
-    uint32_t more = ga_load_relaxed(&c->map.total_words) / c->map.words / GA_SIZED_GROW_DIVISOR;
+    uint32_t more =
+        ga_load_relaxed(&c->map.total_words) / c->map.words / GA_SIZED_CLASS_GROW_DIVISOR;
     ga_sized_request request = {1u, more ? more : 1u, 1u, 0};
     uint32_t got = 0;
     ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
@@ -266,7 +267,7 @@ typedef enum ga_sized_grow_step {
 
 /* Try to take the class's `grow_lock`. By one lane. The value is odd while a tile holds it, so that
  * a tile that waits for one holder does not wait for the next holder too. */
-GA_SIMT bool ga_sized_grow_try_lock_alone(ga_sized_class *c)
+GA_SIMT bool ga_sized_grow_try_lock_lone(ga_sized_class *c)
 {
     uint32_t ticket = ga_load_relaxed(&c->grow_lock);
     /* T1: acquire. Pairs with T2: `total_words` and the table as the last holder left them. */
@@ -290,7 +291,7 @@ GA_SIMT uint32_t ga_sized_grow_try_lock(ga_sized_class *c, ga_tile tile, uint32_
         uint32_t step = GA_SIZED_GROW_WAIT;
         if (ga_load_acquire(&c->map.total_words) != seen) { /* S1. Pairs with S2. */
             step = GA_SIZED_GROW_DONE;
-        } else if (ga_sized_grow_try_lock_alone(c)) {
+        } else if (ga_sized_grow_try_lock_lone(c)) {
             step = ga_load_relaxed(&c->map.total_words) == seen ? GA_SIZED_GROW_LOCKED
                                                                 : GA_SIZED_GROW_DONE;
             if (step == GA_SIZED_GROW_DONE) {

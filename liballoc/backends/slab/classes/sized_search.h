@@ -394,8 +394,8 @@ GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t nu
         (start + ga_sized_load_synced(&c->hint, tile) % total_words) % total_words;
     uint32_t hash = ga_bits_mix(number) +
                     ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
-    uint32_t last = total_words / GA_SIZED_GROW_DIVISOR > c->map.words
-                        ? total_words / GA_SIZED_GROW_DIVISOR
+    uint32_t last = total_words / GA_SIZED_CLASS_GROW_DIVISOR > c->map.words
+                        ? total_words / GA_SIZED_CLASS_GROW_DIVISOR
                         : c->map.words;
     ga_sized_search_words(heap, tile, ga_sized_words_from(tile, class_word, total_words), search);
     if (!search->requesting) {

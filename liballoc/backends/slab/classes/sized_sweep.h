@@ -88,7 +88,7 @@ GA_SIMT bool ga_sized_is_after(uint32_t a, uint32_t b)
 
 /* True if a valid result says that the class, or for GA_SIZED_NONE the pool, has nothing free. By
  * one lane. */
-GA_SIMT bool ga_sized_known_full_alone(const ga_sized_heap *heap, uint32_t class_)
+GA_SIMT bool ga_sized_known_full_lone(const ga_sized_heap *heap, uint32_t class_)
 {
     /* W6: acquire. Pairs with W5: for which classes the sweep found nothing. */
     uint64_t result = ga_load64_acquire(&heap->sweep.valid_result);
@@ -107,14 +107,14 @@ GA_SIMT bool ga_sized_known_full_alone(const ga_sized_heap *heap, uint32_t class
     return (uint32_t)(result >> 32) == ga_load_acquire(&heap->releases); /* H1. Pairs with H2. */
 }
 
-/* For all lanes of the tile: ga_sized_known_full_alone() by the leader. */
+/* For all lanes of the tile: ga_sized_known_full_lone() by the leader. */
 GA_SIMT bool ga_sized_known_full(const ga_sized_heap *heap, ga_tile tile, uint32_t class_)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes full = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&full, own, ga_sized_known_full_alone(heap, class_));
+        ga_lane_write(&full, own, ga_sized_known_full_lone(heap, class_));
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, full, leader) != 0;
