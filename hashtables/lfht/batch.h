@@ -14,7 +14,7 @@
  *            a hash node leads to the next level, and the level determines the number of bits, so
  *            the cursor need not read it from the node.
  *
- * ORDER      As in a lookup: W2, and P with hazard pointers.
+ * ORDER      As in a lookup: LW2, and RP with hazard pointers.
  *
  * PROGRESS   A cursor takes at most as many steps as the trie has levels and its chains leaves.
  */

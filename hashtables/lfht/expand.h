@@ -185,8 +185,8 @@ static void expand_help(walk *w, lfht_hash_node *child)
 {
     lfht_leaf *chain[EXPAND_LEAVES];
     uint32_t n = chain_read(w, child, chain);
-    /* A5: acquire. Pairs with A1: `child` was not detached before the chain was read. So the chain
-     * is not a later one of the same bucket that moves to another node. */
+    /* LA5: acquire. Pairs with LA1: `child` was not detached before the chain was read. So the
+     * chain is not a later one of the same bucket that moves to another node. */
     if (!__atomic_load_n(&child->parent, __ATOMIC_ACQUIRE)) {
         return;
     }

@@ -69,7 +69,7 @@ void ga_lfht_add_garbage(lfht_shard *shard, lfht_word word)
     lfht_word first = __atomic_load_n(&shard->garbage, __ATOMIC_RELAXED);
     do {
         *link = first | birth_level;
-        /* G: release. Pairs with G2 (hhl.c), and with the caller's synchronisation before
+        /* LG1: release. Pairs with LG2 (hhl.c), and with the caller's synchronisation before
          * ga_lfht_close(). */
     } while (!__atomic_compare_exchange_n(&shard->garbage, &first, word, true, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));

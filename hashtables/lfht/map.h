@@ -64,7 +64,7 @@ typedef struct lfht_shard {
     uint64_t depth;
     uint64_t retired, freed; /* HHL */
     uint64_t waiting, limit; /* HHL: retired leaves in the list; a scan is due at `limit` */
-    /* Order: G (lfht.c). Removed nodes, freed when the map is closed; in HHL once no hazard pair
+    /* Order: LG1 (lfht.c). Removed nodes, freed when the map is closed; in HHL once no hazard pair
      * protects them. */
     lfht_word garbage;
 } __attribute__((aligned(LFHT_SHARD_ALIGN))) lfht_shard;

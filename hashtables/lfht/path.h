@@ -16,7 +16,7 @@
  *            frozen link shows nothing: the path is then checked upwards, until a link is not
  *            frozen and leads to the recorded node.
  *
- * ORDER      W (words.h), P and S (gpualloc/reclaim.h).
+ * ORDER      LW (words.h), RP and RS (gpualloc/reclaim.h).
  *
  * PROGRESS   A thread goes on from the words that it reads. It returns to the root if a node on its
  *            path has been detached.

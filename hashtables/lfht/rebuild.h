@@ -16,8 +16,8 @@
  *            A pair that was claimed but not published when its line was frozen or became a link is
  *            not in the map: its thread fails to publish it, and starts again.
  *
- * ORDER      W1 among themselves: a pair was published before its line was frozen, and is copied;
- *            or its thread sees that the line is frozen. E1: if two threads each remove the last
+ * ORDER      LW1 among themselves: a pair was published before its line was frozen, and is copied;
+ *            or its thread sees that the line is frozen. LE1: if two threads each remove the last
  *            pair of one of two lines, at least one sees both empty.
  *
  * PROGRESS   No thread waits for a thread that copies: every thread that has to change a frozen
@@ -407,7 +407,7 @@ static ga_status rebuild_help(inline_path *path)
 
 static bool location_is_empty(const lfht_word *location)
 {
-    /* E1: seq_cst. Pairs with W1. */
+    /* LE1: seq_cst. Pairs with LW1. */
     lfht_word word = __atomic_load_n(location, __ATOMIC_SEQ_CST);
     return word & LINE_LINK ? !line_node(word) : !line_live_cells(word);
 }

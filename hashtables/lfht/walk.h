@@ -36,7 +36,7 @@
  *            until the walk moves on. A word that is not GONE, in a protected owner, leads to no
  *            node that was retired before.
  *
- * ORDER      W (words.h): the words. A (compress.h): the parents. Hazard pointers: P and S of
+ * ORDER      LW (words.h): the words. LA (compress.h): the parents. Hazard pointers: RP and RS of
  *            gpualloc/reclaim.h.
  *
  * PROGRESS   A walk returns to its bucket if its position has changed, which another thread's

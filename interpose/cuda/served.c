@@ -9,7 +9,7 @@
  * STRUCTURE  a record for each device, with its heap
  * INVARIANT  a block of generation g belongs to the g-th heap that was opened, or to the driver (0)
  * ORDER      a device's lock: shared while a thread has the device acquired, exclusive to open or
- *            close its heap; S1/S2 for the settings
+ *            close its heap; IS1/IS2 for the settings
  * PROGRESS   a thread that acquires a device waits while its heap is opened or closed, or a capture
  *            begins
  */
@@ -137,14 +137,14 @@ static void read_settings(void)
         read = PASSING;
     }
     init_locks();
-    /* S1: release. Pairs with S2. */
+    /* IS1: release. Pairs with IS2. */
     __atomic_store_n(&mode, read, __ATOMIC_RELEASE);
 }
 
 static bool is_serving(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    /* S2: acquire. Pairs with S1. */
+    /* IS2: acquire. Pairs with IS1. */
     int now = __atomic_load_n(&mode, __ATOMIC_ACQUIRE);
     if (__builtin_expect(now == UNREAD, 0)) {
         pthread_once(&once, read_settings);

@@ -12,7 +12,7 @@
  *            gate never moves. So the granted positions have no gaps either: the vector ends at the
  *            first refused position.
  *
- * ORDER      G (gate): the host's backing of memory happens before any write to it.
+ * ORDER      AG (gate): the host's backing of memory happens before any write to it.
  *
  * PROGRESS   One atomic and one load while there is room; otherwise as growth.h. After one refusal
  *            all later appends are refused until the vector is lent again, even if memory becomes
@@ -76,7 +76,7 @@ GA_SIMT uint64_t ga_append_read_gate(const ga_append *append)
 #if GA_APPEND_MUTANT == 1
     return ga_load64_relaxed(&append->gate);
 #else
-    /* G2: acquire. Pairs with G1: this room is backed. */
+    /* AG2: acquire. Pairs with AG1: this room is backed. */
     return ga_load64_acquire(&append->gate);
 #endif
 }
@@ -118,7 +118,7 @@ GA_SIMT void ga_append_prepare(ga_tile tile, void *context, uint32_t from, uint3
 #if GA_APPEND_MUTANT == 2
             uint64_t found = ga_cas64_relaxed(&append->gate, gate, raised);
 #else
-            /* G1: release. Pairs with G2. */
+            /* AG1: release. Pairs with AG2. */
             uint64_t found = ga_cas64_release(&append->gate, gate, raised);
 #endif
             gate = found == gate ? raised : found;
@@ -132,7 +132,7 @@ GA_SIMT void ga_append_close(ga_tile tile, ga_append *append, uint32_t reason)
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        /* relaxed: publishes nothing, and the memory that G1 published stays published. */
+        /* relaxed: publishes nothing, and the memory that AG1 published stays published. */
         if (!(ga_or64_relaxed(&append->gate, GA_APPEND_CLOSED) & GA_APPEND_CLOSED)) {
             ga_store_relaxed(&append->reason, reason);
         }

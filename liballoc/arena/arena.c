@@ -3,7 +3,7 @@
  * STRUCTURE  a list of chunks and a list of the ranges that contain them, both by address
  * INVARIANT  chunks follow each other from the base on without gaps. A failed call leaves them as
  *            they were. The arena holds nothing that is not in the lists.
- * ORDER      A1/A2 publish the backed bytes, A3/A4 the reserved bytes
+ * ORDER      AA1/AA2 publish the backed bytes, AA3/AA4 the reserved bytes
  * PROGRESS   a lock per arena, held during driver calls; sizes are read without it
  */
 #include "state.h"
@@ -333,13 +333,13 @@ void *ga_arena_base(const ga_arena *arena)
 
 uint64_t ga_arena_size(const ga_arena *arena)
 {
-    /* A2: acquire. Pairs with A1 (state.h). */
+    /* AA2: acquire. Pairs with AA1 (state.h). */
     return arena ? __atomic_load_n(&arena->backed, GA_ARENA_WEAKEN(1, __ATOMIC_ACQUIRE)) : 0;
 }
 
 uint64_t ga_arena_reserved(const ga_arena *arena)
 {
-    /* A4: acquire. Pairs with A3 (ranges.c). */
+    /* AA4: acquire. Pairs with AA3 (ranges.c). */
     return arena ? __atomic_load_n(&arena->reserved, GA_ARENA_WEAKEN(2, __ATOMIC_ACQUIRE)) : 0;
 }
 

@@ -40,7 +40,7 @@ struct ga_arena {
     uint64_t chunk_min, chunk_max; /* bytes of a chunk, as far as memory and limit allow */
     pthread_mutex_t lock;          /* guards everything below */
     uintptr_t base;                /* changed by ga_arena_move() only */
-    uint64_t reserved, backed;     /* bytes, read without the lock: A1/A2, A3/A4 */
+    uint64_t reserved, backed;     /* bytes, read without the lock: AA1/AA2, AA3/AA4 */
     ga_arena_range *ranges;
     size_t range_count;
     ga_arena_chunk *chunks;
@@ -68,7 +68,7 @@ static inline void ga_arena_set_backed(ga_arena *arena)
 {
     uint64_t backed = ga_arena_end(arena);
     arena->peak = backed > arena->peak ? backed : arena->peak;
-    /* A1: release. Pairs with A2 (arena.c): memory below the size read there is mapped. */
+    /* AA1: release. Pairs with AA2 (arena.c): memory below the size read there is mapped. */
     __atomic_store_n(&arena->backed, backed, __ATOMIC_RELEASE);
 }
 

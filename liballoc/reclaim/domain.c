@@ -221,7 +221,7 @@ static uint64_t count_set(const ga_domain *domain)
     uint64_t set = 0;
     for (const ga_member *member = ga_member_head(domain); member; member = member->next) {
         for (uint32_t slot = 0; slot < member->hazards.count; slot++) {
-            /* S3: acquire. Pairs with P4 (gpualloc/reclaim.h), as S2 does (scan.c). */
+            /* RS3: acquire. Pairs with RP4 (gpualloc/reclaim.h), as RS2 does (scan.c). */
             set += __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_ACQUIRE) != 0;
         }
     }
@@ -270,7 +270,7 @@ static void dispose(const ga_domain *domain, const ga_member *me)
         if (member->thread) {
             member->next = closed;
             closed = member;
-            /* J4: release. Pairs with J2 (state.h): the closing thread does nothing more with the
+            /* RJ4: release. Pairs with RJ2 (state.h): the closing thread does nothing more with the
              * member. */
             __atomic_store_n(&member->state, GA_MEMBER_CLOSED, __ATOMIC_RELEASE);
         } else {

@@ -25,12 +25,12 @@ byte finished;          /* threads */
 proctype climber()
 {
     bool wanted;
-    wanted = above; /* A2 */
+    wanted = above; /* LA2 */
     if
     :: wanted ->
         slot = true;
         if
-        :: MUTANT == 3 || above -> assert(!freed) /* A3, and it continues with the parent */
+        :: MUTANT == 3 || above -> assert(!freed) /* LA3, and it continues with the parent */
         :: MUTANT != 3 && !above -> skip
         fi;
         slot = false
@@ -45,7 +45,7 @@ proctype detacher()
     if
     :: true ->
         if
-        :: MUTANT != 1 && MUTANT != 2 -> above = false /* A1 */
+        :: MUTANT != 1 && MUTANT != 2 -> above = false /* LA1 */
         :: else -> skip
         fi;
         p_out = true;

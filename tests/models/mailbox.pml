@@ -226,14 +226,14 @@ inline post(who)
     assert(SERIAL(wish) <= TILES * CALLS); /* about once a call: not again and again */
     true_wish = WORD(SERIAL(wish) + 1, want, GRANTED);
     put(who, OWN_WISH, true_wish, false);
-    put(who, WISH, true_wish, false) /* M3 */
+    put(who, WISH, true_wish, false) /* GM3 */
 }
 
 inline pronounce(who, why, number)
 {
     get(who, READY, ready);
     ready_at[number] = ready;
-    put(who, VERDICT, RULING(number, why), MUTANT != 3) /* V1 */
+    put(who, VERDICT, RULING(number, why), MUTANT != 3) /* GV1 */
 }
 
 inline next_ruling()
@@ -279,7 +279,7 @@ inline speak(who)
 
 inline look(who)
 {
-    load(who, ANSWER, answer, MUTANT != 6); /* M2 */
+    load(who, ANSWER, answer, MUTANT != 6); /* GM2 */
     atomic {
     get(who, READY, step);
     do
@@ -289,7 +289,7 @@ inline look(who)
         assert(!prepared[step]);
         prepared[step] = true;
         put(who, PREPARED + step, 1, false);
-        put(who, READY, step + 1, MUTANT != 1); /* R1 */
+        put(who, READY, step + 1, MUTANT != 1); /* GR1 */
         step++
     :: else -> break
     od;
@@ -300,7 +300,7 @@ inline look(who)
     fi;
     if
     :: MUTANT == 11 && REASON(answer) != GRANTED
-    :: else -> put(who, TURN, 0, MUTANT != 7) /* T2 */
+    :: else -> put(who, TURN, 0, MUTANT != 7) /* GT2 */
     fi;
     ready = 0; verdict = 0; answer = 0; wish = 0; value = 0
     }
@@ -311,7 +311,7 @@ inline try_turn(who)
     atomic {
         find_own(who, TURN);
         if
-        :: own == PENDING && memory[TURN] == 0 -> /* T1 */
+        :: own == PENDING && memory[TURN] == 0 -> /* GT1 */
             memory[TURN] = 1;
             acquire(who);
             has_turn = true
@@ -325,7 +325,7 @@ inline look_around(who)
 {
     if
     :: MUTANT == 4 -> load(who, READY, ready, true); load(who, VERDICT, verdict, true)
-    :: else -> load(who, VERDICT, verdict, true); load(who, READY, ready, MUTANT != 2) /* V2, R2 */
+    :: else -> load(who, VERDICT, verdict, true); load(who, READY, ready, MUTANT != 2) /* GV2, GR2 */
     fi
 }
 
@@ -387,7 +387,7 @@ end:
     do
     :: SERIAL(memory[WISH]) != served ->
         atomic {
-        wish = memory[WISH]; /* M4 */
+        wish = memory[WISH]; /* GM4 */
         served = SERIAL(wish);
         wanted = STEPS_OF(wish);
         reason = GRANTED;
@@ -408,7 +408,7 @@ end:
         :: backed < reach -> put(PAGER, BACKED + backed, 1, false); backed++
         :: else -> break
         od;
-        put(PAGER, ANSWER, WORD(served, backed, reason), MUTANT != 5); /* M1 */
+        put(PAGER, ANSWER, WORD(served, backed, reason), MUTANT != 5); /* GM1 */
         wish = 0; wanted = 0; reach = 0; reason = 0
         }
     :: MAY_DIE -> dead = true; break

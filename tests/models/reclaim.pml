@@ -157,17 +157,17 @@ end:
         object = memory[CELL] /* a guess */
        };
        if
-       :: MUTANT == 5 -> found = (state[object] != FREE) /* it is read before P2 */
+       :: MUTANT == 5 -> found = (state[object] != FREE) /* it is read before RP2 */
        :: else
        fi;
-       put(me, SLOT(me, 0), object, MUTANT != 7); /* P1 */
+       put(me, SLOT(me, 0), object, MUTANT != 7); /* RP1 */
        if
        :: SEQ_CST && MUTANT != 3 -> fence(me)
        :: else
        fi;
        if
        :: atomic {
-           memory[CELL] == object || MUTANT == 1 -> /* P2 */
+           memory[CELL] == object || MUTANT == 1 -> /* RP2 */
            if
            :: MUTANT == 5 -> assert(found)
            :: else -> LOOK(object)
@@ -184,10 +184,10 @@ end:
               :: MUTANT != 6 -> LOOK(object)
               :: else
               fi;
-              put(me, SLOT(me, last), NOTHING, MUTANT != 7) /* P4 */
+              put(me, SLOT(me, last), NOTHING, MUTANT != 7) /* RP4 */
           };
           if
-          :: MUTANT == 6 -> LOOK(object) /* later than P4 */
+          :: MUTANT == 6 -> LOOK(object) /* later than RP4 */
           :: else
           fi
        :: atomic { memory[CELL] != object && MUTANT != 1 -> skip }
@@ -285,7 +285,7 @@ inline unlink()
 inline mark()
 {
     if
-    :: MUTANT != 12 -> fence(WRITER) /* M1 */
+    :: MUTANT != 12 -> fence(WRITER) /* RM1 */
     :: else
     fi;
     atomic { take_retired(); marked = list; list = 0; number = begun }
@@ -300,9 +300,9 @@ inline share()
     :: else
     fi;
     if
-    :: IS_OVER -> /* M4 */
+    :: IS_OVER -> /* RM4 */
         if
-        :: MUTANT != 16 -> read_slots() /* S2 */
+        :: MUTANT != 16 -> read_slots() /* RS2 */
         :: else
         fi;
         if
@@ -320,18 +320,18 @@ proctype other()
     byte number, call, fenced;
     do
     :: call < CALLS ->
-        atomic { begun++; number = begun }; /* M2 */
+        atomic { begun++; number = begun }; /* RM2 */
         if
         :: MUTANT == 15 -> over = number
         :: else
         fi;
-        do /* S1: at some time each */
+        do /* RS1: at some time each */
         :: atomic { !(fenced & 1) && agents[0].count == 0 -> fenced = fenced | 1 }
         :: atomic { !(fenced & 2) && agents[1].count == 0 -> fenced = fenced | 2 }
         :: atomic { !(fenced & 4) && agents[WRITER].count == 0 -> fenced = fenced | 4 }
         :: fenced == 7 -> break
         od;
-        atomic { over = number; fenced = 0; number = 0; call++ } /* M3 */
+        atomic { over = number; fenced = 0; number = 0; call++ } /* RM3 */
     :: else -> break
     od
 }
@@ -365,7 +365,7 @@ proctype writer()
             if
             :: MUTANT == 2
             :: MUTANT == 4 -> read_slots(); heavy_fence()
-            :: MUTANT != 2 && MUTANT != 4 -> heavy_fence() /* S1 */
+            :: MUTANT != 2 && MUTANT != 4 -> heavy_fence() /* RS1 */
             fi;
             if
             :: MUTANT == 11 && (state[0] == FREE || state[1] == FREE || state[2] == FREE) ->
@@ -374,7 +374,7 @@ proctype writer()
                 take_retired()
             :: else ->
                 if
-                :: MUTANT != 4 -> read_slots() /* S2 */
+                :: MUTANT != 4 -> read_slots() /* RS2 */
                 :: else
                 fi
             fi;

@@ -5,7 +5,7 @@
  * nothing is left at the end. Runs on a device made of host memory, and on the host.
  *
  * Two more threads poll until an arena has grown or has more addresses, and then read its records
- * plainly. Only their load of the size orders these reads. GA_ARENA_MUTANT weakens A2 (1) or A4
+ * plainly. Only their load of the size orders these reads. GA_ARENA_MUTANT weakens AA2 (1) or AA4
  * (2): the thread sanitizer must report it (tests/planted).
  */
 #include "stress.h"

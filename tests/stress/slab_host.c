@@ -5,7 +5,7 @@
  * searched. Another thread waits for the flag that there is room, and then reads the new
  * superblock. Only that flag orders its reads.
  *
- * GA_SLAB_MUTANT weakens G7, of `super_count` (14) or `sorted` (15), or G10 (16): the thread
+ * GA_SLAB_MUTANT weakens SG7, of `super_count` (14) or `sorted` (15), or SG10 (16): the thread
  * sanitizer must report it (tests/planted).
  */
 #include "stress.h"

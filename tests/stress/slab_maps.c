@@ -6,8 +6,8 @@
  * inserted. Then both insert and remove regions of their own, and reuse each other's records. No
  * thread touches memory at these addresses.
  *
- * GA_SLAB_MUTANT weakens R2 (17), R4 (18), R6 (19) or L2 (20): the thread sanitizer must report it
- * (tests/planted). It regards the pages of a new table as written by the thread that maps them.
+ * GA_SLAB_MUTANT weakens SR2 (17), SR4 (18), SR6 (19) or SL2 (20): the thread sanitizer must report
+ * it (tests/planted). It regards the pages of a new table as written by the thread that maps them.
  */
 #include "stress.h"
 

@@ -11,7 +11,7 @@
  *            a table begins, behind the payloads, and how many ends it has. Ends are offsets in
  *            bytes.
  *
- * ORDER  C1 with itself: accesses to each payload happen before the superblock is freed.
+ * ORDER  CC1 with itself: accesses to each payload happen before the superblock is freed.
  */
 #ifndef GPUALLOC_COALESCE_COALESCE_COUNT_H
 #define GPUALLOC_COALESCE_COALESCE_COUNT_H
@@ -93,14 +93,14 @@ GA_SIMT bool ga_count_down_by(uint32_t *counter, uint32_t n)
 #if GA_COALESCE_MUTANT == 5
     return ga_add_relaxed(counter, 0u - n) == n;
 #elif GA_COALESCE_MUTANT == 11
-    /* C1 in two steps, acquire and release. Pairs with itself. Counts that other lanes make between
-     * the two are lost. */
+    /* CC1 in two steps, acquire and release. Pairs with itself. Counts that other lanes make
+     * between the two are lost. */
     uint32_t before = ga_load_acquire(counter);
     ga_clock_sleep(GA_COALESCE_MUTANT_SLEEP);
     ga_store_release(counter, before - n);
     return before == n;
 #else
-    /* C1: release and acquire. Pairs with itself, in all lanes that counted this one down
+    /* CC1: release and acquire. Pairs with itself, in all lanes that counted this one down
      * before. */
     return ga_add_acq_rel(counter, 0u - n) == n;
 #endif

@@ -10,7 +10,7 @@
  *
  * STRUCTURE  coalesce_count.h: `n` payloads are live; each one that is freed counts down.
  * INVARIANT  A member that cannot have its payload has counted down for it.
- * ORDER      C1 (coalesce_count.h). The counter is written before another member gets the
+ * ORDER      CC1 (coalesce_count.h). The counter is written before another member gets the
  *            superblock's address; the shuffle or barrier that passes the address orders that.
  * PROGRESS   One call of the parent for the team.
  */

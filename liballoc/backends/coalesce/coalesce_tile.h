@@ -12,9 +12,9 @@
  *            block of the parent is one payload, and not a superblock.
  *
  * ORDER      Accesses to a payload happen before the superblock is released to the parent, and so
- *            before those of the next owner of its memory (S, C). The tile's writes to headers and
- *            counters happen before any of the payloads is used: the tile synchronises before it
- *            returns. A program that passes a payload on to other lanes orders that itself.
+ *            before those of the next owner of its memory (CS, CC). The tile's writes to headers
+ *            and counters happen before any of the payloads is used: the tile synchronises before
+ *            it returns. A program that passes a payload on to other lanes orders that itself.
  *
  * PROGRESS   A malloc makes one call of the parent for the tile, or one for each lane. A free takes
  *            the steps of segment.h, and one call of the parent if it frees the last live payload

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Hazard-pointer domains: how threads that read a structure without locks can have its removed
- * objects freed (lfht-reclamation-2022, §4.3.1; asymmetric fences: §4.1.2.1). docs/internals/reclaim.md
- * has the proof; the head of liballoc/reclaim/scan.c says when an object is freed.
+ * objects freed (lfht-reclamation-2022, §4.3.1; asymmetric fences: §4.1.2.1).
+ * docs/internals/reclaim.md has the proof; the head of liballoc/reclaim/scan.c says when an object
+ * is freed.
  *
  * To protect an object, a reader stores the object's address in a slot of its own and then
  * validates: it loads again the word that led it to the object. A thread that has unlinked an
@@ -219,7 +220,7 @@ static inline uint32_t ga_hazard_mode(const ga_hazards *mine)
 /* The calling thread's member has changed to fences of its own. */
 static inline void ga_hazard_confirm(const ga_hazards *mine)
 {
-    /* C2: release. Pairs with C3 (fences.c): slots that the member set before are visible. */
+    /* RC2: release. Pairs with RC3 (fences.c): slots that the member set before are visible. */
     __atomic_store_n((uint32_t *)(uintptr_t)&mine->fence_mode, (uint32_t)GA_HAZARD_SEQ_CST,
                      __ATOMIC_RELEASE);
 }
@@ -231,8 +232,9 @@ static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_w
 #if GA_RECLAIM_MUTANT == 10
     return __atomic_load_n(location, __ATOMIC_RELAXED);
 #endif
-    /* P2: seq_cst, or acquire. Pairs with S1 (scan.c): this load sees that the object was unlinked,
-     * or the scan sees the slot. Also acquires the writes that were published with the word. */
+    /* RP2: seq_cst, or acquire. Pairs with RS1 (scan.c): this load sees that the object was
+     * unlinked, or the scan sees the slot. Also acquires the writes that were published with the
+     * word. */
     return ga_hazard_mode(mine) ? __atomic_load_n(location, __ATOMIC_SEQ_CST)
                                 : __atomic_load_n(location, __ATOMIC_ACQUIRE);
 }
@@ -242,16 +244,16 @@ static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_w
 static inline void ga_hazard_set(const ga_hazards *mine, uint32_t slot, const void *object)
 {
     uintptr_t *place = &mine->slots[slot];
-    /* P1: release. Pairs with S2 (scan.c): reads of the slot's previous object happen before that
+    /* RP1: release. Pairs with RS2 (scan.c): reads of the slot's previous object happen before that
      * object is freed. */
     __atomic_store_n(place, (uintptr_t)object, __ATOMIC_RELEASE);
-    /* P3: the light fence, for the compiler alone. Pairs with S1 (scan.c), whose membarrier turns
-     * it into a full fence. The mode is loaded after P1: a fence that acts too early for P1 acts
+    /* RP3: the light fence, for the compiler alone. Pairs with RS1 (scan.c), whose membarrier turns
+     * it into a full fence. The mode is loaded after RP1: a fence that acts too early for RP1 acts
      * early enough for the mode (fences.c). */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     uint32_t mode = ga_hazard_mode(mine);
     if (mode != GA_HAZARD_ASYMMETRIC && GA_RECLAIM_MUTANT != 2) {
-        /* P1: seq_cst. Pairs with S1 and S2 (scan.c), through P2. */
+        /* RP1: seq_cst. Pairs with RS1 and RS2 (scan.c), through RP2. */
         __atomic_store_n(place, (uintptr_t)object, __ATOMIC_SEQ_CST);
         if (__builtin_expect(mode == GA_HAZARD_UNCONFIRMED, 0)) {
             ga_hazard_confirm(mine);
@@ -265,7 +267,7 @@ static inline void ga_hazard_clear(const ga_hazards *mine, uint32_t slot)
 #if GA_RECLAIM_MUTANT == 5
     __atomic_store_n(&mine->slots[slot], 0, __ATOMIC_RELAXED);
 #else
-    /* P4: release. Pairs with S2 (scan.c): reads of the object happen before it is freed. */
+    /* RP4: release. Pairs with RS2 (scan.c): reads of the object happen before it is freed. */
     __atomic_store_n(&mine->slots[slot], 0, __ATOMIC_RELEASE);
 #endif
 }
@@ -296,7 +298,7 @@ static inline bool ga_hazard_try(const ga_hazards *mine, uint32_t slot,
 static inline uintptr_t ga_hazard_protect(const ga_hazards *mine, uint32_t slot,
                                           const ga_hazard_word *location, uintptr_t tags)
 {
-    /* relaxed: a guess, which P2 validates. */
+    /* relaxed: a guess, which RP2 validates. */
     uintptr_t word = __atomic_load_n(location, __ATOMIC_RELAXED);
     while (!ga_hazard_try(mine, slot, location, tags, &word)) {
     }

@@ -14,7 +14,7 @@
  *            the caller checks the owner once it holds a bit (ga_sized_class_owns()); a region with
  *            a live unit keeps its owner, so the answer stays true.
  *
- * ORDER      S1 here is the partner of S2 in sized_grow.h: a region's bitmap has been cleared
+ * ORDER      KS1 here is the partner of KS2 in sized_grow.h: a region's bitmap has been cleared
  *            before a class publishes the region.
  *
  * PROGRESS   Nothing waits.
@@ -34,7 +34,7 @@ typedef struct ga_sized_units {
 /* Load a word of the class map or table. On the GPU the value may come from the multiprocessor's L1
  * cache and be stale. Then it is 0, or leads to a region that the class had, and a search loads
  * again. New values were released at device scope, and the atomics that follow on the bitmaps are
- * performed in L2. On the CPU, S1: acquire. Pairs with S2 (sized_grow.h). */
+ * performed in L2. On the CPU, KS1: acquire. Pairs with KS2 (sized_grow.h). */
 GA_SIMT uint32_t ga_sized_load_map_word(const uint32_t *word)
 {
 #ifdef __CUDACC__
@@ -42,7 +42,7 @@ GA_SIMT uint32_t ga_sized_load_map_word(const uint32_t *word)
 #elif GA_SIZED_MUTANT == 1
     return ga_load_relaxed(word);
 #else
-    return ga_load_acquire(word); /* S1. Pairs with S2 (sized_grow.h). */
+    return ga_load_acquire(word); /* KS1. Pairs with KS2 (sized_grow.h). */
 #endif
 }
 
@@ -102,7 +102,7 @@ GA_SIMT bool ga_sized_class_owns(ga_sized_view heap, uint32_t class_, uint32_t w
     if (ga_sized_in_first_bitmap(heap, word_index) || GA_SIZED_MUTANT == 23) {
         return true;
     }
-    /* relaxed: U1 acquired the owner that was stored before these bits were cleared for another
+    /* relaxed: KU1 acquired the owner that was stored before these bits were cleared for another
      * class. */
     uint32_t owner =
         ga_load_relaxed(heap.owners + (word_index >> ga_sized_stride_bits(heap.region_bits)));

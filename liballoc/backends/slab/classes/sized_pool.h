@@ -22,11 +22,11 @@
  *            that a third one might have used. `pooled` is never less than the number of bits that
  *            are set.
  *
- * ORDER      P1 and P2: the last owner's accesses to a region happen before those of the next one.
- *            Q1 and Q2: the holder of `pool_lock` sees all bits that the one before has set again.
- *            H1 and H2: a tile that relies on the failure of an earlier search sees that nothing
- *            was freed since. N1 and N2: a tile that sees that regions have been taken sees the
- *            `grow_lock` of the class that they are for.
+ * ORDER      KP1 and KP2: the last owner's accesses to a region happen before those of the next
+ *            one. KQ1 and KQ2: the holder of `pool_lock` sees all bits that the one before has set
+ *            again. KH1 and KH2: a tile that relies on the failure of an earlier search sees that
+ *            nothing was freed since. KN1 and KN2: a tile that sees that regions have been taken
+ *            sees the `grow_lock` of the class that they are for.
  *
  * PROGRESS   The fast paths do not wait. A tile that needs `pool_lock` waits for its holder, and
  *            the holder waits for memory at most, as growth.h says. An allocation fails only if
@@ -106,7 +106,7 @@ GA_SIMT bool ga_sized_pool_claim_bits(uint32_t *word, uint32_t bits)
         uint32_t now = seen;
         ga_store_relaxed(word, seen & ~bits);
 #else
-        /* P1: acquire. Pairs with P2: the last owners are done with the regions. */
+        /* KP1: acquire. Pairs with KP2: the last owners are done with the regions. */
         uint32_t now = ga_cas_acquire(word, seen, seen & ~bits);
 #endif
         if (now == seen) {
@@ -165,7 +165,7 @@ GA_SIMT void ga_sized_pool_free(ga_sized_heap *heap, ga_tile tile, ga_sized_exte
 #if GA_SIZED_MUTANT == 12
             ga_post_or_relaxed(heap->pool + index, ga_sized_pool_mask(extent, index));
 #else
-            /* P2: release, with the tile's publish. Pairs with P1. */
+            /* KP2: release, with the tile's publish. Pairs with KP1. */
             ga_post_or_published(heap->pool + index, ga_sized_pool_mask(extent, index));
 #endif
         }
@@ -175,8 +175,8 @@ GA_SIMT void ga_sized_pool_free(ga_sized_heap *heap, ga_tile tile, ga_sized_exte
     {
         (void)own;
         ga_store_relaxed(&heap->pool_hint, extent.first / 32u); /* relaxed: a guess */
-        /* H2: release, after the bits. Pairs with H1: a tile that still reads the old count has not
-         * missed these bits. */
+        /* KH2: release, after the bits. Pairs with KH1: a tile that still reads the old count has
+         * not missed these bits. */
         ga_post_add_release(&heap->releases, 1u);
     }
 }
@@ -217,7 +217,7 @@ GA_SIMT ga_sized_extent ga_sized_pool_try_word(ga_sized_heap *heap, ga_tile tile
         ga_sized_extent extent = {index * 32u + bit_index,
                                   ga_sized_pool_free_from(word, bit_index, request.max)};
         if (ga_sized_pool_claim_bits(heap->pool + index, ga_sized_pool_mask(extent, index))) {
-            /* N1: release. Pairs with N2. After the bits, so that `pooled` was never less than
+            /* KN1: release. Pairs with KN2. After the bits, so that `pooled` was never less than
              * their number. */
             ga_post_add_release(&heap->pooled, 0u - extent.n);
             ga_store_relaxed(&heap->pool_hint, index);
@@ -285,7 +285,7 @@ GA_SIMT ga_sized_extent ga_sized_bump(ga_sized_heap *heap, ga_tile tile, ga_size
                 break;
             }
             uint32_t max = ready - at < request.max ? ready - at : request.max;
-            uint32_t seen = ga_cas_release(&heap->next, next, at + max); /* N1. Pairs with N2. */
+            uint32_t seen = ga_cas_release(&heap->next, next, at + max); /* KN1. Pairs with KN2. */
             if (seen == next) {
                 ga_lane_write(&first, own, at);
                 ga_lane_write(&n, own, max);
@@ -340,14 +340,14 @@ GA_SIMT bool ga_sized_pool_alloc_extent(ga_sized_heap *heap, ga_tile tile, ga_si
     GA_EACH_LANE(tile, all ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        ga_post_add_release(&heap->pooled, 0u - extent.n); /* N1: as above. Pairs with N2. */
+        ga_post_add_release(&heap->pooled, 0u - extent.n); /* KN1: as above. Pairs with KN2. */
     }
     GA_EACH_LANE(tile, all ? 0 : ga_tile_lanes(tile), own)
     {
         uint32_t index = extent.first / 32u + ga_lane_read(ranks, own);
         for (uint32_t i = 0; i < ga_lane_read(taken, own); i++, index += size) {
-            /* P2: release, as above. Pairs with P1: this tile did not use the regions, but the
-             * accesses that its own P1 acquired come first. */
+            /* KP2: release, as above. Pairs with KP1: this tile did not use the regions, but the
+             * accesses that its own KP1 acquired come first. */
             ga_post_or_release(heap->pool + index, ga_sized_pool_mask(extent, index));
         }
     }
@@ -457,14 +457,14 @@ GA_SIMT void ga_sized_pool_set_known_full(ga_sized_heap *heap, uint32_t releases
  * search failed, nothing has been freed since, and no more memory can be committed. By one lane. */
 GA_SIMT bool ga_sized_pool_known_full(const ga_sized_heap *heap, uint32_t min)
 {
-    /* N2: acquire. Pairs with N1: a tile that has taken the last region for a class holds the
+    /* KN2: acquire. Pairs with KN1: a tile that has taken the last region for a class holds the
      * class's `grow_lock`. */
     uint32_t next = ga_load_acquire(&heap->next);
     if (heap->regions - next + ga_load_acquire(&heap->pooled) < min) {
         return true;
     }
     uint64_t since = ga_load64_relaxed(&heap->known_full);
-    /* H1: acquire. Pairs with H2. */
+    /* KH1: acquire. Pairs with KH2. */
     if (!(uint32_t)since || (uint32_t)since > min ||
         (uint32_t)(since >> 32) != ga_load_acquire(&heap->releases) ||
         ga_sized_ready(heap) != next) {
@@ -494,13 +494,13 @@ GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint3
     {
         if (ga_sized_pool_known_full(heap, min)) {
             ga_lane_write(&states, own, GA_SIZED_POOL_FULL);
-            /* Q1: acquire. Pairs with Q2: the last holder has set again all bits that it did not
+            /* KQ1: acquire. Pairs with KQ2: the last holder has set again all bits that it did not
              * keep. */
         } else if (!ga_load_relaxed(&heap->pool_lock) &&
                    ga_cas_acquire(&heap->pool_lock, 0, 1u) == 0) {
             ga_lane_write(&states, own, GA_SIZED_POOL_LOCKED);
         }
-        ga_lane_write(&seen, own, ga_load_acquire(&heap->releases)); /* H1. Pairs with H2. */
+        ga_lane_write(&seen, own, ga_load_acquire(&heap->releases)); /* KH1. Pairs with KH2. */
     }
     ga_tile_sync(tile);
     *releases = ga_lanes_get(tile, seen, leader);
@@ -516,7 +516,7 @@ GA_SIMT void ga_sized_pool_unlock(ga_sized_heap *heap, ga_tile tile, ga_sized_re
         if (!found && request.align == 1u) {
             ga_sized_pool_set_known_full(heap, releases, request.min);
         }
-        ga_store_release(&heap->pool_lock, 0); /* Q2: release. Pairs with Q1. */
+        ga_store_release(&heap->pool_lock, 0); /* KQ2: release. Pairs with KQ1. */
     }
     ga_tile_sync(tile);
 }

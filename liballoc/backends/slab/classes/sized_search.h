@@ -8,9 +8,9 @@
  *            Bits of a second bitmap count only after a check of the region's owner; else the tile
  *            clears them again.
  *
- * ORDER      U1 and U2 (this file): the last owner's accesses to a unit happen before those of
- *            the next one. H1 and H2 (sized_pool.h): events that `releases` counts happen before a
- *            tile sees the count. O3 and O4: the checks of a free for a sweep (sized_sweep.h).
+ * ORDER      KU1 and KU2 (this file): the last owner's accesses to a unit happen before those of
+ *            the next one. KH1 and KH2 (sized_pool.h): events that `releases` counts happen before
+ *            a tile sees the count. KO3 and KO4: the checks of a free for a sweep (sized_sweep.h).
  *
  * PROGRESS   No search waits. Each loads a fixed number of words, and repeats that only if another
  *            tile claimed the units that it saw.
@@ -31,12 +31,12 @@ GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint3
 #if GA_SIZED_MUTANT == 2
     return ga_or_relaxed(heap.bits + word_index, bits);
 #elif GA_SIZED_MUTANT == 3
-    /* U1, but not atomic. Pairs with U2. */
+    /* KU1, but not atomic. Pairs with KU2. */
     uint32_t taken = ga_load_acquire(heap.bits + word_index);
     ga_store_relaxed(heap.bits + word_index, taken | bits);
     return taken;
 #else
-    /* U1: acquire. Pairs with U2: the last owner's accesses to a unit happen before ours. */
+    /* KU1: acquire. Pairs with KU2: the last owner's accesses to a unit happen before ours. */
     return ga_or_acquire(heap.bits + word_index, bits);
 #endif
 }
@@ -46,16 +46,16 @@ GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint3
  * unless another sweep has begun to watch the region. */
 GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
 {
-    /* O3: acq_rel, though it changes nothing. Pairs with O1 (sized_sweep.h): a sweep that comes
+    /* KO3: acq_rel, though it changes nothing. Pairs with KO1 (sized_sweep.h): a sweep that comes
      * later sees the bit clear, and one that came before is seen here. */
     uint32_t owner = ga_or_acq_rel(heap->owners + region, 0);
     if (ga_sized_owner_class(owner) == GA_SIZED_NONE || !(owner & GA_SIZED_WATCH)) {
         return;
     }
 #if GA_SIZED_MUTANT != 24
-    ga_post_add_release(&heap->releases, 1u); /* H2: release, after the bit. Pairs with H1. */
+    ga_post_add_release(&heap->releases, 1u); /* KH2: release, after the bit. Pairs with KH1. */
 #endif
-    /* O4: release. Pairs with O3, and with the fence of a free on the fast path: a free that does
+    /* KO4: release. Pairs with KO3, and with the fence of a free on the fast path: a free that does
      * not see the watch any more comes after the change of `releases`. */
     ga_cas_release(heap->owners + region, owner, owner & ~GA_SIZED_WATCH);
 }
@@ -74,7 +74,7 @@ GA_SIMT void ga_sized_release_bits(ga_sized_view heap, uint32_t word_index, uint
 #if GA_SIZED_MUTANT == 4
     ga_post_and_relaxed(heap.bits + word_index, ~bits);
 #else
-    /* U2: release, with the tile's publish. Pairs with U1. No answer to wait for. */
+    /* KU2: release, with the tile's publish. Pairs with KU1. No answer to wait for. */
     ga_post_and_published(heap.bits + word_index, ~bits);
 #endif
 #if !defined __CUDACC__ && GA_SIZED_MUTANT != 21
@@ -94,7 +94,7 @@ GA_SIMT uint32_t ga_sized_try_set_verify(ga_sized_view heap, uint32_t class_, ui
         return taken;
     }
     ga_sized_release_bits(heap, word_index, got);
-    /* H2: release. Pairs with H1. A sweep may have read the word while these bits were set. */
+    /* KH2: release. Pairs with KH1. A sweep may have read the word while these bits were set. */
     ga_post_add_release(&heap.heap->releases, 1u);
     return GA_ALL_BITS;
 }
@@ -359,7 +359,7 @@ GA_SIMT uint32_t ga_sized_load_synced(const uint32_t *word, ga_tile tile)
     ga_lanes now = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&now, own, ga_load_acquire(word)); /* S1. Pairs with S2 (sized_grow.h). */
+        ga_lane_write(&now, own, ga_load_acquire(word)); /* KS1. Pairs with KS2 (sized_grow.h). */
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, now, leader);

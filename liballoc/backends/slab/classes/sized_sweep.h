@@ -37,20 +37,20 @@
  *            GA_SIZED_RESULT_LIFE_NS. Otherwise each request waits for a sweep that began after it.
  *            One case remains: a block is found up to GA_SIZED_RESULT_LIFE_NS late if its free was
  *            stopped for longer than GA_SIZED_GRACE_NS between two consecutive instructions. On the
- *            CPU a free reads the owner again (O3), and this cannot happen.
+ *            CPU a free reads the owner again (KO3), and this cannot happen.
  *
  *            A region leaves its class while the tile holds all of its units and the class's
  *            `table_lock`. If a unit turns out to be live, the tile clears the bits that it set. No
  *            other tile of the sweep is in that region, so that a sweep does not take units held in
  *            this way for live blocks.
  *
- * ORDER      W1 and W2: a tile that helps sees how the sweep was set up. W3 and W4: the tile that
- *            ends the sweep sees the findings of all its tiles. W5 and W6: a tile that is refused
- *            sees that the sweep has ended. W7: a sweep that a request does not see begins after
- *            everything that happened before the request. O1 to O4: the sweep sees a free that
- *            ended before the region came under watch, and a later free sees the watch. H1 and H2
- *            (sized_pool.h): events that `releases` counts happen before a tile sees the count. E
- *            and P as in sized_grow.h and sized_pool.h.
+ * ORDER      KW1 and KW2: a tile that helps sees how the sweep was set up. KW3 and KW4: the tile
+ *            that ends the sweep sees the findings of all its tiles. KW5 and KW6: a tile that is
+ *            refused sees that the sweep has ended. KW7: a sweep that a request does not see begins
+ *            after everything that happened before the request. KO1 to KO4: the sweep sees a free
+ *            that ended before the region came under watch, and a later free sees the watch. KH1
+ *            and KH2 (sized_pool.h): events that `releases` counts happen before a tile sees the
+ *            count. E and P as in sized_grow.h and sized_pool.h.
  *
  * PROGRESS   A tile that finds nothing waits for the tiles that are in a region each. Each of these
  *            is done after a number of steps bounded by the words of the region, and may wait for a
@@ -90,7 +90,7 @@ GA_SIMT bool ga_sized_is_after(uint32_t a, uint32_t b)
  * one lane. */
 GA_SIMT bool ga_sized_known_full_lone(const ga_sized_heap *heap, uint32_t class_)
 {
-    /* W6: acquire. Pairs with W5: for which classes the sweep found nothing. */
+    /* KW6: acquire. Pairs with KW5: for which classes the sweep found nothing. */
     uint64_t result = ga_load64_acquire(&heap->sweep.valid_result);
     uint32_t number = (uint32_t)result;
     /* relaxed: as new as `valid_result` or newer, and if newer, another sweep found nothing
@@ -104,7 +104,7 @@ GA_SIMT bool ga_sized_known_full_lone(const ga_sized_heap *heap, uint32_t class_
         return false;
     }
 #endif
-    return (uint32_t)(result >> 32) == ga_load_acquire(&heap->releases); /* H1. Pairs with H2. */
+    return (uint32_t)(result >> 32) == ga_load_acquire(&heap->releases); /* KH1. Pairs with KH2. */
 }
 
 /* For all lanes of the tile: ga_sized_known_full_lone() by the leader. */
@@ -137,7 +137,7 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
     {
         uint32_t seen = ga_load_relaxed(word); /* relaxed: the CAS below decides */
         while (ga_sized_owner_class(seen) != GA_SIZED_NONE) {
-            /* O1: acq_rel. Pairs with O2, O3 and O4. */
+            /* KO1: acq_rel. Pairs with KO2, KO3 and KO4. */
             uint32_t now = ga_cas_acq_rel(word, seen, (seen & ~GA_SIZED_WATCH) | mark);
             if (now == seen) {
                 break;
@@ -145,7 +145,7 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
             seen = now;
         }
         if (ga_sized_owner_class(seen) != GA_SIZED_NONE && !(seen & GA_SIZED_WATCH)) {
-            /* relaxed: W3 releases it */
+            /* relaxed: KW3 releases it */
             ga_store64_relaxed(&heap->sweep.watched_at, ga_clock_ns());
         }
         ga_lane_write(&owner, own, seen & ~GA_SIZED_WATCH);
@@ -175,7 +175,7 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
 #if GA_SIZED_MUTANT == 28
             seen = ga_or_relaxed(heap->bits + word_index + bitmap_word, GA_ALL_BITS);
 #else
-            /* U1: acquire. Pairs with U2: the last owners' accesses to the units. */
+            /* KU1: acquire. Pairs with KU2: the last owners' accesses to the units. */
             seen = ga_or_acquire(heap->bits + word_index + bitmap_word, GA_ALL_BITS);
 #endif
             failed = seen != (bitmap_word + 1u == words ? c->tail : 0) && GA_SIZED_MUTANT != 25;
@@ -197,7 +197,7 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
             uint32_t were = last                        ? ga_lane_read(before, own)
                             : bitmap_word + 1u == words ? c->tail
                                                         : 0;
-            /* U2: release. Pairs with U1. Bits that were set before belong to other tiles. */
+            /* KU2: release. Pairs with KU1. Bits that were set before belong to other tiles. */
             ga_post_and_release(heap->bits + word_index + bitmap_word, were);
         }
     }
@@ -219,7 +219,7 @@ GA_SIMT bool ga_sized_region_to_pool(ga_sized_heap *heap, ga_tile tile, uint32_t
     GA_EACH_LANE(tile, is_free ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        /* relaxed, and the owner too: P2 releases both */
+        /* relaxed, and the owner too: KP2 releases both */
         ga_store_relaxed(&heap->sweep.any_spent, 1u);
         ga_store_relaxed(heap->owners + region, 0u); /* before another class can get the region */
         ga_sized_table_remove(heap, c, region);
@@ -256,7 +256,7 @@ GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_til
         for (uint32_t i = 0; i < GA_SIZED_WORDS_PER_LANE; i++) {
             uint32_t at = bitmap_word + i * size;
             uint32_t tail = at + 1u == words ? c->tail : 0;
-            /* relaxed: after O1 */
+            /* relaxed: after KO1 */
             uint32_t bits =
                 at < words ? ga_load_relaxed(heap->bits + word_index + at) : GA_ALL_BITS;
             all &= bits;
@@ -331,7 +331,7 @@ GA_SIMT void ga_sized_sweep_region(ga_sized_view heap, ga_tile tile, uint32_t nu
     GA_EACH_LANE(tile, found.free ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        if (released) { /* relaxed, both: W3 releases them */
+        if (released) { /* relaxed, both: KW3 releases them */
             ga_post_add_relaxed(&heap.heap->sweep.regions_released, 1u);
         } else {
             ga_post_or64_relaxed(&heap.heap->sweep.found_classes, (uint64_t)1 << class_);
@@ -349,7 +349,7 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
     {
         (void)own;
         uint64_t found_classes =
-            ga_load64_relaxed(&sweep->found_classes); /* relaxed, also below: after W4 */
+            ga_load64_relaxed(&sweep->found_classes); /* relaxed, also below: after KW4 */
         bool released = ga_load_relaxed(&sweep->regions_released) != 0;
         for (uint32_t class_ = 0; class_ < heap->classes && !released; class_++) {
             if (!(found_classes >> class_ & 1u)) {
@@ -363,7 +363,7 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
         bool ripe = !GA_SIZED_GRACE_NS ||
                     began >= ga_load64_relaxed(&sweep->watched_at) + GA_SIZED_GRACE_NS;
         uint32_t releases = ga_load_relaxed(&sweep->releases);
-        bool undisturbed = ga_load_acquire(&heap->releases) == releases; /* H1. Pairs with H2. */
+        bool undisturbed = ga_load_acquire(&heap->releases) == releases; /* KH1. Pairs with KH2. */
         if (undisturbed) {
             ga_store_relaxed(&sweep->undisturbed, number);
         }
@@ -371,10 +371,10 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
 #ifdef __CUDACC__
             ga_store64_relaxed(&sweep->valid_until, began + GA_SIZED_RESULT_LIFE_NS);
 #endif
-            /* W5: release. Pairs with W6. */
+            /* KW5: release. Pairs with KW6. */
             ga_store64_release(&sweep->valid_result, (uint64_t)releases << 32 | number);
         }
-        ga_store_release(&sweep->ended, number); /* W5: release. Pairs with W6. */
+        ga_store_release(&sweep->ended, number); /* KW5: release. Pairs with KW6. */
     }
     ga_tile_sync(tile);
 }
@@ -387,7 +387,7 @@ GA_SIMT void ga_sized_sweep_region_done(ga_sized_heap *heap, ga_tile tile, uint3
     ga_tile_sync(tile);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* W3, W4: acq_rel. Pairs with itself: the findings of all tiles. */
+        /* KW3, KW4: acq_rel. Pairs with itself: the findings of all tiles. */
         ga_lane_write(&regions_left, own, ga_add_acq_rel(&heap->sweep.regions_left, 0u - 1u));
     }
     ga_tile_sync(tile);
@@ -402,19 +402,19 @@ GA_SIMT void ga_sized_sweep_begin(ga_sized_heap *heap, uint32_t ended)
 {
     ga_sized_sweep *sweep = &heap->sweep;
     uint32_t number = ended + 1u;
-    /* W7: acq_rel. Pairs with itself in ga_sized_sweep_latest(). */
+    /* KW7: acq_rel. Pairs with itself in ga_sized_sweep_latest(). */
     if (ga_load_relaxed(&sweep->begun) != ended ||
         ga_cas_acq_rel(&sweep->begun, ended, number) != ended) {
         return;
     }
     uint32_t end = ga_load_relaxed(&heap->next) + 1u;
-    ga_store_relaxed(&sweep->releases, ga_load_acquire(&heap->releases)); /* H1. Pairs with H2. */
+    ga_store_relaxed(&sweep->releases, ga_load_acquire(&heap->releases)); /* KH1. Pairs with KH2. */
     ga_store64_relaxed(&sweep->began_at, ga_clock_ns());
     ga_store64_relaxed(&sweep->found_classes, 0u);
     ga_store_relaxed(&sweep->regions_released, 0u);
     ga_store_relaxed(&sweep->regions_left, end);
-    ga_store_release(&sweep->end, end);                         /* W1: release. Pairs with W2. */
-    ga_store64_release(&sweep->cursor, (uint64_t)number << 32); /* W1 */
+    ga_store_release(&sweep->end, end);                         /* KW1: release. Pairs with KW2. */
+    ga_store64_release(&sweep->cursor, (uint64_t)number << 32); /* KW1 */
 }
 
 /* The number of the last sweep that may have begun before the caller's request did. */
@@ -424,7 +424,7 @@ GA_SIMT uint32_t ga_sized_sweep_latest(ga_sized_heap *heap, ga_tile tile)
     ga_lanes last = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* W7: acq_rel, though it changes nothing. Pairs with itself in ga_sized_sweep_begin(): a
+        /* KW7: acq_rel, though it changes nothing. Pairs with itself in ga_sized_sweep_begin(): a
          * sweep that this does not see begins after everything that the tile has done and seen. */
         ga_lane_write(&last, own, ga_add_acq_rel(&heap->sweep.begun, 0u));
     }
@@ -457,10 +457,10 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_region(ga_sized_heap *heap, uint
         (uint32_t)cursor >= ga_load_relaxed(&sweep->end)) {
         return step;
     }
-    cursor = ga_add64_acq_rel(&sweep->cursor, 1u); /* W2: acquire. Pairs with W1. */
+    cursor = ga_add64_acq_rel(&sweep->cursor, 1u); /* KW2: acquire. Pairs with KW1. */
     step.number = (uint32_t)(cursor >> 32);
     step.region = (uint32_t)cursor;
-    /* W2, then W6. A larger `end` belongs to a later sweep, whose beginning has seen the end of
+    /* KW2, then KW6. A larger `end` belongs to a later sweep, whose beginning has seen the end of
      * this one. */
     if (step.region < ga_load_acquire(&sweep->end) &&
         ga_sized_is_after(step.number, ga_load_acquire(&sweep->ended))) {
@@ -474,7 +474,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
                                                      uint32_t last)
 {
     ga_sized_sweep_step step = {GA_SIZED_SWEEP_WAIT, 0, 0};
-    uint32_t ended = ga_load_acquire(&heap->sweep.ended); /* W6: acquire. Pairs with W5. */
+    uint32_t ended = ga_load_acquire(&heap->sweep.ended); /* KW6: acquire. Pairs with KW5. */
 #if GA_SIZED_MUTANT == 26
     last--; /* a sweep that began before the request is accepted */
 #endif

@@ -9,8 +9,9 @@
  *
  * INVARIANT  A unit belongs to its tile from the time the tile sets the bit until it clears it.
  *
- * ORDER      U1 and U2: the last owner's accesses to a unit happen before those of the next one. S1
- *            (sized_search.h) is the partner of S2 in sized_grow.h: a class gets its words by it.
+ * ORDER      KU1 and KU2: the last owner's accesses to a unit happen before those of the next one.
+ *            KS1 (sized_search.h) is the partner of KS2 in sized_grow.h: a class gets its words by
+ *            it.
  *
  * PROGRESS   An allocation tries the home word twice and a few random words. Then its tile
  *            searches, and waits for another region for as long as growth.h says. If there is none,

@@ -108,7 +108,7 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
         for (uint32_t i = 0; i < heap->unit / 4u; i++) {
             ga_store_relaxed(words + i, GA_SLAB_POISON);
         }
-        /* U2: release, with a result. Pairs with U1 (slab_tile.h). */
+        /* SU2: release, with a result. Pairs with SU1 (slab_tile.h). */
         if (ga_and_release(at, ~bit) & bit) {
             ga_slab_count_released(slab, unit / 32u, 1);
             return;
