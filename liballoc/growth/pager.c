@@ -314,7 +314,7 @@ static void close_mailbox(ga_pager_client *client)
         ga_cuda_refused_add(client->device, GA_CUDA_REFUSED_PINNED, (uintptr_t)client->mailbox,
                             MAILBOX_BYTES);
     } else {
-        ga_os_memory_release(client->mailbox, MAILBOX_BYTES);
+        ga_os_memory_unmap(client->mailbox, MAILBOX_BYTES);
     }
 }
 

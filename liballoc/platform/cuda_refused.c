@@ -129,7 +129,7 @@ static bool release_all(const ga_cuda_driver *driver, const struct entry *entry)
 {
     bool released = release(driver, entry) == CUDA_SUCCESS;
     if (released && entry->kind == GA_CUDA_REFUSED_PINNED) {
-        ga_os_memory_release((void *)(uintptr_t)entry->handle, entry->size);
+        ga_os_memory_unmap((void *)(uintptr_t)entry->handle, entry->size);
     }
     return released;
 }

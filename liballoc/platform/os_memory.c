@@ -100,7 +100,7 @@ void ga_os_memory_retry(void)
     errno = saved;
 }
 
-void ga_os_memory_release(void *start, size_t size)
+void ga_os_memory_unmap(void *start, size_t size)
 {
     int saved = errno;
     if (ga_os_memory_get()->munmap(start, size)) {

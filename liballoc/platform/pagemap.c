@@ -54,7 +54,7 @@ static leaf_t *leaf_make(leaf_t **slot)
     void *fresh = leaf_map();
     leaf_t *leaf = fresh ? leaf_install(slot, &fresh) : NULL;
     if (fresh) {
-        ga_os_memory_release(fresh, sizeof(leaf_t));
+        ga_os_memory_unmap(fresh, sizeof(leaf_t));
     }
     return leaf;
 }
@@ -126,7 +126,7 @@ void ga_pagemap_mark_reserved(const void *pointer, void *reserved)
     /* PM4: release. Pairs with PM3. */
     if (reserved && !__atomic_compare_exchange_n(&spare, &none, (leaf_t *)reserved, false,
                                                  __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-        ga_os_memory_release(reserved, sizeof(leaf_t));
+        ga_os_memory_unmap(reserved, sizeof(leaf_t));
     }
 }
 

@@ -59,7 +59,7 @@ static void *reserve(size_t bytes)
         return start;
     }
     if (start != MAP_FAILED) {
-        ga_os_memory_release(start, bytes);
+        ga_os_memory_unmap(start, bytes);
     }
     return NULL;
 }
@@ -68,7 +68,7 @@ static void unreserve(void *start, size_t bytes)
 {
     if (start) {
         ga_reservations_remove(start, bytes);
-        ga_os_memory_release(start, bytes);
+        ga_os_memory_unmap(start, bytes);
     }
 }
 
@@ -146,7 +146,7 @@ static void release_all(hardened *heap)
 {
     unreserve(heap->addresses, address_bytes(heap));
     unreserve(heap->tables, heap->tables_bytes);
-    ga_os_memory_release(heap, sizeof *heap);
+    ga_os_memory_unmap(heap, sizeof *heap);
 }
 
 static ga_status hardened_open(const ga_open_args *args, void **state)

@@ -46,7 +46,7 @@ static bool make_unreadable(uintptr_t start, size_t bytes)
 
 static void unmap(uintptr_t start, size_t bytes)
 {
-    ga_os_memory_release((void *)start, bytes);
+    ga_os_memory_unmap((void *)start, bytes);
 }
 
 /* ---- the table ---------------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ GA_SIMT void ga_sized_store_published(uint32_t *word, uint32_t value)
 #ifdef __CUDACC__
     ga_store_relaxed(word, value); /* after the fence of ga_tile_publish() */
 #else
-    ga_store_release(word, value);
+    ga_store_release(word, value); /* KS2. Pairs with KS1, KO1 and KU1. */
 #endif
 }
 

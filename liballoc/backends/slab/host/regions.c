@@ -77,7 +77,7 @@ static ga_slab_region_leaf *leaf_of(uintptr_t step)
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return fresh;
     }
-    ga_os_memory_release(fresh, sizeof *leaf);
+    ga_os_memory_unmap(fresh, sizeof *leaf);
     return leaf;
 }
 

@@ -46,7 +46,7 @@ static void unmap_table(void *table, size_t size)
 {
     int error = errno;
     if (table) {
-        ga_os_memory_release(table, size);
+        ga_os_memory_unmap(table, size);
     }
     errno = error;
 }
