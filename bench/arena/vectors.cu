@@ -34,7 +34,7 @@ static const double TIMES_LEAST = 10; /* as fast */
 
 static std::uint64_t from_bytes = 1ull << 20;
 static std::uint64_t to_bytes = 32ull << 30;
-static std::uint64_t chunk_most; /* 0: the library's */
+static std::uint64_t chunk_max; /* 0: the library's */
 static unsigned rounds = 7;
 static const char *json;
 static bool failed;
@@ -75,7 +75,7 @@ static void run_thrust(const std::vector<std::size_t> &sizes,
 static gpualloc::where place()
 {
     gpualloc::where at;
-    at.chunk_most = chunk_most;
+    at.chunk_max = chunk_max;
     return at;
 }
 
@@ -403,7 +403,7 @@ static bool read_option(const char *name, const char *value)
     }
     return (!strcmp(name, "--from") && read_size(value, &from_bytes)) ||
            (!strcmp(name, "--to") && read_size(value, &to_bytes)) ||
-           (!strcmp(name, "--chunk") && read_size(value, &chunk_most));
+           (!strcmp(name, "--chunk") && read_size(value, &chunk_max));
 }
 
 /* Reduce the size to fit: the baseline holds 1.5 times the final size at its peak. */

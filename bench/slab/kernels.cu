@@ -131,10 +131,10 @@ enum {
 template <uint32_t WIDTH>
 __global__ void __launch_bounds__(THREADS) one_by_one(ga_kernel_heap heap, uint32_t *failed)
 {
-    ga_slab_turn turn = ga_slab_turn_begin(heap, WIDTH);
+    ga_slab_tile_cache cache = ga_slab_tile_cache_begin(heap, WIDTH);
     for (uint32_t i = 0; i < IN_SEQUENCE; i++) {
-        void *unit = ga_slab_turn_claim(&turn);
-        if (turn.tile.lane == 0) {
+        void *unit = ga_slab_tile_cache_claim(&cache);
+        if (cache.tile.lane == 0) {
             if (unit) {
                 touch(unit, i);
             } else {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(THREADS) one_by_one(ga_kernel_heap heap, uint3
             }
         }
     }
-    ga_slab_turn_end(&turn);
+    ga_slab_tile_cache_end(&cache);
 }
 
 /* The paper's allocator: one atomic a unit. */

@@ -37,6 +37,7 @@ def manual_option(option: dict) -> str:
     """One item of a list."""
     default = option["default"]
     last = "This option must be given.\n" if default is None else f"Default:\n.Cm {default} .\n"
+    last += "An expert option.\n" * option["expert"]
     return (f".It Cm {option['name']} Ns = Ns {values(option)}\n"
             f"{sentences(option['help'] + '.')}{last}")
 

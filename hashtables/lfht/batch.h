@@ -14,7 +14,7 @@
  *            a hash node leads to the next level, and the level determines the number of bits, so
  *            the cursor need not read it from the node.
  *
- * ORDER      As in a lookup: W2, and P with hazard pointers.
+ * ORDER      As in a lookup: LW2, and RP with hazard pointers.
  *
  * PROGRESS   A cursor takes at most as many steps as the trie has levels and its chains leaves.
  */
@@ -335,7 +335,7 @@ static ga_status variant_do_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, s
                                    .keys_per_bucket = LFHT_KEYS_PER_BUCKET,                        \
                                    .chunk = LFHT_CHUNK,                                            \
                                    .chain = LFHT_CHAIN,                                            \
-                                   .chain_most = LFHT_CHAIN_MOST,                                  \
+                                   .chain_max = LFHT_CHAIN_MAX,                                    \
                                    .protection = LFHT_HAZARDS,                                     \
                                    .shrinks = LFHT_SHRINKS != LFHT_NEVER,                          \
                                    .seq_cst = (sequential),                                        \

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    BUCKETS_MOST = 1 << LFHT_CHUNK_MOST
+    BUCKETS_MAX = 1 << LFHT_CHUNK_MAX
 };
 
 typedef struct build {
@@ -110,7 +110,7 @@ static void fill_node(build *b, lfht_hash_node *node, const size_t *ends, lfht_i
 static lfht_word make_node(build *b, lfht_hash_node *node, lfht_item *items, lfht_item *scratch,
                            size_t n)
 {
-    size_t ends[BUCKETS_MOST] = {0};
+    size_t ends[BUCKETS_MAX] = {0};
     lfht_hash_node *child = ga_lfht_alloc_hash_node(b->map, node, node->level + 1,
                                                     node->used + node->bits, b->map->chunk);
     if (!child) {

@@ -16,7 +16,7 @@
  *            and lowers it after it has emptied one or failed to fill it. Once 0 the count stays 0:
  *            the node is dead, and every thread that meets it detaches it.
  *
- * ORDER      E1: if two threads each empty one of the last two buckets, at least one sees both
+ * ORDER      LE1: if two threads each empty one of the last two buckets, at least one sees both
  *            empty.
  *            A: a parent that `parent` leads to is attached, because `parent` is set to NULL before
  *            the node is detached, and the parent can be detached only after that (§4.4.2).
@@ -35,7 +35,7 @@
 
 static void node_clear_parent(lfht_hash_node *node)
 {
-    /* A1: release. Pairs with A2, through W1: a reader that still finds the parent here found it
+    /* LA1: release. Pairs with LA2, through LW1: a reader that still finds the parent here found it
      * before the node was detached. */
     __atomic_store_n(&node->parent, NULL, __ATOMIC_RELEASE);
 }
@@ -45,7 +45,7 @@ static void node_clear_parent(lfht_hash_node *node)
 static bool walk_ascend(walk *w)
 {
     lfht_hash_node *node = w->parent;
-    /* A2: acquire. Pairs with A1. Only a guess, which A3 validates. */
+    /* LA2: acquire. Pairs with LA1. Only a guess, which LA3 validates. */
     lfht_hash_node *parent = __atomic_load_n(&node->parent, __ATOMIC_ACQUIRE);
     if (!parent) {
         return false;
@@ -56,7 +56,7 @@ static bool walk_ascend(walk *w)
     lfht_test_yield();
     if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS) {
         ga_hazard_set(w->hazards, w->parent_slot, parent);
-        /* A3: seq_cst or acquire. Pairs with A1. */
+        /* LA3: seq_cst or acquire. Pairs with LA1. */
         uintptr_t again = ga_hazard_load(w->hazards, (const ga_hazard_word *)&node->parent);
         if (again != (uintptr_t)parent) {
             return false;
@@ -71,7 +71,7 @@ static bool walk_ascend(walk *w)
 static bool node_is_empty(const lfht_hash_node *node)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
-        /* E1: seq_cst. Pairs with W1. */
+        /* LE1: seq_cst. Pairs with LW1. */
         if (!lfht_is_empty_bucket(node, __atomic_load_n(&node->buckets[i], __ATOMIC_SEQ_CST))) {
             return false;
         }
@@ -122,7 +122,7 @@ static bool freeze_and_detach(walk *w, lfht_word *location, const lfht_freeze_no
     if (lfht_cas(location, freezing, lfht_empty_bucket(w->parent))) {
         return true;
     }
-    /* A4: release. Pairs with A2: the node stays attached. */
+    /* LA4: release. Pairs with LA2: the node stays attached. */
     __atomic_store_n(&w->node->parent, w->parent, __ATOMIC_RELEASE);
     return false;
 }
@@ -192,7 +192,7 @@ LFHT_INLINE bool node_count_raise(lfht_hash_node *node)
         if (count == 0) {
             return false;
         }
-        /* C1: acq_rel. Pairs with C2: the node was not dead, or is seen to be dead. */
+        /* LC1: acq_rel. Pairs with LC2: the node was not dead, or is seen to be dead. */
     } while (!__atomic_compare_exchange_n(&node->count, &count, count + 1, true, __ATOMIC_ACQ_REL,
                                           __ATOMIC_RELAXED));
     return true;
@@ -204,7 +204,7 @@ LFHT_INLINE bool node_count_lower(lfht_hash_node *node)
     if (LFHT_SHRINKS != LFHT_COUNTS || node->level == 0) {
         return false;
     }
-    /* C2: acq_rel. Pairs with C1 and itself: the last thread sees everything the others did. */
+    /* LC2: acq_rel. Pairs with LC1 and itself: the last thread sees everything the others did. */
     return __atomic_sub_fetch(&node->count, 1, __ATOMIC_ACQ_REL) == 0;
 }
 

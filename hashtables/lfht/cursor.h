@@ -35,7 +35,7 @@ typedef enum cursor_result {
 enum {
     /* Behind the slots of paths: a change keeps the nodes of its cursor protected while it descends
      * again with a path. */
-    CURSOR_SLOT_FIRST = PATH_STEPS_MOST,
+    CURSOR_SLOT_FIRST = PATH_STEPS_MAX,
     /* Behind the slots of a single call's cursor, because a batch makes single calls while its own
      * cursors are on their way. */
     BATCH_SLOT_FIRST = CURSOR_SLOT_FIRST + 2

@@ -84,7 +84,7 @@ static uint32_t chain_read(walk *w, const lfht_hash_node *child, lfht_leaf **cha
     uint32_t n = 0;
     while (lfht_kind(word) == LFHT_LEAF && n < w->map->chain) {
         lfht_leaf *leaf = lfht_pointer(word);
-        w->most_leaves = w->most_leaves > n ? w->most_leaves : n + 1;
+        w->leaves_max = w->leaves_max > n ? w->leaves_max : n + 1;
         if (!walk_protect(w, walk_leaf_slot(w, n), leaf, location, word)) {
             return 0;
         }
@@ -185,8 +185,8 @@ static void expand_help(walk *w, lfht_hash_node *child)
 {
     lfht_leaf *chain[EXPAND_LEAVES];
     uint32_t n = chain_read(w, child, chain);
-    /* A5: acquire. Pairs with A1: `child` was not detached before the chain was read. So the chain
-     * is not a later one of the same bucket that moves to another node. */
+    /* LA5: acquire. Pairs with LA1: `child` was not detached before the chain was read. So the
+     * chain is not a later one of the same bucket that moves to another node. */
     if (!__atomic_load_n(&child->parent, __ATOMIC_ACQUIRE)) {
         return;
     }

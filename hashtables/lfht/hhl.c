@@ -16,14 +16,14 @@
  *            below: it does not follow words of deeper levels. So a pair protects all of these
  *            leaves, and no others. Hash nodes are never freed, so none needs protection.
  *
- * ORDER      U is the swap that unlinked a leaf, before it was retired. S1 and S2 are the domain's
- *            (scan.c there), P1 and P2 its readers'. Either the scan sees the pair, or the thread
- *            published it after S1; then it sees U in the bucket and from there on. This is as with
- *            hazard pointers, but P2 is the load of the word itself, and no validation follows. A
- *            leaf in front of this one that was removed before is not found either, because it was
- *            unlinked before. A pair that is half of one call and half of the next was published
- *            after S1.
- *            G (lfht.c): the leaves, and their U, happen before the takeover of the list.
+ * ORDER      U is the swap that unlinked a leaf, before it was retired. RS1 and RS2 are the
+ *            domain's (scan.c there), RP1 and RP2 its readers'. Either the scan sees the pair, or
+ *            the thread published it after RS1; then it sees U in the bucket and from there on.
+ *            This is as with hazard pointers, but RP2 is the load of the word itself, and no
+ *            validation follows. A leaf in front of this one that was removed before is not found
+ *            either, because it was unlinked before. A pair that is half of one call and half of
+ *            the next was published after RS1.
+ *            LG1 (lfht.c): the leaves, and their U, happen before the takeover of the list.
  *            The scan reads all pairs twice, as the method has it because of helpers that reinsert
  *            removed leaves (§4.4.3). Here no helper does that (expand.h), so once would do.
  *
@@ -128,7 +128,7 @@ static void separate_by_all_pairs(const ga_lfht *map, retired_list *from, retire
 
 static retired_list take_retired(lfht_shard *shard)
 {
-    /* G2: acquire. Pairs with G (lfht.c): the thread that takes the list sees its leaves
+    /* LG2: acquire. Pairs with LG1 (lfht.c): the thread that takes the list sees its leaves
      * unlinked. */
     retired_list all = {__atomic_exchange_n(&shard->garbage, 0, __ATOMIC_ACQUIRE), 0};
     for (lfht_word word = all.first; word; word = *lfht_garbage_link(word) & ~LFHT_LEVEL) {

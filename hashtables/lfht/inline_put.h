@@ -29,8 +29,8 @@ static void count_put(ga_lfht *map, bool found)
  * down. Growing there in steps would leave the memory of smaller nodes unused. */
 static uint32_t lines_expected_log2(const inline_path *path)
 {
-    uint32_t most = least_of(path->map->chunk, LINE_NODE_LOG2);
-    return path->depth ? 0 : lines_needed_log2(path->map, path->map->expected_per_bucket, most);
+    uint32_t max = least_of(path->map->chunk, LINE_NODE_LOG2);
+    return path->depth ? 0 : lines_needed_log2(path->map, path->map->expected_per_bucket, max);
 }
 
 /* Replace the null link at the location with a new node that has the one pair. */

@@ -9,7 +9,7 @@
 
 enum {
     ROOT_BITS = 14, /* default, log2 of buckets */
-    ROOT_BITS_MOST = 24,
+    ROOT_BITS_MAX = 24,
     RETIRE_BATCH = 4096
 };
 
@@ -69,7 +69,7 @@ void ga_lfht_add_garbage(lfht_shard *shard, lfht_word word)
     lfht_word first = __atomic_load_n(&shard->garbage, __ATOMIC_RELAXED);
     do {
         *link = first | birth_level;
-        /* G: release. Pairs with G2 (hhl.c), and with the caller's synchronisation before
+        /* LG1: release. Pairs with LG2 (hhl.c), and with the caller's synchronisation before
          * ga_lfht_close(). */
     } while (!__atomic_compare_exchange_n(&shard->garbage, &first, word, true, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
@@ -87,20 +87,20 @@ lfht_shard *ga_lfht_own_shard(ga_lfht *map)
 
 /* ---- open ----------------------------------------------------------------------------------- */
 
-static ga_status check_range(const char *option, uint32_t value, uint32_t most)
+static ga_status check_range(const char *option, uint32_t value, uint32_t max)
 {
-    return value <= most ? GA_OK
-                         : ga_fail(GA_ERR_ARGUMENT, "lfht: %s=%u: expected 1 to %u, or 0", option,
-                                   value, most);
+    return value <= max ? GA_OK
+                        : ga_fail(GA_ERR_ARGUMENT, "lfht: %s=%u: expected 1 to %u, or 0", option,
+                                  value, max);
 }
 
 static ga_status check_chain(uint32_t chain, const lfht_variant *variant)
 {
-    return chain <= variant->chain_most
+    return chain <= variant->chain_max
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT,
                          "lfht: chain=%u with %s: expected 1 to %u, or 0: a line has no more",
-                         chain, variant->name, variant->chain_most);
+                         chain, variant->name, variant->chain_max);
 }
 
 static ga_status check_options(const ga_lfht_options *o)
@@ -129,17 +129,17 @@ static ga_status check_options(const ga_lfht_options *o)
         return ga_fail(GA_ERR_PLACE, "lfht: a heap for the %s: expected one for the host",
                        ga_place_text(ga_heap_place(o->heap)));
     }
-    ga_status status = check_range("chunk", o->chunk, LFHT_CHUNK_MOST);
-    status = status ? status : check_range("chain", o->chain, LFHT_CHAIN_MOST);
+    ga_status status = check_range("chunk", o->chunk, LFHT_CHUNK_MAX);
+    status = status ? status : check_range("chain", o->chain, LFHT_CHAIN_MAX);
     status = status ? status : check_chain(o->chain, variants[o->variant]);
-    status = status ? status : check_range("root", o->root, ROOT_BITS_MOST);
-    return status ? status : check_range("batch", o->batch, GA_DOMAIN_BATCH_MOST);
+    status = status ? status : check_range("root", o->root, ROOT_BITS_MAX);
+    return status ? status : check_range("batch", o->batch, GA_DOMAIN_BATCH_MAX);
 }
 
 static uint32_t root_bits_for(const lfht_variant *variant, uint64_t keys)
 {
     uint32_t bits = ROOT_BITS;
-    while (bits < ROOT_BITS_MOST && keys >> bits >= variant->keys_per_bucket) {
+    while (bits < ROOT_BITS_MAX && keys >> bits >= variant->keys_per_bucket) {
         bits++;
     }
     return bits;

@@ -20,8 +20,8 @@
  *            line that became a link stays a link until its node is retired. A claimed cell belongs
  *            to its thread until then.
  *
- * ORDER      W (words.h): words. L1, L2 and L3 below: a reader loads the word, the pairs, and the
- *            word again. If the word is the same, the pairs are those of the first load.
+ * ORDER      LW (words.h): words. LL1, LL2 and LL3 below: a reader loads the word, the pairs, and
+ *            the word again. If the word is the same, the pairs are those of the first load.
  */
 #ifndef GPUALLOC_LFHT_LINES_H
 #define GPUALLOC_LFHT_LINES_H
@@ -77,7 +77,7 @@ typedef struct lfht_line {
 
 _Static_assert(sizeof(lfht_line) == LINE_BYTES, "no pair stands in two cache lines");
 _Static_assert((int)LINE_SIZE_DEEP <= (int)LINE_SIZE_MASK &&
-                   LINE_SIZE_INDEX + LFHT_CHUNK_MOST - LINE_NODE_LOG2 < (int)LINE_SIZE_DEEP,
+                   LINE_SIZE_INDEX + LFHT_CHUNK_MAX - LINE_NODE_LOG2 < (int)LINE_SIZE_DEEP,
                "a deep node's size is that of no index, and fits the word");
 
 typedef struct line_index {
@@ -243,18 +243,18 @@ static inline bool line_version_exhausted(lfht_word word)
 static inline void line_write_pair(line_pair *pair, uint64_t key, uint64_t value)
 {
     lfht_test_yield();
-    /* L1: release. Pairs with L2: a reader that loads this key sees the claim of the cell when it
+    /* LL1: release. Pairs with LL2: a reader that loads this key sees the claim of the cell when it
      * validates the word. */
     __atomic_store_n(&pair->key, key, __ATOMIC_RELEASE);
     lfht_test_yield();
-    /* L1, again: release. Pairs with L2. */
+    /* LL1, again: release. Pairs with LL2. */
     __atomic_store_n(&pair->value, value, __ATOMIC_RELEASE);
 }
 
 static inline uint64_t line_read_half(const uint64_t *half)
 {
     lfht_test_yield();
-    /* L2: acquire. Pairs with L1; L3 comes after it. */
+    /* LL2: acquire. Pairs with LL1; LL3 comes after it. */
     return __atomic_load_n(half, __ATOMIC_ACQUIRE);
 }
 
@@ -264,8 +264,8 @@ static inline bool line_validate(const lfht_line *line, lfht_word word)
     if (GA_PLANTED(lfht_line_not_validated)) {
         return true;
     }
-    /* L3: relaxed, ordered behind L2. Pairs with W1: the claim came before the write that L2 has
-     * read. */
+    /* LL3: relaxed, ordered behind LL2. Pairs with LW1: the claim came before the write that LL2
+     * has read. */
     return __atomic_load_n(&line->word, __ATOMIC_RELAXED) == word;
 }
 

@@ -15,11 +15,11 @@
 
 enum {
     LFHT_SHARDS = 64,
-    LFHT_CHUNK_MOST = 8,
+    LFHT_CHUNK_MAX = 8,
     LFHT_CHUNK = 4, /* defaults for options that are 0 */
     LFHT_CHAIN = 4,
     LFHT_KEYS_PER_BUCKET = 36,
-    LFHT_CHAIN_MOST = 16,
+    LFHT_CHAIN_MAX = 16,
     LFHT_SHARD_ALIGN = 128, /* bytes: two cache lines, because processors fetch them in pairs */
     /* Hazard slots of a thread. Slots 0 to 2 hold the hash node, its parent and its child, in
      * changing roles. From LFHT_SLOT_LEAVES on there is one for each leaf of a chain and one more.
@@ -64,7 +64,7 @@ typedef struct lfht_shard {
     uint64_t depth;
     uint64_t retired, freed; /* HHL */
     uint64_t waiting, limit; /* HHL: retired leaves in the list; a scan is due at `limit` */
-    /* Order: G (lfht.c). Removed nodes, freed when the map is closed; in HHL once no hazard pair
+    /* Order: LG1 (lfht.c). Removed nodes, freed when the map is closed; in HHL once no hazard pair
      * protects them. */
     lfht_word garbage;
 } __attribute__((aligned(LFHT_SHARD_ALIGN))) lfht_shard;
@@ -110,10 +110,10 @@ typedef struct lfht_variant {
     /* Fill the root. The items of bucket b end at items[ends[b]]. `scratch` has the length of
      * `items`; both are overwritten. False if out of memory: then only some buckets are filled. */
     bool (*fill_root)(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_item *scratch);
-    uint32_t protection;               /* LFHT_NO_HAZARDS, ... */
-    uint32_t slots;                    /* hazard slots of a thread; 0: computed from `chain` */
-    uint32_t chunk, chain, chain_most; /* defaults; the longest chain allowed */
-    uint32_t keys_per_bucket;          /* target: fewer expected keys for each bucket of the root */
+    uint32_t protection;              /* LFHT_NO_HAZARDS, ... */
+    uint32_t slots;                   /* hazard slots of a thread; 0: computed from `chain` */
+    uint32_t chunk, chain, chain_max; /* defaults; the longest chain allowed */
+    uint32_t keys_per_bucket;         /* target: fewer expected keys for each bucket of the root */
     uint64_t batch_bytes; /* bytes of retired nodes before a scan; 0: the domain's default */
     bool shrinks;
     bool seq_cst; /* hazard pointers by seq_cst fences, not membarriers */

@@ -16,7 +16,7 @@
  *            frozen link shows nothing: the path is then checked upwards, until a link is not
  *            frozen and leads to the recorded node.
  *
- * ORDER      W (words.h), P and S (gpualloc/reclaim.h).
+ * ORDER      LW (words.h), RP and RS (gpualloc/reclaim.h).
  *
  * PROGRESS   A thread goes on from the words that it reads. It returns to the root if a node on its
  *            path has been detached.
@@ -29,7 +29,7 @@
 enum {
     /* The most nodes on a path: all but the last use a bit of the hash each, and the root uses
      * one. */
-    PATH_STEPS_MOST = 66
+    PATH_STEPS_MAX = 66
 };
 
 typedef struct path_step {
@@ -48,7 +48,7 @@ typedef struct inline_path {
     uint32_t used;       /* bits of the hash used above the location */
     uint32_t slots_used; /* hazard slots in use */
     bool needs_room;     /* a rebuild must leave room for a pair in the hash's line */
-    path_step steps[PATH_STEPS_MOST];
+    path_step steps[PATH_STEPS_MAX];
 } inline_path;
 
 static inline ga_status path_begin(inline_path *path, ga_lfht *map, uint64_t key, uint64_t hash)

@@ -16,8 +16,8 @@
  *            A pair that was claimed but not published when its line was frozen or became a link is
  *            not in the map: its thread fails to publish it, and starts again.
  *
- * ORDER      W1 among themselves: a pair was published before its line was frozen, and is copied;
- *            or its thread sees that the line is frozen. E1: if two threads each remove the last
+ * ORDER      LW1 among themselves: a pair was published before its line was frozen, and is copied;
+ *            or its thread sees that the line is frozen. LE1: if two threads each remove the last
  *            pair of one of two lines, at least one sees both empty.
  *
  * PROGRESS   No thread waits for a thread that copies: every thread that has to change a frozen
@@ -75,11 +75,11 @@ static uint32_t least_of(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Log2 of the lines for n pairs, up to `most`: on average at most 5/7 of the cells are used. */
-static uint32_t lines_needed_log2(const ga_lfht *map, size_t n, uint32_t most)
+/* Log2 of the lines for n pairs, up to `max`: on average at most 5/7 of the cells are used. */
+static uint32_t lines_needed_log2(const ga_lfht *map, size_t n, uint32_t max)
 {
     uint32_t log2 = 0;
-    while (log2 < most && 7 * n > (size_t)5 * map->chain << log2) {
+    while (log2 < max && 7 * n > (size_t)5 * map->chain << log2) {
         log2++;
     }
     return log2;
@@ -321,10 +321,10 @@ static bool step_is_in_index(const inline_path *path, uint32_t step)
 }
 
 /* Log2 of the most lines of a node in the place of the step's node. */
-static uint32_t most_lines_log2(const inline_path *path, uint32_t step)
+static uint32_t lines_log2_max(const inline_path *path, uint32_t step)
 {
-    uint32_t most = least_of(path->map->chunk, 64 - path->steps[step].used);
-    return step_is_in_index(path, step) ? least_of(most, LINE_NODE_LOG2) : most;
+    uint32_t max = least_of(path->map->chunk, 64 - path->steps[step].used);
+    return step_is_in_index(path, step) ? least_of(max, LINE_NODE_LOG2) : max;
 }
 
 /* Make the new node and swap the link. The thread whose swap succeeds retires the old nodes, and,
@@ -333,13 +333,13 @@ static ga_status rebuild_replace(rebuild_state *state)
 {
     inline_path *path = state->path;
     node_plan plan = {state->items, state->count, path->steps[state->top].used};
-    uint32_t log2 = line_log2(state->link), most = most_lines_log2(path, state->top);
-    uint32_t wanted = lines_needed_log2(path->map, plan.n, most);
+    uint32_t log2 = line_log2(state->link), max = lines_log2_max(path, state->top);
+    uint32_t wanted = lines_needed_log2(path->map, plan.n, max);
     bool fits = wanted <= log2 && 2 * plan.n > (size_t)1 << log2;
     node_maker maker = maker_of_path(path);
     maker.crowded = state->crowded;
     if (state->crowded && wanted <= log2) {
-        wanted = least_of(log2 + 1, most);
+        wanted = least_of(log2 + 1, max);
         fits = false;
     }
     lfht_word link = make_node_sized(&maker, plan, fits ? log2 : wanted);
@@ -408,7 +408,7 @@ static ga_status rebuild_help(inline_path *path)
 
 static bool location_is_empty(const lfht_word *location)
 {
-    /* E1: seq_cst. Pairs with W1. */
+    /* LE1: seq_cst. Pairs with LW1. */
     lfht_word word = __atomic_load_n(location, __ATOMIC_SEQ_CST);
     return word & LINE_LINK ? !line_node(word) : !line_live_cells(word);
 }
@@ -485,7 +485,7 @@ static ga_status make_room(inline_path *path)
     uint64_t *expanded = line_expanded(path->steps[step].link);
     /* relaxed: a hint */
     uint64_t links = __atomic_load_n(expanded, __ATOMIC_RELAXED) + 1;
-    bool grows = 4 * links > UINT64_C(1) << log2 && log2 < most_lines_log2(path, step);
+    bool grows = 4 * links > UINT64_C(1) << log2 && log2 < lines_log2_max(path, step);
     return grows || log2 == 0 ? rebuild_subtree(path, step) : expand_line(path, expanded);
 }
 

@@ -110,7 +110,7 @@ LFHT_INLINE walk_result scan_chain(walk *w, walk_purpose purpose)
     while (lfht_kind(word) == LFHT_LEAF) {
         lfht_leaf *leaf = lfht_pointer(word);
         uint32_t slot = walk_leaf_slot(w, w->count);
-        w->most_leaves = w->most_leaves > w->count ? w->most_leaves : w->count + 1;
+        w->leaves_max = w->leaves_max > w->count ? w->leaves_max : w->count + 1;
         if (w->count >= limit || !walk_protect(w, slot, leaf, location, word)) {
             return WALK_RETRY;
         }

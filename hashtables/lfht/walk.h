@@ -36,7 +36,7 @@
  *            until the walk moves on. A word that is not GONE, in a protected owner, leads to no
  *            node that was retired before.
  *
- * ORDER      W (words.h): the words. A (compress.h): the parents. Hazard pointers: P and S of
+ * ORDER      LW (words.h): the words. LA (compress.h): the parents. Hazard pointers: RP and RS of
  *            gpualloc/reclaim.h.
  *
  * PROGRESS   A walk returns to its bucket if its position has changed, which another thread's
@@ -63,13 +63,13 @@ typedef struct walk {
     uint64_t hash, key;
     lfht_hash_node *parent, *node; /* position, and its parent: NULL at the root */
     lfht_word *bucket;
-    lfht_word *location;  /* address of the word that leads to `leaf` or to the end of the chain */
-    lfht_word seen;       /* the word read there */
-    lfht_leaf *leaf;      /* the leaf with the key */
-    lfht_word next;       /* the word in leaf->next */
-    uint32_t count;       /* leaves met in this bucket */
-    uint32_t most_leaves; /* maximum of `count`: hazard slots of leaves in use */
-    uint64_t hops;        /* nodes met */
+    lfht_word *location; /* address of the word that leads to `leaf` or to the end of the chain */
+    lfht_word seen;      /* the word read there */
+    lfht_leaf *leaf;     /* the leaf with the key */
+    lfht_word next;      /* the word in leaf->next */
+    uint32_t count;      /* leaves met in this bucket */
+    uint32_t leaves_max; /* maximum of `count`: hazard slots of leaves in use */
+    uint64_t hops;       /* nodes met */
     uint8_t parent_slot, node_slot, child_slot; /* hazard slots, which change roles */
     bool failed;                                /* no memory for the retire list */
     /* ga_lfht_each(): the leaves of the bucket */
@@ -160,7 +160,7 @@ LFHT_INLINE ga_status walk_begin(walk *w, ga_lfht *map, uint64_t key, uint64_t h
     w->shard = ga_lfht_own_shard(map);
     w->hash = hash;
     w->key = key;
-    w->most_leaves = 0;
+    w->leaves_max = 0;
     w->hops = 0;
     w->parent_slot = 0;
     w->node_slot = 1;
@@ -186,7 +186,7 @@ LFHT_INLINE void walk_end(walk *w)
     if (LFHT_HAZARDS != LFHT_HAZARD_POINTERS) {
         return;
     }
-    uint32_t leaves = w->most_leaves < w->map->leaf_slots ? w->most_leaves : w->map->leaf_slots;
+    uint32_t leaves = w->leaves_max < w->map->leaf_slots ? w->leaves_max : w->map->leaf_slots;
     for (uint32_t slot = 0; slot < LFHT_SLOT_LEAVES + leaves; slot++) {
         ga_hazard_clear(w->hazards, slot);
     }

@@ -104,7 +104,7 @@ static inline void lfht_test_yield(void)
 
 static inline lfht_word lfht_load(const lfht_word *location)
 {
-    /* W2: acquire. Pairs with W1: the reader sees the node fully initialised, and everything that
+    /* LW2: acquire. Pairs with LW1: the reader sees the node fully initialised, and everything that
      * the writer did before it changed the word. */
     return GA_PLANTED(lfht_load_relaxed) ? __atomic_load_n(location, __ATOMIC_RELAXED)
                                          : __atomic_load_n(location, __ATOMIC_ACQUIRE);
@@ -118,7 +118,7 @@ static inline bool lfht_cas(lfht_word *location, lfht_word seen, lfht_word wante
         return __atomic_compare_exchange_n(location, &seen, wanted, false, __ATOMIC_RELAXED,
                                            __ATOMIC_RELAXED);
     }
-    /* W1: seq_cst. Pairs with W2, and with E1 (compress.h, rebuild.h) in one total order: if two
+    /* LW1: seq_cst. Pairs with LW2, and with LE1 (compress.h, rebuild.h) in one total order: if two
      * threads each empty one of the last two buckets, at least one of them sees both empty. */
     return __atomic_compare_exchange_n(location, &seen, wanted, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_ACQUIRE);

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-    RUNS_MOST = 1000,
+    RUNS_MAX = 1000,
     SKIPPED = 77 /* the programs' exit status without a GPU */
 };
 
@@ -89,9 +89,8 @@ static int complain(int status, const char *format, ...)
 static void parse_runs(const char *text, request *r)
 {
     ga_bench_list one;
-    if (!ga_bench_list_parse(text, false, RUNS_MOST, &one) || one.count != 1) {
-        exit(
-            complain(GA_CLI_USAGE, "--runs: bad number \"%s\"; expected 1 to %d", text, RUNS_MOST));
+    if (!ga_bench_list_parse(text, false, RUNS_MAX, &one) || one.count != 1) {
+        exit(complain(GA_CLI_USAGE, "--runs: bad number \"%s\"; expected 1 to %d", text, RUNS_MAX));
     }
     r->runs = text;
 }

@@ -16,8 +16,8 @@
 #include <string.h>
 
 enum {
-    THREADS_MOST = 4096,
-    ROUNDS_MOST = 1000,
+    THREADS_MAX = 4096,
+    ROUNDS_MAX = 1000,
     MILLISECONDS_MOST = 10000,
     ROUNDS = 7,
     ROUNDS_QUICK = 5,
@@ -25,7 +25,7 @@ enum {
     MILLISECONDS_QUICK = 40
 };
 
-static const size_t SIZE_MOST = (size_t)1 << 46; /* more than any machine has */
+static const size_t BLOCK_BYTES_MAX = (size_t)1 << 46; /* more than any machine has */
 
 enum {
     KEY_PLACE = 256,
@@ -103,12 +103,12 @@ static void parse_place(const char *text, request *r, struct argp_state *state)
     argp_error(state, "--place: unknown place \"%s\"; expected host or device", text);
 }
 
-static unsigned parse_number(const char *option, const char *text, int most,
+static unsigned parse_number(const char *option, const char *text, int max,
                              struct argp_state *state)
 {
     ga_bench_list one;
-    if (!ga_bench_list_parse(text, false, (size_t)most, &one) || one.count != 1) {
-        argp_error(state, "--%s: bad number \"%s\"; expected 1 to %d", option, text, most);
+    if (!ga_bench_list_parse(text, false, (size_t)max, &one) || one.count != 1) {
+        argp_error(state, "--%s: bad number \"%s\"; expected 1 to %d", option, text, max);
     }
     return (unsigned)one.values[0];
 }
@@ -135,15 +135,15 @@ static void add_workload(const char *name, request *r, struct argp_state *state)
 
 static void parse_threads(const char *text, request *r, struct argp_state *state)
 {
-    if (!ga_bench_list_parse(text, false, THREADS_MOST, &r->plan.threads)) {
+    if (!ga_bench_list_parse(text, false, THREADS_MAX, &r->plan.threads)) {
         argp_error(state, "--threads: bad list \"%s\"; expected numbers from 1 to %d such as 1,8",
-                   text, THREADS_MOST);
+                   text, THREADS_MAX);
     }
 }
 
 static void parse_size(const char *text, request *r, struct argp_state *state)
 {
-    if (!ga_bench_list_parse(text, true, SIZE_MOST, &r->plan.sizes)) {
+    if (!ga_bench_list_parse(text, true, BLOCK_BYTES_MAX, &r->plan.sizes)) {
         argp_error(state, "--size: bad list \"%s\"; expected sizes such as 64,4K,1M", text);
     }
 }
@@ -180,7 +180,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
         parse_size(value, r, state);
         return 0;
     case KEY_ROUNDS:
-        r->plan.rounds = parse_number("rounds", value, ROUNDS_MOST, state);
+        r->plan.rounds = parse_number("rounds", value, ROUNDS_MAX, state);
         return 0;
     case KEY_MILLISECONDS:
         r->plan.milliseconds = parse_number("milliseconds", value, MILLISECONDS_MOST, state);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc list`: the registered backends and their options, for people and as JSON.
+ * `gpualloc list`: the registered backends and their options, for people and as JSON. The table
+ * leaves out expert options; JSON has every option, with a flag.
  */
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
@@ -17,19 +18,20 @@
 #include <string.h>
 
 enum {
-    MOST_NAMED = 64, /* capacity of the registry */
-    INDENT = 36,     /* columns before the help of an option */
+    NAMED_MAX = 64, /* capacity of the registry */
+    INDENT = 36,    /* columns before the help of an option */
     COLUMNS = 100
 };
 
 enum {
-    KEY_HOOKS = 0x100
+    KEY_HOOKS = 0x100,
+    KEY_ALL
 };
 
 typedef struct list_args {
-    bool json, hooks;
-    size_t count; /* 0: all */
-    const ga_backend *named[MOST_NAMED];
+    bool json, hooks, all;
+    size_t count; /* 0: all backends */
+    const ga_backend *named[NAMED_MAX];
 } list_args;
 
 static const char *parent_text(ga_parent_rule rule)
@@ -65,9 +67,9 @@ static json_t *json_places(const ga_backend *backend)
 
 static json_t *json_option(const ga_option *option)
 {
-    json_t *object = json_pack("{s:s, s:s, s:s?, s:s}", "name", option->name, "type",
+    json_t *object = json_pack("{s:s, s:s, s:s?, s:s, s:b}", "name", option->name, "type",
                                ga_option_type_text(option->type), "default", option->fallback,
-                               "help", option->help);
+                               "help", option->help, "expert", (int)option->expert);
     if (option->choices) {
         json_t *choices = json_array();
         for (size_t i = 0; option->choices[i]; i++) {
@@ -176,6 +178,20 @@ static void print_option(const ga_option *option)
     free(text);
 }
 
+/* Returns the number of options that were left out. */
+static size_t print_options(const ga_backend *backend, bool all)
+{
+    size_t hidden = 0;
+    for (size_t i = 0; i < backend->option_count; i++) {
+        if (all || !backend->options[i].expert) {
+            print_option(&backend->options[i]);
+        } else {
+            hidden++;
+        }
+    }
+    return hidden;
+}
+
 static void print_backend(const ga_backend *backend)
 {
     char places[32] = "";
@@ -187,18 +203,27 @@ static void print_backend(const ga_backend *backend)
     }
     printf("%-10s %-18s %-9s %s\n", backend->name, places, parent_text(backend->parent_rule),
            backend->help);
-    for (size_t i = 0; i < backend->option_count; i++) {
-        print_option(&backend->options[i]);
+}
+
+/* After an empty line, at which the completion for bash stops reading. */
+static void print_hidden(size_t hidden)
+{
+    if (hidden) {
+        printf("\n%zu expert option%s not shown; \"gpualloc list --all\" shows every one.\n",
+               hidden, hidden == 1 ? " is" : "s are");
     }
 }
 
 static int print_table(const list_args *args)
 {
     const ga_backend *backend;
+    size_t hidden = 0;
     printf("%-10s %-18s %-9s %s\n", "BACKEND", "PLACES", "PARENT", "DESCRIPTION");
     for (size_t i = 0; (backend = listed(args, i)); i++) {
         print_backend(backend);
+        hidden += print_options(backend, args->all);
     }
+    print_hidden(hidden);
     return GA_CLI_OK;
 }
 
@@ -258,6 +283,7 @@ static int print_hooks_json(void)
 /* ---- the command --------------------------------------------------------------------------- */
 
 static const struct argp_option options[] = {
+    {"all", KEY_ALL, NULL, 0, "list expert options too; JSON always has them", 0},
     {"hooks", KEY_HOOKS, NULL, 0,
      "list the driver functions that the preload for CUDA programs replaces", 0},
     {"json", 'j', NULL, 0, "write JSON, for programs", 0},
@@ -268,7 +294,8 @@ static const char doc[] =
     "List the backends and their options, all of them or the BACKENDs named.\v"
     "A spec names backends with their options, each over the one that it takes its memory from, as "
     "in \"trace:file=x/jemalloc:decay=0\"; PARENT says which of them need one. "
-    "docs/guide/choose.md says which one fits a program.\n\n"
+    "docs/guide/choose.md says which one fits a program. Options that only reproduce a published "
+    "experiment are expert options; they work in a spec like any other.\n\n"
     "Examples:\n"
     "  gpualloc list jemalloc\n"
     "  gpualloc list --json | jq -r '.backends[].name'";
@@ -278,8 +305,8 @@ static error_t add_named(list_args *args, const char *name, struct argp_state *s
     const ga_backend *backend = ga_registry_find(name);
     if (!backend) {
         argp_error(state, "%s", ga_error_text());
-    } else if (args->count == MOST_NAMED) {
-        argp_error(state, "expected at most %d backends", MOST_NAMED);
+    } else if (args->count == NAMED_MAX) {
+        argp_error(state, "expected at most %d backends", NAMED_MAX);
     } else {
         args->named[args->count++] = backend;
     }
@@ -296,11 +323,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_HOOKS:
         args->hooks = true;
         return 0;
+    case KEY_ALL:
+        args->all = true;
+        return 0;
     case ARGP_KEY_ARG:
         return add_named(args, arg, state);
     case ARGP_KEY_END:
-        if (args->hooks && args->count) {
-            argp_error(state, "--hooks: expected no backend");
+        if (args->hooks && (args->count || args->all)) {
+            argp_error(state, "--hooks: expected no backend and no --all");
         }
         return 0;
     default:

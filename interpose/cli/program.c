@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    MOST_INTERPRETERS = 4 /* scripts run by scripts; near the kernel's limit */
+    INTERPRETERS_MAX = 4 /* scripts run by scripts; near the kernel's limit */
 };
 
 /* ---- finding ------------------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ const char *ga_program_trouble(const char *program, const char *preload, bool *s
     ga_path path;
     ElfW(Ehdr) own, header;
     snprintf(path.text, sizeof path.text, "%s", program);
-    for (int i = 0; i < MOST_INTERPRETERS && follow_script(&path); i++) {
+    for (int i = 0; i < INTERPRETERS_MAX && follow_script(&path); i++) {
     }
     if (gains_rights(path.text)) {
         return "it gains rights when it runs (setuid, setgid or capabilities)";

@@ -4,8 +4,8 @@
  *            number of captures is also read without the lock
  * INVARIANT  a stream is in the list from before its capture begins until the driver says that it
  *            does not capture
- * ORDER      C1/C2 for the number. Readers hold a device's lock (served.h) or hold captures off. A
- *            capture begins after all of them that may have read the earlier number have finished
+ * ORDER      IC1/IC2 for the number. Readers hold a device's lock (served.h) or hold captures off.
+ *            A capture begins after all of them that may have read the earlier number have finished
  * PROGRESS   a thread waits for the holder of the lock
  */
 #include "captures.h"
@@ -34,7 +34,7 @@ static unsigned capture_count; /* length of the list */
 
 bool ga_cuda_capturing(void)
 {
-    /* C2: acquire. Pairs with C1. */
+    /* IC2: acquire. Pairs with IC1. */
     return __builtin_expect(__atomic_load_n(&capture_count, __ATOMIC_ACQUIRE) != 0, 0);
 }
 
@@ -138,7 +138,7 @@ static bool add_capture(CUstream stream)
         pthread_mutex_lock(&lock);
         *made = (capture){current(), stream, pthread_self(), captures};
         captures = made;
-        /* C1: release. Pairs with C2. */
+        /* IC1: release. Pairs with IC2. */
         __atomic_fetch_add(&capture_count, 1, __ATOMIC_RELEASE);
         pthread_mutex_unlock(&lock);
     }
@@ -158,7 +158,7 @@ static void remove_captures(matcher *matches, const void *context, bool all)
         }
         *at = c->following;
         ga_libc.free(c);
-        /* C1: release. Pairs with C2. */
+        /* IC1: release. Pairs with IC2. */
         __atomic_fetch_sub(&capture_count, 1, __ATOMIC_RELEASE);
         if (!all) {
             break;

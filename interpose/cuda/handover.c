@@ -7,7 +7,7 @@
  *            time, one request each. The request is the number; the answer is a head, then a packet
  *            with a descriptor for each piece.
  * INVARIANT  client and server have the same effective user; each checks the other (SO_PEERCRED)
- * ORDER      the caller orders the start, before the thread exists; H1/H2 order tests of a name
+ * ORDER      the caller orders the start, before the thread exists; IH1/IH2 order tests of a name
  * PROGRESS   the server drops a client that does not send within 1 s, or does not receive all
  *            within 10 s. A signal neither prolongs nor ends a wait. The program may close the
  *            socket and reuse its descriptor, so the server checks the descriptor before each use.
@@ -261,7 +261,7 @@ ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_socket_name 
             close(socket);
             return ga_fail(GA_ERR_MEMORY, "cannot start a thread: %s", strerror(error));
         }
-        /* H1: release. Pairs with H2: a reader of the socket sees the whole name. */
+        /* IH1: release. Pairs with IH2: a reader of the socket sees the whole name. */
         __atomic_store_n(&server.socket, socket, __ATOMIC_RELEASE);
     }
     *name = server.name;
@@ -270,7 +270,7 @@ ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_socket_name 
 
 bool ga_cuda_handover_is_ours(const ga_cuda_socket_name *name)
 {
-    /* H2: acquire. Pairs with H1. */
+    /* IH2: acquire. Pairs with IH1. */
     return __atomic_load_n(&server.socket, __ATOMIC_ACQUIRE) >= 0 &&
            memcmp(name, &server.name, sizeof *name) == 0;
 }

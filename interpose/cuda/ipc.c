@@ -11,7 +11,7 @@
  *            refused to unmap
  * INVARIANT  an exported block is live. An import stays mapped while it was opened more often than
  *            closed, or its unmapping is deferred
- * ORDER      I1/I2 for the number of exports. A block is exported before the program has its
+ * ORDER      II1/II2 for the number of exports. A block is exported before the program has its
  *            handle, and the export is dropped before the block is freed
  * PROGRESS   no lock is held while a thread waits for another process, a heap, a device or a
  *            capture
@@ -79,7 +79,7 @@ static void drop_export(exported **at)
     exported *gone = *at;
     *at = gone->next_in_list;
     ga_libc.free(gone);
-    /* I1: release. Pairs with I2. */
+    /* II1: release. Pairs with II2. */
     __atomic_fetch_sub(&export_count, 1, __ATOMIC_RELEASE);
 }
 
@@ -108,8 +108,8 @@ void ga_cuda_ipc_child(void)
 
 void ga_cuda_ipc_freed(CUdeviceptr start)
 {
-    /* I2: acquire. Pairs with I1: a free that must drop an export comes after the program got the
-     * handle, and so after I1. */
+    /* II2: acquire. Pairs with II1: a free that must drop an export comes after the program got the
+     * handle, and so after II1. */
     if (__builtin_expect(!__atomic_load_n(&export_count, __ATOMIC_ACQUIRE), 1)) {
         return;
     }
@@ -174,7 +174,7 @@ static CUresult add_export(const ga_cuda_block *block, exported **out)
                        .next_in_list = all_exports};
     memcpy(made->handle.magic, MAGIC, sizeof MAGIC);
     all_exports = *out = made;
-    /* I1: release. Pairs with I2. */
+    /* II1: release. Pairs with II2. */
     __atomic_fetch_add(&export_count, 1, __ATOMIC_RELEASE);
     return CUDA_SUCCESS;
 }

@@ -2,7 +2,7 @@
  *
  * STRUCTURE  a table of the driver's functions, and two functions of the C library
  * INVARIANT  an entry is NULL or final: every thread that looks it up stores the same value
- * ORDER      N1/N2 publish the table; its entries are single words. N3/N4 publish the driver
+ * ORDER      IN1/IN2 publish the table; its entries are single words. IN3/IN4 publish the driver
  *            functions that the preload calls itself, which are written once
  * PROGRESS   no lock here: dlopen() holds the loader's lock, under which constructors call dlsym()
  */
@@ -101,7 +101,7 @@ static void find_api(void *driver)
         memcpy((char *)found + api_symbols[i].offset, &function, sizeof function);
         all = function != NULL;
     }
-    /* N3: release. Pairs with N4: a reader of the pointer sees the whole table. */
+    /* IN3: release. Pairs with IN4: a reader of the pointer sees the whole table. */
     if (!all || !__atomic_compare_exchange_n(&api, &none, found, false, __ATOMIC_RELEASE,
                                              __ATOMIC_RELAXED)) {
         ga_libc.free(found);
@@ -110,7 +110,7 @@ static void find_api(void *driver)
 
 bool ga_cuda_next_start(bool load)
 {
-    /* N2: acquire. Pairs with N1. */
+    /* IN2: acquire. Pairs with IN1. */
     if (__atomic_load_n(&library, __ATOMIC_ACQUIRE)) {
         return true;
     }
@@ -124,13 +124,13 @@ bool ga_cuda_next_start(bool load)
     }
     for (int i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
         void *function = ga_cuda_next_dlsym(driver, ga_cuda_hooks[i].symbol);
-        /* relaxed: every thread stores the same word; N1 publishes them all */
+        /* relaxed: every thread stores the same word; IN1 publishes them all */
         __atomic_store_n(&ga_cuda_next[i], function, __ATOMIC_RELAXED);
     }
     find_api(driver);
     dlerror();
     ga_cuda_report_at_exit();
-    /* N1: release. Pairs with N2: the table is seen with the library. */
+    /* IN1: release. Pairs with IN2: the table is seen with the library. */
     __atomic_store_n(&library, driver, __ATOMIC_RELEASE);
     return true;
 }
@@ -138,7 +138,7 @@ bool ga_cuda_next_start(bool load)
 ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row)
 {
     ga_cuda_next_start(true);
-    /* relaxed: a single word; N1 and N2 order it where the driver was found */
+    /* relaxed: a single word; IN1 and IN2 order it where the driver was found */
     void *function = __atomic_load_n(&ga_cuda_next[row], __ATOMIC_RELAXED);
     ga_cuda_any *next;
     memcpy(&next, &function, sizeof next);
@@ -161,7 +161,7 @@ CUresult ga_cuda_next_error(void)
 
 const ga_cuda_api *ga_cuda_next_api(void)
 {
-    /* N4: acquire. Pairs with N3. */
+    /* IN4: acquire. Pairs with IN3. */
     return ga_cuda_next_start(true) ? __atomic_load_n(&api, __ATOMIC_ACQUIRE) : NULL;
 }
 

@@ -9,7 +9,7 @@
  * STRUCTURE  a record for each device, with its heap
  * INVARIANT  a block of generation g belongs to the g-th heap that was opened, or to the driver (0)
  * ORDER      a device's lock: shared while a thread has the device acquired, exclusive to open or
- *            close its heap; S1/S2 for the settings
+ *            close its heap; IS1/IS2 for the settings
  * PROGRESS   a thread that acquires a device waits while its heap is opened or closed, or a capture
  *            begins
  */
@@ -137,14 +137,14 @@ static void read_settings(void)
         read = PASSING;
     }
     init_locks();
-    /* S1: release. Pairs with S2. */
+    /* IS1: release. Pairs with IS2. */
     __atomic_store_n(&mode, read, __ATOMIC_RELEASE);
 }
 
 static bool is_serving(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    /* S2: acquire. Pairs with S1. */
+    /* IS2: acquire. Pairs with IS1. */
     int now = __atomic_load_n(&mode, __ATOMIC_ACQUIRE);
     if (__builtin_expect(now == UNREAD, 0)) {
         pthread_once(&once, read_settings);
@@ -392,13 +392,13 @@ static ga_status alloc_retry(const ga_cuda_device *d, size_t size, const CUstrea
 /* The most that one layer of the heap holds; each layer takes its memory from the one below. */
 static uint64_t held_bytes(const ga_heap *heap)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (; heap; heap = heap->parent) {
         ga_stats stats = {0};
         ga_heap_stats(heap, &stats);
-        most = stats.held_bytes > most ? stats.held_bytes : most;
+        max = stats.held_bytes > max ? stats.held_bytes : max;
     }
-    return most;
+    return max;
 }
 
 static uint64_t cached_bytes(const ga_heap *heap)

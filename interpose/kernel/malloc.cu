@@ -80,13 +80,13 @@ static __device__ __noinline__ void *malloc_claim_slow(uint32_t lanes, uint32_t 
 }
 
 static __device__ __noinline__ void free_slow(void *block, uint32_t lanes, uint32_t word_indices,
-                                              uint32_t places)
+                                              uint32_t bit_indices)
 {
     if (!is_plain()) {
         free_other_kind(block);
         return;
     }
-    ga_sized_units units = {word_indices, places};
+    ga_sized_units units = {word_indices, bit_indices};
     ga_sized_free_slow_units(slabs(), lanes, units);
     ga_sized_free_slow_flagged(slabs(), lanes, block, &units);
     if (units.word_indices == GA_SIZED_NONE) {
@@ -115,7 +115,7 @@ extern "C" __device__ void free(void *block) noexcept
     ga_sized_units units = {GA_SIZED_NONE, 0};
     uint32_t lanes = ga_warp_present();
     if (!is_plain() || !ga_sized_free_fast(slabs(), ga_tile_among(lanes), block, &units)) {
-        free_slow(block, lanes, units.word_indices, units.places);
+        free_slow(block, lanes, units.word_indices, units.bit_indices);
     }
 }
 

@@ -6,7 +6,7 @@
  *            threads that end late are served, too
  * INVARIANT  a block is the heap's or the C library's: allocated before OPEN, or without the
  *            preload
- * ORDER      S1/S2 publish the heap. The opening thread writes the table before OPEN. No second
+ * ORDER      MS1/MS2 publish the heap. The opening thread writes the table before OPEN. No second
  *            thread can exist before a call to malloc, which pthread_create makes, has returned.
  * PROGRESS   a call made while the heap is being opened is served by the C library and never waits
  */
@@ -177,17 +177,17 @@ bool ga_served_start(void)
         return false;
     }
     ga_forks_register(); /* before all else: see platform/forks.h */
-    /* relaxed: only elects the thread that opens; S1/S2 publish what it did */
+    /* relaxed: only elects the thread that opens; MS1/MS2 publish what it did */
     if (!__atomic_compare_exchange_n(&state, &expected, OPENING, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED)) {
-        /* S2: acquire. Pairs with S1. */
+        /* MS2: acquire. Pairs with MS1. */
         return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == OPEN;
     }
     int saved = errno;
     ga_libc_find();
     open_heap();
     set_table();
-    /* S1: release. Pairs with S2: the heap and the table are seen with OPEN. */
+    /* MS1: release. Pairs with MS2: the heap and the table are seen with OPEN. */
     __atomic_store_n(&state, OPEN, __ATOMIC_RELEASE);
     errno = saved;
     return true;
@@ -195,7 +195,7 @@ bool ga_served_start(void)
 
 ga_heap *ga_served_heap(void)
 {
-    /* S2: acquire. Pairs with S1. */
+    /* MS2: acquire. Pairs with MS1. */
     return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == OPEN ? heap : NULL;
 }
 

@@ -12,7 +12,7 @@
  *            gate never moves. So the granted positions have no gaps either: the vector ends at the
  *            first refused position.
  *
- * ORDER      G (gate): the host's backing of memory happens before any write to it.
+ * ORDER      AG (gate): the host's backing of memory happens before any write to it.
  *
  * PROGRESS   One atomic and one load while there is room; otherwise as growth.h. After one refusal
  *            all later appends are refused until the vector is lent again, even if memory becomes
@@ -28,7 +28,7 @@
 
 enum {
     /* Most elements that one lane may append: those of 32 lanes fit in 32 bits. */
-    GA_APPEND_MOST = 1 << 26
+    GA_APPEND_MAX = 1 << 26
 };
 
 #define GA_APPEND_CLOSED       ((uint64_t)1)
@@ -72,7 +72,7 @@ GA_SIMT uint64_t ga_append_read_gate(const ga_append *append)
 #if GA_PLANTED(append_gate_load_relaxed)
     return ga_load64_relaxed(&append->gate);
 #else
-    /* G2: acquire. Pairs with G1: this room is backed. */
+    /* AG2: acquire. Pairs with AG1: this room is backed. */
     return ga_load64_acquire(&append->gate);
 #endif
 }
@@ -115,7 +115,7 @@ GA_SIMT void ga_append_prepare(ga_tile tile, void *context, uint32_t from, uint3
 #if GA_PLANTED(append_gate_raise_relaxed)
             uint64_t found = ga_cas64_relaxed(&append->gate, gate, raised);
 #else
-            /* G1: release. Pairs with G2. */
+            /* AG1: release. Pairs with AG2. */
             uint64_t found = ga_cas64_release(&append->gate, gate, raised);
 #endif
             gate = found == gate ? raised : found;
@@ -129,7 +129,7 @@ GA_SIMT void ga_append_close(ga_tile tile, ga_append *append, uint32_t reason)
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        /* relaxed: publishes nothing, and the memory that G1 published stays published. */
+        /* relaxed: publishes nothing, and the memory that AG1 published stays published. */
         if (!(ga_or64_relaxed(&append->gate, GA_APPEND_CLOSED) & GA_APPEND_CLOSED)) {
             ga_store_relaxed(&append->reason, reason);
         }
@@ -192,7 +192,7 @@ GA_SIMT_SLOW void ga_append_refuse(ga_append *append, uint32_t lanes, ga_appende
     }
 }
 
-/* Claim the next positions: `counts` for each lane, at most GA_APPEND_MOST, and 0 for a lane that
+/* Claim the next positions: `counts` for each lane, at most GA_APPEND_MAX, and 0 for a lane that
  * appends nothing. May wait for the host. */
 GA_SIMT ga_appended ga_append_take(ga_append *append, ga_tile tile, ga_lanes counts)
 {

@@ -3,7 +3,7 @@
  * STRUCTURE  a list of chunks and a list of the ranges that contain them, both by address
  * INVARIANT  chunks follow each other from the base on without gaps. A failed call leaves them as
  *            they were. The arena holds nothing that is not in the lists.
- * ORDER      A1/A2 publish the backed bytes, A3/A4 the reserved bytes
+ * ORDER      AA1/AA2 publish the backed bytes, AA3/AA4 the reserved bytes
  * PROGRESS   a lock per arena, held during driver calls; sizes are read without it
  */
 #include "state.h"
@@ -53,16 +53,16 @@ static ga_status check_sizes(const ga_arena_options *o)
     } sizes[] = {{"reserve", o->reserve},
                  {"limit", o->limit},
                  {"chunk", o->chunk},
-                 {"chunk_most", o->chunk_most}};
+                 {"chunk_max", o->chunk_max}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].value >= SIZES_END) {
             return ga_fail(GA_ERR_ARGUMENT, "arena: %s: expected less than 2^56 bytes, got %llu",
                            sizes[i].name, (ull)sizes[i].value);
         }
     }
-    if (o->chunk_most && o->chunk > o->chunk_most) {
-        return ga_fail(GA_ERR_ARGUMENT, "arena: chunk: %llu bytes are above chunk_most, %llu",
-                       (ull)o->chunk, (ull)o->chunk_most);
+    if (o->chunk_max && o->chunk > o->chunk_max) {
+        return ga_fail(GA_ERR_ARGUMENT, "arena: chunk: %llu bytes are above chunk_max, %llu",
+                       (ull)o->chunk, (ull)o->chunk_max);
     }
     if (o->limit && o->chunk > o->limit) {
         return ga_fail(GA_ERR_ARGUMENT, "arena: chunk: %llu bytes are above the limit, %llu",
@@ -81,9 +81,8 @@ static ga_status set_sizes(ga_arena *arena, const ga_arena_options *o)
     }
     arena->limit = o->limit ? o->limit : UINT64_MAX;
     arena->chunk_min = round_up(most(o->chunk, 1), granule);
-    arena->chunk_max =
-        most(round_up(o->chunk_most ? o->chunk_most : CHUNK_BYTES_MAX_DEFAULT, granule),
-             arena->chunk_min);
+    arena->chunk_max = most(
+        round_up(o->chunk_max ? o->chunk_max : CHUNK_BYTES_MAX_DEFAULT, granule), arena->chunk_min);
     return GA_OK;
 }
 
@@ -190,7 +189,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t ga_arena_most(const ga_arena *arena, uint64_t size)
+uint64_t ga_arena_max(const ga_arena *arena, uint64_t size)
 {
     uint64_t backed = ga_arena_size(arena);
     uint64_t all;
@@ -202,9 +201,9 @@ uint64_t ga_arena_most(const ga_arena *arena, uint64_t size)
     return ga_arena_on_host(arena) ? all : all + backed;
 }
 
-ga_status ga_arena_check_most(const ga_arena *arena, uint64_t size)
+ga_status ga_arena_check_max(const ga_arena *arena, uint64_t size)
 {
-    uint64_t all = ga_arena_most(arena, size);
+    uint64_t all = ga_arena_max(arena, size);
     if (size <= all) {
         return GA_OK;
     }
@@ -220,7 +219,7 @@ ga_status ga_arena_check_most(const ga_arena *arena, uint64_t size)
 static ga_status check_room(const ga_arena *arena, uint64_t size)
 {
     if (size > arena->reserved) {
-        return ga_fail(GA_ERR_NO_ROOM, "arena: %llu bytes are above the %llu that are reserved",
+        return ga_fail(GA_ERR_CANNOT_GROW, "arena: %llu bytes are above the %llu that are reserved",
                        (ull)size, (ull)arena->reserved);
     }
     if (round_up(size, arena->space.granule) > arena->limit) {
@@ -228,7 +227,7 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
                        "arena: %llu bytes, in whole chunks of %llu, are above the limit of %llu",
                        (ull)size, (ull)arena->space.granule, (ull)arena->limit);
     }
-    return ga_arena_check_most(arena, size);
+    return ga_arena_check_max(arena, size);
 }
 
 /* End of a growth that looks ahead: double the arena, within the chunk sizes that the options
@@ -241,7 +240,7 @@ static uint64_t ahead_end(const ga_arena *arena, uint64_t end)
     uint64_t limit = arena->limit / granule * granule;
     uint64_t desired =
         least(most(end, round_up(backed + more, granule)), least(arena->reserved, limit));
-    return least(desired, most(end, ga_arena_most(arena, desired) / granule * granule));
+    return least(desired, most(end, ga_arena_max(arena, desired) / granule * granule));
 }
 
 static ga_status grow_to(ga_arena *arena, uint64_t end)
@@ -334,7 +333,7 @@ void *ga_arena_base(const ga_arena *arena)
 
 uint64_t ga_arena_size(const ga_arena *arena)
 {
-    /* A2: acquire. Pairs with A1 (state.h). */
+    /* AA2: acquire. Pairs with AA1 (state.h). */
     return arena ? __atomic_load_n(&arena->backed,
                                    GA_PLANTED_ORDER(arena_backed_relaxed, __ATOMIC_ACQUIRE))
                  : 0;
@@ -342,7 +341,7 @@ uint64_t ga_arena_size(const ga_arena *arena)
 
 uint64_t ga_arena_reserved(const ga_arena *arena)
 {
-    /* A4: acquire. Pairs with A3 (ranges.c). */
+    /* AA4: acquire. Pairs with AA3 (ranges.c). */
     return arena ? __atomic_load_n(&arena->reserved,
                                    GA_PLANTED_ORDER(arena_reserved_relaxed, __ATOMIC_ACQUIRE))
                  : 0;
@@ -363,7 +362,7 @@ static void read_stats(const ga_arena *arena, ga_arena_stats *out)
         .grow_ns_p50 = ga_latency_quantile(growing, 500),
         .grow_ns_p99 = ga_latency_quantile(growing, 990),
         .grow_ns_p999 = ga_latency_quantile(growing, 999),
-        .grow_ns_most = growing->most,
+        .grow_ns_max = growing->max,
     };
 }
 

@@ -143,9 +143,9 @@ static void host_fill(char *to, const char *value, size_t element, uint64_t byte
         return;
     }
     memcpy(to, value, element);
-    uint64_t most = element > FILL_PIECE_BYTES ? element : FILL_PIECE_BYTES / element * element;
+    uint64_t max = element > FILL_PIECE_BYTES ? element : FILL_PIECE_BYTES / element * element;
     for (uint64_t done = element; done < bytes;) {
-        uint64_t n = least(least(done, most), bytes - done);
+        uint64_t n = least(least(done, max), bytes - done);
         memcpy(to + done, to, n);
         done += n;
     }

@@ -6,7 +6,7 @@
  *   ga_space_create        cuMemCreate
  *   ga_arena_attach
  *     ga_space_map         cuMemMap, cuMemSetAccess
- *     append_chunk         in the list of chunks; the caller publishes the size (A1)
+ *     append_chunk         in the list of chunks; the caller publishes the size (AA1)
  */
 #include "state.h"
 

@@ -22,7 +22,7 @@ static const uint64_t AHEAD_BYTES_MIN = UINT64_C(64) << 20;
 typedef struct growing_state {
     ga_arena *arena[GA_GROWING_PARTS];
     uint64_t step_bytes[GA_GROWING_PARTS];
-    uint32_t most; /* most steps */
+    uint32_t max; /* most steps */
     uint32_t ahead;
     uint64_t limit;
     /* Backed; written by the pager while there is one, except in ga_growing_reach(). */
@@ -38,8 +38,8 @@ static uint64_t bytes_per_step(const growing_state *own)
 /* Steps within the limit and the reservation. */
 static uint32_t steps_max(const growing_state *own)
 {
-    uint64_t most = own->limit ? own->limit / bytes_per_step(own) : own->most;
-    return most < own->most ? (uint32_t)most : own->most;
+    uint64_t max = own->limit ? own->limit / bytes_per_step(own) : own->max;
+    return max < own->max ? (uint32_t)max : own->max;
 }
 
 /* Back all ranges up to that many steps. If one of them fails, the others keep the memory for the
@@ -89,15 +89,15 @@ static void back_towards(growing_state *own, uint32_t steps)
 static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed)
 {
     growing_state *own = context;
-    uint32_t most = steps_max(own);
+    uint32_t max = steps_max(own);
     uint32_t ahead = steps_ahead(own, requested);
-    ahead = ahead < most ? ahead : most;
+    ahead = ahead < max ? ahead : max;
     if (ahead > own->steps && back_to(own, ahead) != GA_OK) {
-        back_towards(own, requested < most ? requested : most);
+        back_towards(own, requested < max ? requested : max);
     }
     *backed = own->steps;
     return own->steps >= requested ? GA_GROWTH_GRANTED
-           : requested > most      ? GA_GROWTH_LIMIT
+           : requested > max       ? GA_GROWTH_LIMIT
                                    : GA_GROWTH_MEMORY;
 }
 
@@ -106,10 +106,10 @@ static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed
 static ga_status check(const ga_growing *growing, uint64_t limit)
 {
     uint64_t step = growing->step_bytes[0] + growing->step_bytes[1];
-    if (!growing->step_bytes[0] || !growing->steps || growing->steps > growing->steps_most) {
+    if (!growing->step_bytes[0] || !growing->steps || growing->steps > growing->steps_max) {
         return ga_fail(GA_ERR_ARGUMENT,
                        "vmm: %" PRIu32 " to %" PRIu32 " steps of %" PRIu64 " bytes; expected some",
-                       growing->steps, growing->steps_most, growing->step_bytes[0]);
+                       growing->steps, growing->steps_max, growing->step_bytes[0]);
     }
     return limit && limit / step < growing->steps
                ? ga_fail(GA_ERR_MEMORY,
@@ -125,8 +125,8 @@ static ga_status open_part(growing_state *own, int device, int part, void **base
                                 .flags = GA_ARENA_EXACT,
                                 .place = GA_PLACE_DEVICE,
                                 .device = device,
-                                .reserve = own->step_bytes[part] * own->most,
-                                .chunk_most = CHUNK_BYTES_MAX};
+                                .reserve = own->step_bytes[part] * own->max,
+                                .chunk_max = CHUNK_BYTES_MAX};
     ga_status status = ga_arena_open(&own->arena[part], &options);
     *base = status == GA_OK ? ga_arena_base(own->arena[part]) : NULL;
     return status;
@@ -158,7 +158,7 @@ ga_status ga_growing_start(ga_growing *growing, int device, uint64_t limit)
     if (!own) {
         return ga_fail(GA_ERR_MEMORY, "vmm: no memory for a record");
     }
-    own->most = growing->steps_most;
+    own->max = growing->steps_max;
     own->ahead = growing->ahead;
     own->limit = limit;
     growing->own = own;
@@ -215,7 +215,7 @@ static void log_times(const growing_state *own)
                " steps; us: p50 %" PRIu64 ", p99 %" PRIu64 ", p99.9 %" PRIu64 ", longest %" PRIu64
                ", together %" PRIu64,
                stats.granted, stats.refused, own->steps, stats.p50 / 1000, stats.p99 / 1000,
-               stats.p999 / 1000, stats.most / 1000, stats.sum / 1000);
+               stats.p999 / 1000, stats.max / 1000, stats.sum / 1000);
     }
 }
 

@@ -44,8 +44,8 @@ static bool back_steps(ga_vector *v, uint64_t steps)
 /* Steps within the limit. */
 static uint32_t steps_max(const ga_vector *v)
 {
-    uint64_t most = v->most * v->element / v->loan->step;
-    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    uint64_t max = v->max * v->element / v->loan->step;
+    return max < UINT32_MAX ? (uint32_t)max : UINT32_MAX;
 }
 
 /* No step can be added, so no pager is needed. */
@@ -73,18 +73,18 @@ static void back_towards(ga_vector *v, uint32_t current, uint32_t needed)
 static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed)
 {
     ga_vector *v = context;
-    uint32_t current = backed_steps(v), most = steps_max(v);
-    uint32_t needed = requested < most ? requested : most;
+    uint32_t current = backed_steps(v), max = steps_max(v);
+    uint32_t needed = requested < max ? requested : max;
     uint64_t piece = AHEAD_BYTES_MAX / v->loan->step;
     uint64_t more = current < piece ? current : piece;
     uint64_t ahead = v->exact ? needed : current + more;
-    bool reached = ahead > needed && back_steps(v, ahead < most ? ahead : most);
+    bool reached = ahead > needed && back_steps(v, ahead < max ? ahead : max);
     if (!reached && needed > current) {
         back_towards(v, current, needed);
     }
     *backed = backed_steps(v);
     return *backed >= requested ? GA_GROWTH_GRANTED
-           : requested > most   ? GA_GROWTH_LIMIT
+           : requested > max    ? GA_GROWTH_LIMIT
                                 : GA_GROWTH_MEMORY;
 }
 
@@ -186,7 +186,7 @@ static ga_status check_loan(const ga_vector *v, bool lent, const void *out)
     if (lent != (v->loan != NULL)) {
         return ga_fail(GA_ERR_ARGUMENT, "vector: it is %s; expected it %s",
                        lent ? "not lent to kernels" : "lent to kernels",
-                       lent ? "to be" : "to have been taken back");
+                       lent ? "to be" : "to be lent no more");
     }
     return GA_OK;
 }
@@ -246,10 +246,10 @@ static void fill_result(const ga_vector *v, const ga_append *last, ga_vector_app
                                 .grow_ns_p50 = pager.p50,
                                 .grow_ns_p99 = pager.p99,
                                 .grow_ns_p999 = pager.p999,
-                                .grow_ns_most = pager.most};
+                                .grow_ns_max = pager.max};
 }
 
-ga_status ga_vector_take_back(ga_vector *vector, ga_vector_appended *out)
+ga_status ga_vector_end_loan(ga_vector *vector, ga_vector_appended *out)
 {
     ga_append last;
     ga_vector_appended result;

@@ -22,7 +22,7 @@ static uint64_t round_up(const ga_arena *arena, uint64_t reserve)
 
 static void set_reserved(ga_arena *arena, uint64_t reserved)
 {
-    /* A3: release. Pairs with A4 (arena.c): the arena may grow up to the size read there. */
+    /* AA3: release. Pairs with AA4 (arena.c): the arena may grow up to the size read there. */
     __atomic_store_n(&arena->reserved, reserved, __ATOMIC_RELEASE);
 }
 

@@ -62,7 +62,7 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
             return GA_OK;
         }
     }
-    return ga_fail(GA_ERR_NO_ROOM,
+    return ga_fail(GA_ERR_CANNOT_GROW,
                    "arena: a chunk of %llu bytes does not fit behind %llu in one reservation",
                    (ull)size, (ull)end);
 }

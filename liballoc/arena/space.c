@@ -121,6 +121,6 @@ void ga_space_drop_range(ga_space *space, uintptr_t base, uint64_t size)
         ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_RANGE, base, size);
     } else {
         ga_reservations_remove((void *)base, size);
-        ga_os_memory_release((void *)base, size);
+        ga_os_memory_unmap((void *)base, size);
     }
 }

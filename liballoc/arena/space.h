@@ -79,8 +79,8 @@ void ga_space_request_rdma(ga_space *space);
 /* All memory of the place, free or not: the device's, or ga_machine_memory_total(). */
 ga_status ga_space_memory(const ga_space *space, uint64_t *bytes);
 
-/* Reserve addresses: at `preferred` or GA_ERR_NO_ROOM. With `preferred` 0: anywhere, at a multiple
- * of 2 MiB if `size` is at least that. GA_ERR_MEMORY if there are none. */
+/* Reserve addresses: at `preferred` or GA_ERR_CANNOT_GROW. With `preferred` 0: anywhere, at a
+ * multiple of 2 MiB if `size` is at least that. GA_ERR_MEMORY if there are none. */
 ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t preferred, uintptr_t *base);
 
 /* Release a whole reservation in which nothing is mapped; on the host mappings in it are

@@ -105,8 +105,9 @@ static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t prefer
     }
     if (status == GA_OK && preferred && got != preferred) {
         ga_space_drop_range(space, got, size);
-        status = ga_fail(GA_ERR_NO_ROOM, "the addresses from %p on, %llu bytes, are not all free",
-                         (void *)preferred, (ull)size);
+        status =
+            ga_fail(GA_ERR_CANNOT_GROW, "the addresses from %p on, %llu bytes, are not all free",
+                    (void *)preferred, (ull)size);
     }
     ga_cuda_leave(&scope);
     *base = got;

@@ -59,9 +59,9 @@ static ga_status reserve_at(uintptr_t preferred, uint64_t size)
     }
     if (got != (void *)preferred) {
         if (got != MAP_FAILED) {
-            ga_os_memory_release(got, size);
+            ga_os_memory_unmap(got, size);
         }
-        return ga_fail(GA_ERR_NO_ROOM, "the addresses from %p on, %llu bytes, are not all free",
+        return ga_fail(GA_ERR_CANNOT_GROW, "the addresses from %p on, %llu bytes, are not all free",
                        (void *)preferred, (unsigned long long)size);
     }
     return GA_OK;
@@ -80,7 +80,7 @@ static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
     }
     ga_status status = refused("munmap", size);
     uintptr_t rest = done ? *base : got;
-    ga_os_memory_release((void *)rest, size + HUGE - (rest - got));
+    ga_os_memory_unmap((void *)rest, size + HUGE - (rest - got));
     return status;
 }
 
@@ -111,7 +111,7 @@ static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t preferre
     (void)space;
     ga_status status = reserve(size, preferred, base);
     if (status == GA_OK && !ga_reservations_add((void *)*base, size)) {
-        ga_os_memory_release((void *)*base, size);
+        ga_os_memory_unmap((void *)*base, size);
         return ga_fail(GA_ERR_MEMORY, "no memory to record a reservation of %llu bytes",
                        (unsigned long long)size);
     }

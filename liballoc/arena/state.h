@@ -34,7 +34,7 @@ struct ga_arena {
     uint64_t chunk_min, chunk_max; /* bytes of a chunk, as far as memory and limit allow */
     pthread_mutex_t lock;          /* guards everything below */
     uintptr_t base;                /* changed by ga_arena_move() only */
-    uint64_t reserved, backed;     /* bytes, read without the lock: A1/A2, A3/A4 */
+    uint64_t reserved, backed;     /* bytes, read without the lock: AA1/AA2, AA3/AA4 */
     ga_arena_range *ranges;
     size_t range_count;
     ga_arena_chunk *chunks;
@@ -62,7 +62,7 @@ static inline void ga_arena_set_backed(ga_arena *arena)
 {
     uint64_t backed = ga_arena_end(arena);
     arena->peak = backed > arena->peak ? backed : arena->peak;
-    /* A1: release. Pairs with A2 (arena.c): memory below the size read there is mapped. */
+    /* AA1: release. Pairs with AA2 (arena.c): memory below the size read there is mapped. */
     __atomic_store_n(&arena->backed, backed, __ATOMIC_RELEASE);
 }
 
@@ -89,10 +89,10 @@ ga_status ga_arena_move_chunks(ga_arena *arena, uintptr_t base);
 /* The most bytes that the arena can ever have, for a growth to `size` bytes: all memory of the host
  * (machine.h), or the backed bytes and all memory of the device. UINT64_MAX if that is unknown, and
  * for growths by less than 1 GiB, for which the query is not worth its time. */
-uint64_t ga_arena_most(const ga_arena *arena, uint64_t size);
+uint64_t ga_arena_max(const ga_arena *arena, uint64_t size);
 
-/* GA_ERR_MEMORY: `size` bytes are above ga_arena_most(). */
-ga_status ga_arena_check_most(const ga_arena *arena, uint64_t size);
+/* GA_ERR_MEMORY: `size` bytes are above ga_arena_max(). */
+ga_status ga_arena_check_max(const ga_arena *arena, uint64_t size);
 
 /* GA_ERR_ARGUMENT: the caller passed NULL. */
 ga_status ga_arena_missing(void);

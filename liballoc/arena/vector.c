@@ -55,7 +55,7 @@ static ga_status set_up(ga_vector *v, size_t element, const ga_arena_options *op
     exact_options.flags |= GA_ARENA_EXACT;
     *v = (ga_vector){.carrier = {options->place, options->device, (CUstream)stream},
                      .element = element,
-                     .most = limit / element,
+                     .max = limit / element,
                      .exact = options->flags & GA_ARENA_EXACT};
     return ga_arena_open(&v->arena, &exact_options);
 }
@@ -136,7 +136,7 @@ static ga_status check_vector(const ga_vector *v)
 {
     if (v && v->loan) {
         return ga_fail(GA_ERR_ARGUMENT,
-                       "vector: it is lent to kernels; expected it to have been taken back");
+                       "vector: it is lent to kernels; expected it to be lent no more");
     }
     return v ? GA_OK : no_vector();
 }
@@ -181,13 +181,13 @@ static ga_status extend_addresses(ga_vector *v, uint64_t bytes)
 /* Grow to more bytes than are reserved. */
 static ga_status grow_beyond(ga_vector *v, uint64_t bytes)
 {
-    ga_status status = ga_arena_check_most(v->arena, bytes);
+    ga_status status = ga_arena_check_max(v->arena, bytes);
     if (status != GA_OK) {
         return status;
     }
     status = extend_addresses(v, bytes);
     if (status != GA_OK) {
-        return status == GA_ERR_SIZE ? status : GA_ERR_NO_ROOM;
+        return status == GA_ERR_SIZE ? status : GA_ERR_CANNOT_GROW;
     }
     return ga_arena_grow(v->arena, bytes);
 }
@@ -195,33 +195,33 @@ static ga_status grow_beyond(ga_vector *v, uint64_t bytes)
 ga_status ga_vector_grow_to(ga_vector *v, uint64_t n)
 {
     uint64_t bytes = n * v->element;
-    if (n > v->most) {
+    if (n > v->max) {
         return ga_fail(GA_ERR_MEMORY,
                        "vector: room for %" PRIu64
                        " elements of %zu bytes; expected at most %" PRIu64 ", by its limit",
-                       n, v->element, v->most);
+                       n, v->element, v->max);
     }
     ga_status status = ga_arena_grow(v->arena, bytes);
-    return status == GA_ERR_NO_ROOM ? grow_beyond(v, bytes) : status;
+    return status == GA_ERR_CANNOT_GROW ? grow_beyond(v, bytes) : status;
 }
 
 /* The growth rule of §A.2.2, for `more` additional elements, as far as the machine has memory. */
 static uint64_t next_capacity(const ga_vector *v, uint64_t more)
 {
     uint64_t desired = largest(v->size + largest(v->size, more), 2 * ga_vector_capacity(v));
-    desired = least(desired, v->most);
-    return least(desired, ga_arena_most(v->arena, desired * v->element) / v->element);
+    desired = least(desired, v->max);
+    return least(desired, ga_arena_max(v->arena, desired * v->element) / v->element);
 }
 
 static ga_status check_size(const ga_vector *v, uint64_t size, uint64_t more)
 {
-    uint64_t most = PTRDIFF_MAX / v->element;
-    if (size > most || more > most - size) {
+    uint64_t max = PTRDIFF_MAX / v->element;
+    if (size > max || more > max - size) {
         return ga_fail(GA_ERR_SIZE,
                        "vector: %" PRIu64 " and %" PRIu64
                        " more elements of %zu bytes; expected at "
                        "most %" PRIu64,
-                       size, more, v->element, most);
+                       size, more, v->element, max);
     }
     return GA_OK;
 }
@@ -236,7 +236,7 @@ static ga_status make_room(ga_vector *v, uint64_t more)
     uint64_t needed = v->size + more, desired = next_capacity(v, more);
     if (!v->exact && desired > needed) {
         status = ga_vector_grow_to(v, desired);
-        if (status != GA_ERR_MEMORY && status != GA_ERR_NO_ROOM) {
+        if (status != GA_ERR_MEMORY && status != GA_ERR_CANNOT_GROW) {
             return status;
         }
     }

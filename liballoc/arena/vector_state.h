@@ -14,8 +14,8 @@ typedef struct ga_loan ga_loan;
 struct ga_vector {
     ga_arena *arena;
     ga_carrier carrier;
-    uint64_t size, most; /* elements; `most` by limit and arithmetic */
-    size_t element;      /* bytes */
+    uint64_t size, max; /* elements; `max` by limit and arithmetic */
+    size_t element;     /* bytes */
     bool exact;
     ga_loan *loan; /* NULL: not lent to kernels */
 };

@@ -16,7 +16,8 @@
  *            streams that use it, so that neither a thread nor a stream of the program waits
  * INVARIANT  a heap in a slot is never closed; `used` is the sum of the requested bytes of live
  *            blocks
- * ORDER      F1/F2 publish a heap; the list and the opening are under a lock; the rest are figures
+ * ORDER      FF1/FF2 publish a heap; the list and the opening are under a lock; the rest are
+ *            figures
  * PROGRESS   blocks while a heap is being opened
  */
 #include <gpualloc/frameworks.h>
@@ -101,7 +102,7 @@ static void open_slot(slot *it, int device)
         ga_log(GA_LOG_ERROR, "%s; every request on device %d fails", ga_error_text(), device);
         state = FAILED;
     }
-    /* F1: release. Pairs with F2: the heap is seen with the state. */
+    /* FF1: release. Pairs with FF2: the heap is seen with the state. */
     __atomic_store_n(&it->state, state, __ATOMIC_RELEASE);
 }
 
@@ -114,7 +115,7 @@ static slot *slot_of(int device)
         return NULL;
     }
     slot *it = &slots[device];
-    /* F2: acquire. Pairs with F1. */
+    /* FF2: acquire. Pairs with FF1. */
     if (__atomic_load_n(&it->state, __ATOMIC_ACQUIRE) == CLOSED) {
         pthread_mutex_lock(&lock);
         if (it->state == CLOSED) {
@@ -468,7 +469,7 @@ void ga_torch_init(int device_count)
 void ga_torch_reset(void)
 {
     for (int i = 0; i < GA_CUDA_DEVICES; i++) {
-        /* F2: acquire. Pairs with F1. */
+        /* FF2: acquire. Pairs with FF1. */
         bool open = __atomic_load_n(&slots[i].state, __ATOMIC_ACQUIRE) == OPEN;
         if (open && ga_trim(slots[i].heap, 0) != GA_OK) {
             ga_log(GA_LOG_INFO, "ga_torch_reset: device %d: %s", i, ga_error_text());
@@ -480,7 +481,7 @@ void *ga_torch_base_alloc(void *block, size_t *size)
 {
     size_t usable = 0;
     for (int i = 0; i < GA_CUDA_DEVICES && !usable; i++) {
-        /* F2: acquire. Pairs with F1. */
+        /* FF2: acquire. Pairs with FF1. */
         bool open = __atomic_load_n(&slots[i].state, __ATOMIC_ACQUIRE) == OPEN;
         usable = open ? ga_usable_size(slots[i].heap, block) : 0;
     }

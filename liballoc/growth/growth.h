@@ -7,25 +7,25 @@
  *   a tile of the kernel (this file)        mailbox (pinned)     pager thread (pager.c)
  *
  *   ga_growth_await: needs step n, that is n + 1 steps
- *     load refusal and ready   (V2, R2)
+ *     load refusal and ready   (GV2, GR2)
  *     n < ready: done
- *     take the lock by a CAS   (T1)
+ *     take the lock by a CAS   (GT1)
  *       not free: sleep for 256 ns to
  *       16 us, and start again
  *     ga_growth_poll_mailbox
- *       load the answer        (M2)
- *       too few steps: post    (M3)  -->  request n + 1  -->   serve: a new serial  (M4)
- *       release the lock       (T2)                            back: arena/{growing,loan}.c
+ *       load the answer        (GM2)
+ *       too few steps: post    (GM3)  -->  request n + 1  -->   serve: a new serial  (GM4)
+ *       release the lock       (GT2)                            back: arena/{growing,loan}.c
  *     sleep, and start again                                     ga_arena_grow
  *           .                                                      cuMemCreate
  *           .                                                      cuMemMap
  *           .                                                      cuMemSetAccess
  *     ga_growth_poll_mailbox
- *       load the answer        (M2)  <--  answer, steps  <--   write_answer         (M1)
+ *       load the answer        (GM2)  <--  answer, steps  <--   write_answer         (GM1)
  *       prepare the new steps
- *       store ready            (R1)
- *       release the lock       (T2)
- *     load ready, n < ready    (R2)
+ *       store ready            (GR1)
+ *       release the lock       (GT2)
+ *     load ready, n < ready    (GR2)
  *     GRANTED
  *
  * STRUCTURE  At any time one tile holds the lock: it polls the mailbox, prepares the steps that
@@ -37,13 +37,13 @@
  *            tile that holds the lock. At most one request is unanswered, and a larger one may
  *            replace it.
  *
- * ORDER      M (answer in the mailbox): the host's backing of a step happens before its
- *            preparation. R (ready): the preparation of a step happens before its use. T (lock):
- *            orders the words that the lock guards. V (refusal): steps that became ready with a
+ * ORDER      GM (answer in the mailbox): the host's backing of a step happens before its
+ *            preparation. GR (ready): the preparation of a step happens before its use. GT (lock):
+ *            orders the words that the lock guards. GV (refusal): steps that became ready with a
  *            refusal are visible before it, so that no tile is refused steps that are ready.
  *
  * PROGRESS   A tile waits for `ready` or for a refusal, at most `timeout_ns` if the pager does not
- *            answer. It waits for the lock (T) only while another tile polls and prepares, because
+ *            answer. It waits for the lock (GT) only while another tile polls and prepares, because
  *            that lock is never held across a wait for the pager; the caller's own locks may be.
  *            The pager waits for the driver. The host waits for no tile. Tiles of one warp may wait
  *            for each other, because diverged lanes progress independently (sm_70 and later); the
@@ -80,7 +80,7 @@ GA_SIMT uint32_t ga_growth_ready(const ga_growth *growth)
 #if GA_PLANTED(growth_ready_load_relaxed)
     return ga_load_relaxed(&growth->ready);
 #else
-    /* R2: acquire. Pairs with R1: these steps are prepared. */
+    /* GR2: acquire. Pairs with GR1: these steps are prepared. */
     return ga_load_acquire(&growth->ready);
 #endif
 }
@@ -90,7 +90,7 @@ GA_SIMT uint32_t ga_growth_ready(const ga_growth *growth)
  * expired since. */
 GA_SIMT uint32_t ga_growth_load_state(const ga_growth *growth, uint32_t needed, uint64_t began)
 {
-    /* V2: acquire. Pairs with V1: steps granted together with the refusal are ready by now. */
+    /* GV2: acquire. Pairs with GV1: steps granted together with the refusal are ready by now. */
     uint64_t refusal = ga_load64_acquire(&growth->refusal);
     uint32_t ready = ga_growth_ready(growth);
     if (ready >= needed && !(GA_PLANTED(growth_refused_with_ready_steps) && began < refusal)) {
@@ -109,7 +109,7 @@ GA_SIMT uint32_t ga_growth_try_lock(ga_growth *growth)
     if (ga_clock_ns() < ga_load64_relaxed(&growth->next_poll) || ga_load_relaxed(&growth->lock)) {
         return GA_GROWTH_UNDECIDED;
     }
-    /* T1: acquire. Pairs with T2: the words written by the last tile that held the lock. */
+    /* GT1: acquire. Pairs with GT2: the words written by the last tile that held the lock. */
     return ga_cas_acquire(&growth->lock, 0, 1) == 0 ? GA_GROWTH_LOCKED : GA_GROWTH_UNDECIDED;
 }
 
@@ -119,14 +119,14 @@ GA_SIMT uint32_t ga_growth_try_lock(ga_growth *growth)
 GA_SIMT void ga_growth_post_request(ga_growth *growth, uint32_t needed)
 {
     growth->request = ga_mail_word(needed, ga_mail_serial(growth->request) + 1u, GA_GROWTH_GRANTED);
-    /* M3: relaxed. Pairs with M4 (pager.c): a request publishes nothing but itself. */
+    /* GM3: relaxed. Pairs with GM4 (pager.c): a request publishes nothing but itself. */
     ga_store64_relaxed_system(&growth->mailbox->request, growth->request);
 }
 
 /* Refuse all requests for more than the ready steps, until the given time. */
 GA_SIMT void ga_growth_publish_refusal(ga_growth *growth, uint32_t reason, uint64_t until)
 {
-    /* V1: release. Pairs with V2: the granted steps became ready before. */
+    /* GV1: release. Pairs with GV2: the granted steps became ready before. */
     ga_store64_release(&growth->refusal, (until & GA_GROWTH_FOREVER) | reason);
 }
 
@@ -182,7 +182,7 @@ GA_SIMT void ga_growth_unlock(ga_growth *growth)
 #if GA_PLANTED(growth_unlock_relaxed)
     ga_store_relaxed(&growth->lock, 0);
 #else
-    /* T2: release. Pairs with T1. */
+    /* GT2: release. Pairs with GT1. */
     ga_store_release(&growth->lock, 0);
 #endif
 }
@@ -199,7 +199,7 @@ GA_SIMT void ga_growth_publish(ga_tile tile, ga_growth *growth, uint32_t n)
 #if GA_PLANTED(growth_ready_store_relaxed)
         ga_store_relaxed(&growth->ready, n);
 #else
-        /* R1: release. Pairs with R2. */
+        /* GR1: release. Pairs with GR2. */
         ga_store_release(&growth->ready, n);
 #endif
     }
@@ -217,7 +217,7 @@ GA_SIMT void ga_growth_poll_mailbox(ga_tile tile, ga_growth *growth, uint32_t ne
 #if GA_PLANTED(growth_answer_relaxed)
         uint64_t answer = ga_load64_relaxed_system(&growth->mailbox->answer);
 #else
-        /* M2: acquire, from the host. Pairs with M1 (pager.c): these steps are backed. */
+        /* GM2: acquire, from the host. Pairs with GM1 (pager.c): these steps are backed. */
         uint64_t answer = ga_load64_acquire_system(&growth->mailbox->answer);
 #endif
         ga_lane_write(&steps, own, ga_mail_steps(answer));

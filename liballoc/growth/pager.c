@@ -3,16 +3,16 @@
  * The pager's thread, and the mailboxes of its clients.
  *
  * pager_thread
- *   serve_all -> serve     for each client: load its request (M4); nothing to do if not new
+ *   serve_all -> serve     for each client: load its request (GM4); nothing to do if not new
  *     back_steps           call `back` without the pager's lock: growing.c and loan.c map chunks
  *                          (ga_arena_grow: cuMemCreate, cuMemMap, cuMemSetAccess)
- *     write_answer         the number of steps, the request's serial and the reason (M1)
+ *     write_answer         the number of steps, the request's serial and the reason (GM1)
  *   sleep_or_yield         no request: yield, later sleep for 1/32 of the idle time
  *
  * STRUCTURE  one pager per device: a list of clients, and a thread while there are any
  * INVARIANT  a client stays in the list while its `back` runs; its steps never become fewer, except
  *            by ga_pager_restart()
- * ORDER      a lock per pager guards everything except the mailboxes' words: M1 and M4 below
+ * ORDER      a lock per pager guards everything except the mailboxes' words: GM1 and GM4 below
  * PROGRESS   ga_pager_remove() waits for a running `back` of the client, and for nothing else
  */
 #include "pager.h"
@@ -89,7 +89,7 @@ static uint64_t now_ns(void)
 static void write_answer(ga_pager_client *client, ga_growth_reason reason)
 {
     uint64_t answer = ga_mail_word(client->backed, client->serial, reason);
-    /* M1: release. Pairs with M2 (growth.h): these steps are backed. */
+    /* GM1: release. Pairs with GM2 (growth.h): these steps are backed. */
     __atomic_store_n(&client->mailbox->answer, answer, __ATOMIC_RELEASE);
 }
 
@@ -118,7 +118,7 @@ static ga_growth_reason back_steps(ga_pager_client *client, uint32_t requested)
 /* Returns true if there was a new request. */
 static bool serve(ga_pager_client *client)
 {
-    /* M4: relaxed. Pairs with M3 (growth.h): a request publishes nothing but itself. */
+    /* GM4: relaxed. Pairs with GM3 (growth.h): a request publishes nothing but itself. */
     uint64_t request = __atomic_load_n(&client->mailbox->request, __ATOMIC_RELAXED);
     if (ga_mail_serial(request) == client->serial) {
         return false;
@@ -314,7 +314,7 @@ static void close_mailbox(ga_pager_client *client)
         ga_cuda_refused_add(client->device, GA_CUDA_REFUSED_PINNED, (uintptr_t)client->mailbox,
                             MAILBOX_BYTES);
     } else {
-        ga_os_memory_release(client->mailbox, MAILBOX_BYTES);
+        ga_os_memory_unmap(client->mailbox, MAILBOX_BYTES);
     }
 }
 
@@ -468,7 +468,7 @@ void ga_pager_get_stats(ga_pager_client *client, ga_pager_stats *out)
     out->p50 = ga_latency_quantile(&client->latency, 500);
     out->p99 = ga_latency_quantile(&client->latency, 990);
     out->p999 = ga_latency_quantile(&client->latency, 999);
-    out->most = client->latency.most;
+    out->max = client->latency.max;
     out->sum = client->latency.sum;
     pthread_mutex_unlock(&client->pager->lock);
 }

@@ -58,9 +58,9 @@ void ga_pager_wake(ga_pager_client *client);
 ga_mailbox *ga_pager_mailbox(const ga_pager_client *client);
 
 typedef struct ga_pager_stats {
-    uint64_t granted, refused;     /* requests */
-    uint64_t p50, p99, p999, most; /* ns, from the poll that saw a request until its answer */
-    uint64_t sum;                  /* ns, of all requests */
+    uint64_t granted, refused;    /* requests */
+    uint64_t p50, p99, p999, max; /* ns, from the poll that saw a request until its answer */
+    uint64_t sum;                 /* ns, of all requests */
 } ga_pager_stats;
 
 void ga_pager_get_stats(ga_pager_client *client, ga_pager_stats *out);

@@ -13,7 +13,7 @@
  *
  * STRUCTURE  a slot for each device, and the spec that the program chose, all guarded by `lock`
  * INVARIANT  a heap in a slot has no layer that calls malloc in kernels
- * ORDER      the lock's; E1/E2 for the epoch, which is read without it
+ * ORDER      the lock's; NE1/NE2 for the epoch, which is read without it
  * PROGRESS   blocks while another thread opens or publishes
  */
 #include "linked.h"
@@ -297,7 +297,7 @@ ga_status ga_kernel_publish(int device, void *variable)
 
 uint64_t ga_kernel_epoch(void)
 {
-    /* E2: acquire. Pairs with E1: a thread that sees the new epoch finds the slot closed. */
+    /* NE2: acquire. Pairs with NE1: a thread that sees the new epoch finds the slot closed. */
     return __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
 }
 
@@ -310,7 +310,7 @@ static void retry_failed(void)
             slots[i].state = CLOSED;
         }
     }
-    /* E1: release. Pairs with E2. */
+    /* NE1: release. Pairs with NE2. */
     __atomic_add_fetch(&epoch, 1, __ATOMIC_RELEASE);
 }
 
@@ -359,7 +359,7 @@ ga_status ga_kernel_close(int device)
         ga_device_forget(device);
     }
     *it = (slot){0};
-    /* E1: release. Pairs with E2. */
+    /* NE1: release. Pairs with NE2. */
     __atomic_add_fetch(&epoch, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     return status;

@@ -2,7 +2,7 @@
  *
  * Stream captures, through functions of the driver that older drivers do not have.
  *
- * ORDER      C1/C2 publish the functions of the driver
+ * ORDER      PC1/PC2 publish the functions of the driver
  * PROGRESS   lock-free once they have been looked up
  */
 #include "cuda_captures.h"
@@ -60,7 +60,7 @@ static void look_up(void)
         void *function = ga_cuda_driver_symbol(rows[i].symbol);
         memcpy(rows[i].function, &function, sizeof function);
     }
-    /* C1: release. Pairs with C2: a thread that sees `found` sees the functions. */
+    /* PC1: release. Pairs with PC2: a thread that sees `found` sees the functions. */
     __atomic_store_n(&found, true, __ATOMIC_RELEASE);
 }
 
@@ -68,7 +68,7 @@ static const capture_calls *captures_calls(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static const capture_calls none;
-    /* C2: acquire. Pairs with C1. */
+    /* PC2: acquire. Pairs with PC1. */
     if (__builtin_expect(__atomic_load_n(&found, __ATOMIC_ACQUIRE), 1)) {
         return &calls;
     }

@@ -9,8 +9,8 @@
  *
  * STRUCTURE  one table, filled once; one slot per device with its primary context and a stream
  * INVARIANT  a slot with a context is complete, and changes again only in ga_cuda_forget()
- * ORDER      D1/D2 publish a slot; pthread_once publishes the table; L1/L2 the library, to threads
- *            that have not called ga_cuda_driver_get()
+ * ORDER      PD1/PD2 publish a slot; pthread_once publishes the table; PL1/PL2 the library, to
+ *            threads that have not called ga_cuda_driver_get()
  * PROGRESS   lock-free once a device has been used; its first use takes slots_lock
  */
 #include "cuda_driver.h"
@@ -122,7 +122,7 @@ static void load(void)
     }
     loaded.pid = getpid();
     loaded.usable = true;
-    /* L1: release. Pairs with L2: a thread that sees the library finds it initialised. */
+    /* PL1: release. Pairs with PL2: a thread that sees the library finds it initialised. */
     __atomic_store_n(&loaded.library, library, __ATOMIC_RELEASE);
 }
 
@@ -148,7 +148,7 @@ ga_status ga_cuda_driver_get(const ga_cuda_driver **out)
 
 void *ga_cuda_driver_symbol(const char *symbol)
 {
-    /* L2: acquire. Pairs with L1. */
+    /* PL2: acquire. Pairs with PL1. */
     void *library = stand_in ? NULL : __atomic_load_n(&loaded.library, __ATOMIC_ACQUIRE);
     return library ? dlsym(library, symbol) : NULL;
 }
@@ -239,7 +239,7 @@ static ga_status fill_slot(const ga_cuda_driver *driver, int ordinal, device_slo
         driver->cuDevicePrimaryCtxRelease(device);
         return status;
     }
-    /* D1: release. Pairs with D2: the stream is seen with the context. */
+    /* PD1: release. Pairs with PD2: the stream is seen with the context. */
     __atomic_store_n(&slot->context, context, __ATOMIC_RELEASE);
     return GA_OK;
 }
@@ -251,7 +251,7 @@ static ga_status slot_of(const ga_cuda_driver *driver, int device, const device_
     }
     device_slot *slot = &slots[device];
     *out = slot;
-    /* D2: acquire. Pairs with D1. */
+    /* PD2: acquire. Pairs with PD1. */
     if (__atomic_load_n(&slot->context, __ATOMIC_ACQUIRE)) {
         return GA_OK;
     }
@@ -294,7 +294,7 @@ bool ga_cuda_has_context(int device)
     if (device < 0 || device >= GA_CUDA_DEVICES || ga_cuda_driver_get(&driver) != GA_OK) {
         return false;
     }
-    /* D2: acquire. Pairs with D1. */
+    /* PD2: acquire. Pairs with PD1. */
     CUcontext context = __atomic_load_n(&slots[device].context, __ATOMIC_ACQUIRE);
     CUresult result = context ? driver->cuCtxPushCurrent(context) : CUDA_ERROR_INVALID_CONTEXT;
     if (result == CUDA_SUCCESS) {
@@ -325,7 +325,7 @@ void ga_cuda_forget(int device)
 {
     const ga_cuda_driver *driver;
     bool known = device >= 0 && device < GA_CUDA_DEVICES;
-    /* D2: acquire. Pairs with D1. Without a context the driver need not be loaded. */
+    /* PD2: acquire. Pairs with PD1. Without a context the driver need not be loaded. */
     known = known && __atomic_load_n(&slots[device].context, __ATOMIC_ACQUIRE);
     if (!known || ga_cuda_driver_get(&driver) != GA_OK) {
         return;

@@ -7,7 +7,7 @@
  * STRUCTURE  a fixed table, so that adding cannot fail for lack of memory; a count of the entries
  *            that are not EMPTY, read without order
  * INVARIANT  an entry that is BUSY belongs to one thread
- * ORDER      R1/R2 pass an entry from one owner to the next
+ * ORDER      PR1/PR2 pass an entry from one owner to the next
  * PROGRESS   lock-free: a thread skips an entry that another thread has. A fork leaves such an
  *            entry BUSY in the child, which has no driver
  */
@@ -44,14 +44,14 @@ static unsigned first;
 
 static bool claim(struct entry *entry, int from)
 {
-    /* R2: acquire. Pairs with R1. Relaxed on failure: nothing of the entry is read then. */
+    /* PR2: acquire. Pairs with PR1. Relaxed on failure: nothing of the entry is read then. */
     return __atomic_compare_exchange_n(&entry->state, &from, BUSY, false, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED);
 }
 
 static void hand_over(struct entry *entry, entry_state state)
 {
-    /* R1: release. Pairs with R2. */
+    /* PR1: release. Pairs with PR2. */
     __atomic_store_n(&entry->state, state, __ATOMIC_RELEASE);
     if (state == EMPTY) {
         __atomic_fetch_sub(&count, 1, __ATOMIC_RELAXED);
@@ -129,7 +129,7 @@ static bool release_all(const ga_cuda_driver *driver, const struct entry *entry)
 {
     bool released = release(driver, entry) == CUDA_SUCCESS;
     if (released && entry->kind == GA_CUDA_REFUSED_PINNED) {
-        ga_os_memory_release((void *)(uintptr_t)entry->handle, entry->size);
+        ga_os_memory_unmap((void *)(uintptr_t)entry->handle, entry->size);
     }
     return released;
 }

@@ -49,7 +49,7 @@ const char *ga_status_text(ga_status status)
         [GA_ERR_SIZE] = "a size that cannot be served",
         [GA_ERR_ALIGN] = "an alignment that cannot be served",
         [GA_ERR_POINTER] = "not a block of this heap",
-        [GA_ERR_NO_ROOM] = "no room to grow in place",
+        [GA_ERR_CANNOT_GROW] = "cannot grow in place",
         [GA_ERR_UNSUPPORTED] = "the backend has no such operation",
         [GA_ERR_ARGUMENT] = "an argument out of range",
         [GA_ERR_LIBRARY] = "a library that cannot be used",

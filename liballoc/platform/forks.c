@@ -7,7 +7,7 @@
 /* ---- one registration for all rooms --------------------------------------------------------- */
 
 enum {
-    ROOMS_MOST = 32 /* all rooms together have fewer than 16 */
+    ROOMS_MAX = 32 /* all rooms together have fewer than 16 */
 };
 
 typedef struct handlers {
@@ -16,8 +16,8 @@ typedef struct handlers {
     void (*child)(void);
 } handlers;
 
-static handlers rooms[ROOMS_MOST]; /* an entry is written once, before `room_count` counts it */
-static unsigned room_count;        /* changed under rooms_lock */
+static handlers rooms[ROOMS_MAX]; /* an entry is written once, before `room_count` counts it */
+static unsigned room_count;       /* changed under rooms_lock */
 static pthread_mutex_t rooms_lock = PTHREAD_MUTEX_INITIALIZER;
 static handlers below; /* the allocator below all rooms; `below_set` publishes it */
 static bool below_set;
@@ -58,12 +58,12 @@ static sigset_t block_signals(void)
 
 static void run_prepare_handlers(void)
 {
-    /* F2: acquire. Pairs with F1. */
+    /* PF2: acquire. Pairs with PF1. */
     fork_state.rooms = __atomic_load_n(&room_count, __ATOMIC_ACQUIRE);
     for (unsigned i = fork_state.rooms; i-- > 0;) {
         call(rooms[i].prepare);
     }
-    /* F4: acquire. Pairs with F3. */
+    /* PF4: acquire. Pairs with PF3. */
     fork_state.below = __atomic_load_n(&below_set, __ATOMIC_ACQUIRE);
     if (fork_state.below) {
         call(below.prepare);
@@ -141,10 +141,10 @@ void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void), 
         return;
     }
     pthread_mutex_lock(&rooms_lock);
-    bool fits = room_count < ROOMS_MOST;
+    bool fits = room_count < ROOMS_MAX;
     if (fits) {
         rooms[room_count] = (handlers){prepare, parent, child};
-        /* F1: release. Pairs with F2: an entry is written before it is counted. */
+        /* PF1: release. Pairs with PF2: an entry is written before it is counted. */
         __atomic_store_n(&room_count, room_count + 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&rooms_lock);
@@ -160,7 +160,7 @@ int ga_forks_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(v
         return ENOMEM;
     }
     below = (handlers){prepare, parent, child};
-    /* F3: release. Pairs with F4: the handlers are written before they are seen. */
+    /* PF3: release. Pairs with PF4: the handlers are written before they are seen. */
     __atomic_store_n(&below_set, true, __ATOMIC_RELEASE);
     return 0;
 }

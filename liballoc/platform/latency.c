@@ -29,7 +29,7 @@ static uint64_t interval_end(unsigned interval)
 void ga_latency_add(ga_latency *latency, uint64_t ns)
 {
     latency->count++;
-    latency->most = ns > latency->most ? ns : latency->most;
+    latency->max = ns > latency->max ? ns : latency->max;
     latency->sum += ns;
     latency->counts[interval_of(ns)]++;
 }
@@ -37,7 +37,7 @@ void ga_latency_add(ga_latency *latency, uint64_t ns)
 void ga_latency_join(ga_latency *latency, const ga_latency *other)
 {
     latency->count += other->count;
-    latency->most = other->most > latency->most ? other->most : latency->most;
+    latency->max = other->max > latency->max ? other->max : latency->max;
     latency->sum += other->sum;
     for (unsigned interval = 0; interval < GA_LATENCY_INTERVALS; interval++) {
         latency->counts[interval] += other->counts[interval];
@@ -52,8 +52,8 @@ uint64_t ga_latency_quantile(const ga_latency *latency, unsigned per_mille)
     for (unsigned interval = 0; interval < GA_LATENCY_INTERVALS - 1; interval++) {
         seen += latency->counts[interval];
         if (seen >= rank && seen) {
-            return interval_end(interval) < latency->most ? interval_end(interval) : latency->most;
+            return interval_end(interval) < latency->max ? interval_end(interval) : latency->max;
         }
     }
-    return latency->most;
+    return latency->max;
 }

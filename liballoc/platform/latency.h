@@ -16,7 +16,7 @@ enum {
 
 typedef struct ga_latency {
     uint64_t count;
-    uint64_t most;
+    uint64_t max;
     uint64_t sum; /* ns; overflows after 584 years */
     uint32_t counts[GA_LATENCY_INTERVALS];
 } ga_latency;

@@ -3,7 +3,7 @@
  * The kernel's memory calls through the C library, and pages that the kernel refused to unmap.
  *
  * STRUCTURE  a fixed table of refused pages; an entry is free, TAKEN by a thread, or holds pages
- * ORDER      O1/O2 pass an entry from one owner to the next
+ * ORDER      PO1/PO2 pass an entry from one owner to the next
  * PROGRESS   lock-free: a thread skips an entry that another thread has
  */
 #include "os_memory.h"
@@ -58,14 +58,14 @@ static unsigned refused_count; /* relaxed: a hint */
 
 static bool claim(struct refused *entry, void *expected)
 {
-    /* O2: acquire. Pairs with O1. Relaxed on failure: nothing of the entry is read then. */
+    /* PO2: acquire. Pairs with PO1. Relaxed on failure: nothing of the entry is read then. */
     return __atomic_compare_exchange_n(&entry->start, &expected, TAKEN, false, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED);
 }
 
 static void hand_over(struct refused *entry, void *start)
 {
-    /* O1: release. Pairs with O2: the size is seen with the start. */
+    /* PO1: release. Pairs with PO2: the size is seen with the start. */
     __atomic_store_n(&entry->start, start, __ATOMIC_RELEASE);
 }
 
@@ -100,7 +100,7 @@ void ga_os_memory_retry(void)
     errno = saved;
 }
 
-void ga_os_memory_release(void *start, size_t size)
+void ga_os_memory_unmap(void *start, size_t size)
 {
     int saved = errno;
     if (ga_os_memory_get()->munmap(start, size)) {

@@ -24,7 +24,7 @@ const ga_os_memory *ga_os_memory_get(void);
 /* Unmap pages that are no longer used. The kernel refuses to split a mapping beyond a limit on
  * their number; such pages are stored and unmapped by a later call. If 1024 ranges are stored
  * already, the loss is logged as a warning. Keeps errno. */
-void ga_os_memory_release(void *start, size_t size);
+void ga_os_memory_unmap(void *start, size_t size);
 
 /* Try again to unmap the stored pages. */
 void ga_os_memory_retry(void);

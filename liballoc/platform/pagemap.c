@@ -4,9 +4,9 @@
  *
  * STRUCTURE  root[address >> 30] -> a leaf of 2^18 bits, one for each 4 KiB of that GiB
  * INVARIANT  a leaf, once in the root, never leaves it; a bit, once set, stays set
- * ORDER      M1/M2 publish a leaf. The bits are relaxed: a thread that frees a block got it from
+ * ORDER      PM1/PM2 publish a leaf. The bits are relaxed: a thread that frees a block got it from
  *            the thread that allocated it, through the program's own synchronisation, and the mark
- *            came before that. M3/M4 pass a spare leaf from one reservation to the next.
+ *            came before that. PM3/PM4 pass a spare leaf from one reservation to the next.
  * PROGRESS   wait-free, except the compare-and-swap that installs a leaf: lock-free
  */
 #include "pagemap.h"
@@ -40,7 +40,7 @@ static leaf_t *leaf_install(leaf_t **slot, void **fresh)
 {
     leaf_t *expected = NULL;
     leaf_t *leaf = *fresh;
-    /* M1: release. Pairs with M2: the leaf's zeros are seen before the leaf. */
+    /* PM1: release. Pairs with PM2: the leaf's zeros are seen before the leaf. */
     if (!__atomic_compare_exchange_n(slot, &expected, leaf, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
         return expected;
@@ -54,7 +54,7 @@ static leaf_t *leaf_make(leaf_t **slot)
     void *fresh = leaf_map();
     leaf_t *leaf = fresh ? leaf_install(slot, &fresh) : NULL;
     if (fresh) {
-        ga_os_memory_release(fresh, sizeof(leaf_t));
+        ga_os_memory_unmap(fresh, sizeof(leaf_t));
     }
     return leaf;
 }
@@ -64,7 +64,7 @@ static leaf_t *leaf_at(uintptr_t address)
     if (address >> ADDRESS_BITS) {
         return NULL;
     }
-    /* M2: acquire. Pairs with M1. */
+    /* PM2: acquire. Pairs with PM1. */
     return __atomic_load_n(&root[address >> LEAF_SHIFT], __ATOMIC_ACQUIRE);
 }
 
@@ -107,7 +107,7 @@ static leaf_t *spare; /* the unused leaf of an earlier reservation, or NULL */
 
 void *ga_pagemap_reserve(void)
 {
-    /* M3: acquire. Pairs with M4: the thread that stored it has finished with it. */
+    /* PM3: acquire. Pairs with PM4: the thread that stored it has finished with it. */
     void *leaf = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQUIRE);
     return leaf ? leaf : leaf_map();
 }
@@ -123,10 +123,10 @@ void ga_pagemap_mark_reserved(const void *pointer, void *reserved)
     if (leaf) {
         set_bit(leaf, address);
     }
-    /* M4: release. Pairs with M3. */
+    /* PM4: release. Pairs with PM3. */
     if (reserved && !__atomic_compare_exchange_n(&spare, &none, (leaf_t *)reserved, false,
                                                  __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-        ga_os_memory_release(reserved, sizeof(leaf_t));
+        ga_os_memory_unmap(reserved, sizeof(leaf_t));
     }
 }
 

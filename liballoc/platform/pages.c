@@ -12,8 +12,8 @@
  * STRUCTURE  a span of addresses far from the kernel's usual place for mappings, carved by moving
  *            `top`; past its end, plain mmap and the ownership map
  * INVARIANT  base <= start <= top <= base + size; addresses above `top` are not mapped by us
- * ORDER      P1/P2 publish the span, and P3/P4 for queries that do not wait. `top` is relaxed: it
- *            only hands out addresses, and the kernel orders the operations on the pages there.
+ * ORDER      PP1/PP2 publish the span, and PP3/PP4 for queries that do not wait. `top` is relaxed:
+ *            it only hands out addresses, and the kernel orders the operations on the pages there.
  * PROGRESS   lock-free; the choice of the span makes other threads wait for a system call
  *
  * The span is not reserved: a large PROT_NONE mapping would count against a limit on address space
@@ -41,9 +41,9 @@
 #define MAP_FIXED_NOREPLACE 0x100000 /* older kernels treat the address as a hint */
 #endif
 
-static const size_t SPAN_MOST = (size_t)16 << 40;
+static const size_t SPAN_MAX = (size_t)16 << 40;
 static const size_t HUGE = (size_t)2 << 20;
-static const size_t OUTSIDE_MOST = (size_t)1 << 40; /* marking more would take minutes */
+static const size_t OUTSIDE_MAX = (size_t)1 << 40; /* marking more would take minutes */
 
 enum {
     UNTRIED = 0,
@@ -130,14 +130,14 @@ static void choose(void)
 {
     int saved = errno;
     uintptr_t sample_at = sample_address();
-    size_t size = SPAN_MOST;
+    size_t size = SPAN_MAX;
     while (size > sample_at / 8) {
         size /= 2;
     }
     size_t requested = requested_size(size);
     span_base = requested ? claim_first_free((sample_at / 2) & ~(size - 1), size) : 0;
     span_top = span_base + HUGE + random_offset(requested);
-    /* P3: release. Pairs with P4: a thread that sees a size other than 0 sees the base. */
+    /* PP3: release. Pairs with PP4: a thread that sees a size other than 0 sees the base. */
     __atomic_store_n(&span_size, span_base ? requested : 0, __ATOMIC_RELEASE);
     errno = saved;
 }
@@ -145,15 +145,15 @@ static void choose(void)
 static void settle(void)
 {
     int expected = UNTRIED;
-    /* relaxed: elects the thread that chooses; P1/P2 publish the result */
+    /* relaxed: elects the thread that chooses; PP1/PP2 publish the result */
     if (__atomic_compare_exchange_n(&span_state, &expected, TRYING, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED)) {
         choose();
-        /* P1: release. Pairs with P2: base and size are seen with SETTLED. */
+        /* PP1: release. Pairs with PP2: base and size are seen with SETTLED. */
         __atomic_store_n(&span_state, SETTLED, __ATOMIC_RELEASE);
         return;
     }
-    /* P2: acquire. Pairs with P1. */
+    /* PP2: acquire. Pairs with PP1. */
     while (__atomic_load_n(&span_state, __ATOMIC_ACQUIRE) != SETTLED) {
         sched_yield();
     }
@@ -161,7 +161,7 @@ static void settle(void)
 
 void ga_pages_span(uintptr_t *base, size_t *size)
 {
-    /* P2: acquire. Pairs with P1. */
+    /* PP2: acquire. Pairs with PP1. */
     if (__atomic_load_n(&span_state, __ATOMIC_ACQUIRE) != SETTLED) {
         settle();
     }
@@ -172,7 +172,7 @@ void ga_pages_span(uintptr_t *base, size_t *size)
 /* Does not wait for the span: until it is chosen, no address lies in it. */
 static bool in_span(uintptr_t address)
 {
-    /* P4: acquire. Pairs with P3. */
+    /* PP4: acquire. Pairs with PP3. */
     size_t size = __atomic_load_n(&span_size, __ATOMIC_ACQUIRE);
     return size != 0 && address - span_base < size;
 }
@@ -244,7 +244,7 @@ static void *map_inside(size_t size, int prot, int flags)
 
 static void *map_outside(size_t size, int prot, int flags)
 {
-    if (size > OUTSIDE_MOST) {
+    if (size > OUTSIDE_MAX) {
         errno = ENOMEM;
         return MAP_FAILED;
     }

@@ -5,7 +5,7 @@
  * STRUCTURE  a radix tree over 48 bits of address, like the processor's page tables: four levels of
  *            512 entries, down to one entry for each 4 KiB. An entry is empty, WHOLE, or a node.
  * INVARIANT  a node, once linked, stays. An entry that is WHOLE lies in one range.
- * ORDER      V1/V2 publish a node. A range is added before any pointer into it is handed out, so
+ * ORDER      PV1/PV2 publish a node. A range is added before any pointer into it is handed out, so
  *            that a thread which queries such a pointer has the entry from the program's own
  *            synchronisation; WHOLE entries need no order of their own.
  * PROGRESS   look-ups are wait-free; a node is linked by compare-and-swap
@@ -34,7 +34,7 @@ static node whole; /* its address marks an entry as WHOLE */
 
 static node *load_entry(node *const *entry)
 {
-    /* V2: acquire. Pairs with V1. */
+    /* PV2: acquire. Pairs with PV1. */
     return __atomic_load_n(entry, __ATOMIC_ACQUIRE);
 }
 
@@ -50,7 +50,7 @@ static node *child_of(node **entry)
     if (fresh == MAP_FAILED) {
         return NULL;
     }
-    /* V1: release. Pairs with V2: a node is empty before it is seen. */
+    /* PV1: release. Pairs with PV2: a node is empty before it is seen. */
     if (__atomic_compare_exchange_n(entry, &there, fresh, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
         return fresh;

@@ -21,9 +21,9 @@ static void add_bytes(ga_text *text, const void *bytes, size_t length)
 {
     if (text->length + 1 < text->size) {
         size_t capacity = text->size - 1 - text->length;
-        size_t most = length < capacity ? length : capacity;
-        memcpy(text->buffer + text->length, bytes, most);
-        text->buffer[text->length + most] = '\0';
+        size_t max = length < capacity ? length : capacity;
+        memcpy(text->buffer + text->length, bytes, max);
+        text->buffer[text->length + max] = '\0';
     }
     text->length += length;
 }

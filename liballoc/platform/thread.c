@@ -42,7 +42,7 @@ static void depart(void *unused)
     (void)unused;
     state = DEPARTED;
     for (int i = 0; i < HOOKS; i++) {
-        /* H1: acquire. Pairs with H2: the data of the hook was set up before the hook was
+        /* PH1: acquire. Pairs with PH2: the data of the hook was set up before the hook was
          * listed. */
         void (*hook)(void) = __atomic_load_n(&hooks[i], __ATOMIC_ACQUIRE);
         if (hook) {
@@ -124,7 +124,7 @@ void ga_thread_on_exit(void (*hook)(void))
         i++;
     }
     if (i < HOOKS) {
-        /* H2: release. Pairs with H1. */
+        /* PH2: release. Pairs with PH1. */
         __atomic_store_n(&hooks[i], hook, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&hooks_lock);

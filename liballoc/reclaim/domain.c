@@ -62,12 +62,14 @@ static bool belongs_to_forker(const ga_member *member)
 /* In a child of fork() only the forking thread exists. Its slots are visible to itself without a
  * fence. The sum of charges is rebuilt from the members', because a lost thread may have been in
  * the middle of a charge. */
-static void reset_domain(ga_domain *domain, bool seq_cst)
+static void reset_domain(ga_domain *domain, bool own_fences)
 {
-    domain->seq_cst = domain->seq_cst || seq_cst ? GA_HAZARD_SEQ_CST : GA_HAZARD_ASYMMETRIC;
+    domain->fence_mode = domain->fence_mode != GA_HAZARD_ASYMMETRIC || own_fences
+                             ? GA_HAZARD_SEQ_CST
+                             : GA_HAZARD_ASYMMETRIC;
     domain->charged = 0;
     for (ga_member *member = ga_member_head(domain); member; member = member->next) {
-        member->hazards.seq_cst = domain->seq_cst;
+        member->hazards.fence_mode = domain->fence_mode;
         domain->charged += member->charged;
         if (!belongs_to_forker(member)) {
             ga_member_orphan(member);
@@ -81,7 +83,7 @@ static bool any_asymmetric(void)
 {
     bool any = false;
     for (const ga_domain *domain = newest; domain; domain = domain->older) {
-        any |= domain->seq_cst == GA_HAZARD_ASYMMETRIC;
+        any |= domain->fence_mode == GA_HAZARD_ASYMMETRIC;
     }
     return any;
 }
@@ -98,9 +100,9 @@ static void update_thread_ids(ga_member *member)
 
 static void reset_in_child(void)
 {
-    bool seq_cst = any_asymmetric() && needs_own_fences();
+    bool own_fences = any_asymmetric() && needs_own_fences();
     for (ga_domain *domain = newest; domain; domain = domain->older) {
-        reset_domain(domain, seq_cst);
+        reset_domain(domain, own_fences);
         update_thread_ids(ga_member_head(domain));
     }
     update_thread_ids(closed);
@@ -168,13 +170,13 @@ static ga_status check_options(const ga_domain_options *options)
         return ga_fail(GA_ERR_ARGUMENT, "domain: flags 0x%x; expected GA_DOMAIN_SEQ_CST or 0",
                        options->flags);
     }
-    if (options->slots > GA_DOMAIN_SLOTS_MOST) {
+    if (options->slots > GA_DOMAIN_SLOTS_MAX) {
         return ga_fail(GA_ERR_ARGUMENT, "domain: slots %u; expected 0 to %d", options->slots,
-                       GA_DOMAIN_SLOTS_MOST);
+                       GA_DOMAIN_SLOTS_MAX);
     }
-    if (options->batch > GA_DOMAIN_BATCH_MOST) {
+    if (options->batch > GA_DOMAIN_BATCH_MAX) {
         return ga_fail(GA_ERR_ARGUMENT, "domain: batch %u; expected 0 to %d", options->batch,
-                       GA_DOMAIN_BATCH_MOST);
+                       GA_DOMAIN_BATCH_MAX);
     }
     return GA_OK;
 }
@@ -199,7 +201,8 @@ ga_status ga_domain_open(ga_domain **out, const ga_domain_options *options)
     domain->slots = o->slots ? o->slots : SLOTS;
     domain->batch = o->batch ? o->batch : BATCH;
     domain->batch_bytes = o->batch_bytes ? o->batch_bytes : BATCH_BYTES;
-    domain->seq_cst = (o->flags & GA_DOMAIN_SEQ_CST) || needs_own_fences();
+    bool own_fences = (o->flags & GA_DOMAIN_SEQ_CST) || needs_own_fences();
+    domain->fence_mode = own_fences ? GA_HAZARD_SEQ_CST : GA_HAZARD_ASYMMETRIC;
     domain->closer = ga_member_make(domain);
     if (!domain->closer) {
         ga_libc.free(domain);
@@ -218,7 +221,7 @@ static uint64_t count_set(const ga_domain *domain)
     uint64_t set = 0;
     for (const ga_member *member = ga_member_head(domain); member; member = member->next) {
         for (uint32_t slot = 0; slot < member->hazards.count; slot++) {
-            /* S3: acquire. Pairs with P4 (gpualloc/reclaim.h), as S2 does (scan.c). */
+            /* RS3: acquire. Pairs with RP4 (gpualloc/reclaim.h), as RS2 does (scan.c). */
             set += __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_ACQUIRE) != 0;
         }
     }
@@ -267,7 +270,7 @@ static void dispose(const ga_domain *domain, const ga_member *me)
         if (member->thread) {
             member->next = closed;
             closed = member;
-            /* J4: release. Pairs with J2 (state.h): the closing thread does nothing more with the
+            /* RJ4: release. Pairs with RJ2 (state.h): the closing thread does nothing more with the
              * member. */
             __atomic_store_n(&member->state, GA_MEMBER_CLOSED, __ATOMIC_RELEASE);
         } else {

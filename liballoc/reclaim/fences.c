@@ -4,28 +4,29 @@
  * run, because the kernel refuses a membarrier that it granted before: the process has entered a
  * sandbox since.
  *
- * STRUCTURE  domain->seq_cst and each member's hazards.seq_cst hold a fence mode
- *            (ga_hazard_fences). It goes from ASYMMETRIC to UNCONFIRMED, once, and from there to
- *            SEQ_CST. A member without a thread may stay ASYMMETRIC until a thread joins.
+ * STRUCTURE  domain->fence_mode and each member's hazards.fence_mode hold a fence mode
+ *            (ga_hazard_fence_mode). It goes from ASYMMETRIC to UNCONFIRMED, once, and from there
+ *            to SEQ_CST. A member without a thread may stay ASYMMETRIC until a thread joins.
  *
  * INVARIANT  A member with a thread is SEQ_CST only once all slots that the thread set while it was
  *            ASYMMETRIC are visible to others, and all that it sets from then on are ordered by its
- *            own P1. A domain is SEQ_CST only once each member is, or has no thread.
+ *            own RP1. A domain is SEQ_CST only once each member is, or has no thread.
  *
- * ORDER      C1 announces the change to a member. C2 (the thread itself) or C6 (a scan for it)
- *            confirms it, and C3 acquires that. C4, C5: the domain's mode. C7: the member's thread.
+ * ORDER      RC1 announces the change to a member. RC2 (the thread itself) or RC6 (a scan for it)
+ *            confirms it, and RC3 acquires that. RC4, RC5: the domain's mode. RC7: the member's
+ *            thread.
  *
- *            Setting a slot is P1 (a store to the slot), then a load of the mode; P2 follows. Let
- *            F be a full fence in the member's thread, after C1. If F comes before the load of the
- *            mode, the mode is no longer ASYMMETRIC, and P1 is repeated, seq_cst, before P2. If F
- *            comes after the load, it comes after P1, and the slot is visible from F on. In both
- *            cases S2, after F, sees the slot, or P2 sees that the object was unlinked before S1.
- *            F is one of: an interrupt of every processor that runs the process; the fence of a
- *            thread that goes to wait in the kernel; P1, seq_cst, of a later set.
+ *            Setting a slot is RP1 (a store to the slot), then a load of the mode; RP2 follows. Let
+ *            F be a full fence in the member's thread, after RC1. If F comes before the load of the
+ *            mode, the mode is no longer ASYMMETRIC, and RP1 is repeated, seq_cst, before RP2. If F
+ *            comes after the load, it comes after RP1, and the slot is visible from F on. In both
+ *            cases RS2, after F, sees the slot, or RP2 sees that the object was unlinked before
+ *            RS1. F is one of: an interrupt of every processor that runs the process; the fence of
+ *            a thread that goes to wait in the kernel; RP1, seq_cst, of a later set.
  *
- *            A thread that joins stores its id (C7) and then loads the domain's mode (C5). A scan
- *            stores the mode (C4) and then loads ids (C7). All are seq_cst, so the thread finds the
- *            new mode, or the scan finds the thread.
+ *            A thread that joins stores its id (RC7) and then loads the domain's mode (RC5). A scan
+ *            stores the mode (RC4) and then loads ids (RC7). All are seq_cst, so the thread finds
+ *            the new mode, or the scan finds the thread.
  *
  * PROGRESS   No call waits. Until all members are known to have changed, scans free nothing.
  */
@@ -53,23 +54,23 @@ static void warn_once(int error)
 
 static ga_member *head_of(ga_domain *domain)
 {
-    /* H2: seq_cst. Pairs with H1 (member.c): a member that is not found yet takes over the new mode
-     * when its thread joins. */
+    /* RH2: seq_cst. Pairs with RH1 (member.c): a member that is not found yet takes over the new
+     * mode when its thread joins. */
     return __atomic_load_n(&domain->head, __ATOMIC_SEQ_CST);
 }
 
 static bool change_mode(uint32_t *mode, uint32_t from, uint32_t to)
 {
-    /* C1, C4, C6: seq_cst. Pairs with C3, C5 and C7 as ORDER says. */
+    /* RC1, RC4, RC6: seq_cst. Pairs with RC3, RC5 and RC7 as ORDER says. */
     return __atomic_compare_exchange_n(mode, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
 void ga_fences_change(ga_domain *domain)
 {
     int error = errno;
-    if (change_mode(&domain->seq_cst, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED)) {
+    if (change_mode(&domain->fence_mode, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED)) {
         for (ga_member *member = head_of(domain); member; member = member->next) {
-            change_mode(&member->hazards.seq_cst, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED);
+            change_mode(&member->hazards.fence_mode, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED);
         }
         warn_once(error);
     }
@@ -87,16 +88,16 @@ void ga_fences_join(ga_member *member)
 
 static uint32_t thread_of(const ga_member *member)
 {
-    /* C7: seq_cst. Pairs with the stores of ids (member.c): the slots that a thread set before it
+    /* RC7: seq_cst. Pairs with the stores of ids (member.c): the slots that a thread set before it
      * left are visible, and a thread that joins later takes over the domain's mode. */
     return __atomic_load_n(&member->thread_id, __ATOMIC_SEQ_CST);
 }
 
 static uint32_t mode_of(const ga_member *member)
 {
-    /* C3: acquire. Pairs with C2 (gpualloc/reclaim.h) and C6: slots that were set before are
+    /* RC3: acquire. Pairs with RC2 (gpualloc/reclaim.h) and RC6: slots that were set before are
      * visible. */
-    return __atomic_load_n(&member->hazards.seq_cst, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&member->hazards.fence_mode, __ATOMIC_ACQUIRE);
 }
 
 static bool is_changed(ga_member *member)
@@ -110,7 +111,7 @@ static bool is_changed(ga_member *member)
     if (mode == GA_HAZARD_ASYMMETRIC || (thread != ga_thread_id() && !ga_thread_waits(thread))) {
         return false;
     }
-    change_mode(&member->hazards.seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+    change_mode(&member->hazards.fence_mode, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
     return true;
 }
 
@@ -133,14 +134,14 @@ static bool are_all_announced(ga_domain *domain)
     return true;
 }
 
-/* The interrupts are fences after C1 in all threads whose change was announced before. */
+/* The interrupts are fences after RC1 in all threads whose change was announced before. */
 static bool confirm_all(ga_domain *domain)
 {
     if (!are_all_announced(domain) || !ga_membarrier.interrupt()) {
         return false;
     }
     for (ga_member *member = head_of(domain); member; member = member->next) {
-        change_mode(&member->hazards.seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+        change_mode(&member->hazards.fence_mode, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
     }
     return true;
 }
@@ -150,7 +151,7 @@ bool ga_fences_changed(ga_domain *domain)
     int error = errno;
     bool changed = ga_domain_fence_mode(domain) == GA_HAZARD_SEQ_CST;
     if (!changed && (are_all_changed(domain) || confirm_all(domain))) {
-        change_mode(&domain->seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+        change_mode(&domain->fence_mode, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
         changed = true;
     }
     errno = error;

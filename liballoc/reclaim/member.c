@@ -31,7 +31,7 @@ bool ga_member_claim(ga_member *member, ga_member_state from, ga_member_state to
     if (__atomic_load_n(&member->state, __ATOMIC_RELAXED) != expected) {
         return false;
     }
-    /* J3: acquire. Pairs with J1: the last user's accesses to the member's list happen before
+    /* RJ3: acquire. Pairs with RJ1: the last user's accesses to the member's list happen before
      * ours. */
     if (!__atomic_compare_exchange_n(&member->state, &expected, to, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED)) {
@@ -46,14 +46,14 @@ static void set_state(ga_member *member, ga_member_state state)
 #if GA_PLANTED(reclaim_leave_relaxed)
     __atomic_store_n(&member->state, state, __ATOMIC_RELAXED);
 #else
-    /* J1: release. Pairs with J2 (state.h) and J3. */
+    /* RJ1: release. Pairs with RJ2 (state.h) and RJ3. */
     __atomic_store_n(&member->state, state, __ATOMIC_RELEASE);
 #endif
 }
 
 static void set_thread_id(ga_member *member, uint32_t id)
 {
-    /* C7: seq_cst. Pairs with the load in fences.c. */
+    /* RC7: seq_cst. Pairs with the load in fences.c. */
     __atomic_store_n(&member->thread_id, id, __ATOMIC_SEQ_CST);
 }
 
@@ -79,10 +79,12 @@ ga_member *ga_member_make(ga_domain *domain)
     ga_member *member = ga_libc.memalign(GA_RECLAIM_ALIGN, sizeof *member + slots);
     if (member) {
         memset(member, 0, sizeof *member + slots);
-        member->hazards = (ga_hazards){
-            .slots = (uintptr_t *)(member + 1),
-            .count = domain->slots,
-            .seq_cst = ga_domain_fence_mode(domain) ? GA_HAZARD_SEQ_CST : GA_HAZARD_ASYMMETRIC};
+        member->hazards =
+            (ga_hazards){.slots = (uintptr_t *)(member + 1),
+                         .count = domain->slots,
+                         .fence_mode = ga_domain_fence_mode(domain) == GA_HAZARD_ASYMMETRIC
+                                           ? GA_HAZARD_ASYMMETRIC
+                                           : GA_HAZARD_SEQ_CST};
         member->domain = domain;
         member->check_at = member->scan_at = domain->batch;
         member->check_at_bytes = member->scan_at_bytes = ga_domain_uncharged_bytes(domain);
@@ -111,9 +113,9 @@ static ga_member *claim_unowned(ga_domain *domain)
     return NULL;
 }
 
-/* H1, below. Pairs with H2 (state.h). seq_cst, so that the heavy fence of a scan (S1) is before or
- * after the push: a scan that does not find the member executed its fence before anything that the
- * member protects. */
+/* RH1, below. Pairs with RH2 (state.h). seq_cst, so that the heavy fence of a scan (RS1) is before
+ * or after the push: a scan that does not find the member executed its fence before anything that
+ * the member protects. */
 enum {
     H1_SUCCESS = GA_PLANTED(reclaim_join_relaxed) ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
     H1_FAILURE = GA_PLANTED(reclaim_join_relaxed) ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
@@ -125,8 +127,8 @@ static void push(ga_domain *domain, ga_member *member)
     do {
         member->next = head;
         member->number = head ? head->number + 1 : 1;
-        /* H1: release; acquire where another member was first. Pairs with H2 (state.h): the member
-         * is initialised. */
+        /* RH1: release; acquire where another member was first. Pairs with RH2 (state.h): the
+         * member is initialised. */
     } while (
         !__atomic_compare_exchange_n(&domain->head, &head, member, true, H1_SUCCESS, H1_FAILURE));
 }

@@ -5,48 +5,49 @@
  *
  * WHEN      A scan frees object x after three steps, in this order:
  *
- *             U   A thread unlinks x: the structure leads no further reader to x. That thread then
- *                 retires x.
- *             S1  A heavy fence runs that began after U.
- *             S2  The scan loads every slot of every member. No slot holds the address of x.
+ *             U    A thread unlinks x: the structure leads no further reader to x. That thread then
+ *                  retires x.
+ *             RS1  A heavy fence runs that began after U.
+ *             RS2  The scan loads every slot of every member. No slot holds the address of x.
  *
- *           This is safe because a reader stores the address in its slot (P1), then validates: it
- *           loads again the word that led it to x (P2), and uses x only if the word still does.
+ *           This is safe because a reader stores the address in its slot (RP1), then validates: it
+ *           loads again the word that led it to x (RP2), and uses x only if the word still does.
  *           The heavy fence acts as a full fence in the reader's thread, at some point of it:
  *
- *             after P1    S2 sees x in the slot, and the scan keeps x for a later scan;
- *             before P1   so before P2, too: P2 sees U, and the reader does not use x.
+ *             after RP1    RS2 sees x in the slot, and the scan keeps x for a later scan;
+ *             before RP1   so before RP2, too: RP2 sees U, and the reader does not use x.
  *
- *           A reader that has done with x clears its slot or sets it to another object (P4, P1:
- *           release). S2 acquires, so the reader's accesses to x happen before x is freed. A
- *           member that joins after the scan loaded the list of members (H1, H2) sets its slots
- *           after S1: the second case.
+ *           A reader that has done with x clears its slot or sets it to another object (RP4, RP1:
+ *           release). RS2 acquires, so the reader's accesses to x happen before x is freed. A
+ *           member that joins after the scan loaded the list of members (RH1, RH2) sets its slots
+ *           after RS1: the second case.
  *
  * ORDER     reader (gpualloc/reclaim.h)                     scan (this file)
  *
- *           P1  store the slot: release        pairs with   S2  load the slot: acquire
- *           P3  light fence, between P1, P2    pairs with   S1  heavy fence: membarrier(2)
- *           P2  load the word: acquire         pairs with   S1; and with the store that
+ *           RP1  store the slot: release        pairs with   RS2  load the slot: acquire
+ *           RP3  light fence, between RP1, RP2  pairs with   RS1  heavy fence: membarrier(2)
+ *           RP2  load the word: acquire         pairs with   RS1; and with the store that
  *                                                           published x
- *           P4  clear the slot: release        pairs with   S2  load the slot: acquire
+ *           RP4  clear the slot: release        pairs with   RS2  load the slot: acquire
  *
  *           The light fence orders the compiler alone and costs no instruction. membarrier(2)
  *           makes every processor that runs a thread of the process execute a full fence; a switch
  *           to a thread that did not run is a full fence by itself. A domain with sequentially
- *           consistent protection does without: there P1 and P2 are seq_cst, S1 is a seq_cst fence
- *           in the scanning thread alone, and "before" and "after P1" mean their places in the
- *           single order of all seq_cst operations. If the kernel refuses a membarrier, scans free
- *           nothing until all members have changed to that (fences.c).
+ *           consistent protection does without: there RP1 and RP2 are seq_cst, RS1 is a seq_cst
+ *           fence in the scanning thread alone, and "before" and "after RP1" mean their places in
+ *           the single order of all seq_cst operations. If the kernel refuses a membarrier, scans
+ *           free nothing until all members have changed to that (fences.c).
  *
  * SHARING   A membarrier interrupts all processors that run the process, so scans share them. The
- *           domain's heavy fences are numbered: M2 counts one that begins, M3 publishes the number
- *           of one that has ended. A member takes a ticket now and then (M1): the number of heavy
- *           fences that have begun. Objects that were on its list then were unlinked before any
- *           fence of a higher number begins. Once one of a higher number has ended (M4), whichever
- *           thread issued it, these objects need S2 alone. No thread waits for another one's fence.
+ *           domain's heavy fences are numbered: RM2 counts one that begins, RM3 publishes the
+ *           number of one that has ended. A member takes a ticket now and then (RM1): the number of
+ *           heavy fences that have begun. Objects that were on its list then were unlinked before
+ *           any fence of a higher number begins. Once one of a higher number has ended (RM4),
+ *           whichever thread issued it, these objects need RS2 alone. No thread waits for another
+ *           one's fence.
  *
- *           M1  take a ticket: release         pairs with   M2  begin a fence: acquire
- *           M3  a fence has ended: release     pairs with   M4  look for one: acquire
+ *           RM1  take a ticket: release         pairs with   RM2  begin a fence: acquire
+ *           RM3  a fence has ended: release     pairs with   RM4  look for one: acquire
  *
  * CALLS     ga_hazard_retire, ga_hazard_retire_to
  *             retire                  append the object to the calling thread's list
@@ -54,12 +55,12 @@
  *                 check_list          takes a ticket, then does one of three:
  *                   schedule_check    nothing: the list is not nearly full, or another member's
  *                                     running fence will do for most of it
- *                   scan_oldest       S2 for the objects that another member's fence covers
- *                   ga_scan           S1 and S2 for the whole list, and for that of one orphan
- *                     defer_scan      where S1 was refused: nothing is freed
+ *                   scan_oldest       RS2 for the objects that another member's fence covers
+ *                   ga_scan           RS1 and RS2 for the whole list, and for that of one orphan
+ *                     defer_scan      where RS1 was refused: nothing is freed
  *
  *           ga_scan_can_free() makes the decision for one object. ga_scan_free_all() frees without
- *           S1 and S2, for a domain that is closed: its caller promises that no thread reads.
+ *           RS1 and RS2, for a domain that is closed: its caller promises that no thread reads.
  *           A scan that gets no memory for the addresses in slots searches the slots themselves for
  *           each object, so a scan never fails for lack of memory.
  */
@@ -101,9 +102,9 @@ static uint32_t filter_bit(uintptr_t address)
     return (uint32_t)((uint64_t)address * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FILTER_SHIFT));
 }
 
-/* S1, the heavy side of the asymmetric fence. On return, a reader that validates an object that was
- * unlinked before the call has its slot visible to S2. False: the kernel refused membarrier(2), and
- * some member has not changed to fences of its own yet. */
+/* RS1, the heavy side of the asymmetric fence. On return, a reader that validates an object that
+ * was unlinked before the call has its slot visible to RS2. False: the kernel refused
+ * membarrier(2), and some member has not changed to fences of its own yet. */
 static bool heavy_fence(ga_domain *domain)
 {
 #if GA_PLANTED(reclaim_no_heavy_fence)
@@ -111,20 +112,20 @@ static bool heavy_fence(ga_domain *domain)
     return true;
 #endif
     if (ga_domain_fence_mode(domain) == GA_HAZARD_ASYMMETRIC) {
-        /* S1: a full fence in every thread. Pairs with P3 (gpualloc/reclaim.h): if it acts after
-         * P3, S2 sees the slot; if before, P2 sees that the object was unlinked. */
+        /* RS1: a full fence in every thread. Pairs with RP3 (gpualloc/reclaim.h): if it acts after
+         * RP3, RS2 sees the slot; if before, RP2 sees that the object was unlinked. */
         if (ga_membarrier.issue()) {
             return true;
         }
         ga_fences_change(domain);
     }
 #ifdef GA_RECLAIM_TSAN
-    /* S1: seq_cst. Pairs with P1 and P2; an atomic access, because the thread sanitizer does not
+    /* RS1: seq_cst. Pairs with RP1 and RP2; an atomic access, because the thread sanitizer does not
      * model fences. */
     __atomic_fetch_add(&domain->order, 1, __ATOMIC_SEQ_CST);
 #else
-    /* S1: seq_cst. Pairs with P1 and P2 (gpualloc/reclaim.h): U comes before it in this thread, and
-     * the loads of the slots (S2) after it. */
+    /* RS1: seq_cst. Pairs with RP1 and RP2 (gpualloc/reclaim.h): U comes before it in this thread,
+     * and the loads of the slots (RS2) after it. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
     return ga_fences_changed(domain);
@@ -135,9 +136,10 @@ static uintptr_t read_slot(const ga_member *member, uint32_t slot)
 #if GA_PLANTED(reclaim_scan_relaxed)
     return __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_RELAXED);
 #else
-    /* S2: acquire. Pairs with P1 and P4 (gpualloc/reclaim.h): the reader's accesses to the slot's
-     * previous object happen before that object is freed. Slots are loaded in ascending order, so
-     * that a reader that copies an object to a slot of higher number is seen in one of the two. */
+    /* RS2: acquire. Pairs with RP1 and RP4 (gpualloc/reclaim.h): the reader's accesses to the
+     * slot's previous object happen before that object is freed. Slots are loaded in ascending
+     * order, so that a reader that copies an object to a slot of higher number is seen in one of
+     * the two. */
     return __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_ACQUIRE);
 #endif
 }
@@ -229,7 +231,7 @@ static uintptr_t *reserve_addresses(ga_member *me, uint64_t words)
             return NULL;
         }
         uintptr_t *old = me->addresses;
-        /* F4: release. Pairs with fork(): a child finds an array that has not been freed. */
+        /* RF4: release. Pairs with fork(): a child finds an array that has not been freed. */
         __atomic_store_n(&me->addresses, addresses, __ATOMIC_RELEASE);
         me->addresses_capacity = (uint32_t)words;
         ga_libc.free(old);
@@ -265,13 +267,13 @@ static void read_slots(ga_member *me, scan_view *view)
 
 static void set_borders(ga_member *owner, uint32_t kept, uint32_t first)
 {
-    /* F2: release. Pairs with fork(): list[kept - 1] was in its place before. */
+    /* RF2: release. Pairs with fork(): list[kept - 1] was in its place before. */
     __atomic_store_n(&owner->borders, (uint64_t)first << 32 | kept, __ATOMIC_RELEASE);
 }
 
 static void set_count(ga_member *owner, uint32_t count)
 {
-    /* F1: release. Pairs with fork(): list[count - 1] was in its place before. */
+    /* RF1: release. Pairs with fork(): list[count - 1] was in its place before. */
     __atomic_store_n(&owner->count, count, __ATOMIC_RELEASE);
 }
 
@@ -376,7 +378,7 @@ static void free_one(ga_member *me, const ga_retired *retired)
 }
 
 /* Free the oldest `end` objects of `owner`'s list, except those that a slot holds. The others stay,
- * because they may have been unlinked after this scan's S1. They include the objects that reclaim
+ * because they may have been unlinked after this scan's RS1. They include the objects that reclaim
  * functions retire during the sweep, which go to the end of `me`'s list. */
 static void sweep(ga_member *me, ga_member *owner, uint32_t end, const scan_view *view)
 {
@@ -432,18 +434,18 @@ static void defer_scan(ga_member *me)
     ga_member_count(&me->counts.refused, 1);
 }
 
-/* S1 with a number, so that other members can use it for their objects. */
+/* RS1 with a number, so that other members can use it for their objects. */
 static bool heavy_fence_numbered(ga_member *me)
 {
     ga_domain *domain = me->domain;
-    /* M2: acquire. Pairs with M1: the objects that a ticket with a lower number covers were
-     * unlinked before S1 begins. */
+    /* RM2: acquire. Pairs with RM1: the objects that a ticket with a lower number covers were
+     * unlinked before RS1 begins. */
     me->own_fence = __atomic_add_fetch(&domain->fences_begun, 1, __ATOMIC_ACQUIRE);
     if (!heavy_fence(domain)) {
         return false;
     }
-    /* M3: release. Pairs with M4: S1 has ended. The number may be lower than the one it replaces;
-     * it is still the number of a fence that has ended. */
+    /* RM3: release. Pairs with RM4: RS1 has ended. The number may be lower than the one it
+     * replaces; it is still the number of a fence that has ended. */
     __atomic_store_n(&domain->fence_ended, me->own_fence, __ATOMIC_RELEASE);
     return true;
 }
@@ -458,7 +460,7 @@ static void begin_sweep(ga_member *me, scan_view *view)
 bool ga_scan(ga_member *me)
 {
     scan_view view;
-    /* Before S1, so that J3 orders the orphan's unlinking stores before it. */
+    /* Before RS1, so that RJ3 orders the orphan's unlinking stores before it. */
     ga_member *orphan = me->adopted = adopt_orphan(me->domain);
     bool ordered = heavy_fence_numbered(me);
     if (ordered) {
@@ -488,8 +490,8 @@ static uint64_t take_ticket(ga_member *me)
 {
     ga_ticket *ticket = &me->tickets[me->tickets_taken++ % GA_RECLAIM_TICKETS];
     ticket->retired = me->counts.retired;
-    /* M1: release. Pairs with M2. It adds 0: a read-modify-write, because the fence that takes its
-     * number after it must acquire from here. */
+    /* RM1: release. Pairs with RM2. It adds 0: a read-modify-write, because the fence that takes
+     * its number after it must acquire from here. */
     ticket->fences_begun = __atomic_fetch_add(&me->domain->fences_begun, 0, __ATOMIC_RELEASE);
     return ticket->fences_begun;
 }
@@ -564,8 +566,8 @@ static bool check_list(ga_member *me)
     }
     uint64_t fences_begun = take_ticket(me);
     if (is_scan_near(me)) {
-        /* M4: acquire. Pairs with M3: slots that were visible when that S1 ended are visible to
-         * S2. */
+        /* RM4: acquire. Pairs with RM3: slots that were visible when that RS1 ended are visible to
+         * RS2. */
         uint64_t fence_ended = __atomic_load_n(&me->domain->fence_ended, __ATOMIC_ACQUIRE);
         uint32_t oldest = count_unlinked_before(
             me, GA_PLANTED(reclaim_unfinished_fence_counted) ? fences_begun : fence_ended);
@@ -636,7 +638,7 @@ static bool grow_list(ga_member *me, uint64_t capacity)
         memcpy(list, me->list, me->count * sizeof *list);
     }
     ga_retired *old = me->list;
-    /* F3: release. Pairs with fork(): the objects are in the new array before. */
+    /* RF3: release. Pairs with fork(): the objects are in the new array before. */
     __atomic_store_n(&me->list, list, __ATOMIC_RELEASE);
     me->capacity = (uint32_t)capacity;
     ga_libc.free(old);

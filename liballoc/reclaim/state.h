@@ -34,12 +34,12 @@
  *            retirement, so these are all but the last (retired now - retired then) objects,
  *            whatever was freed since.
  *
- * ORDER      P1 to P4 belong to readers (gpualloc/reclaim.h), S1 and S2 to the scan, and M1 to M4
- *            to heavy fences that several scans share (scan.c).
- *            C1 to C7 belong to a domain that changes its fences while it runs (fences.c).
- *            J (the state): the writes of a member's last user happen before its next user's.
- *            H (the head): a member is initialised before other threads see it.
- *            F (the list's borders): an object is in its place before it counts as being there,
+ * ORDER      RP1 to RP4 belong to readers (gpualloc/reclaim.h), RS1 and RS2 to the scan, and RM1 to
+ *            RM4 to heavy fences that several scans share (scan.c).
+ *            RC1 to RC7 belong to a domain that changes its fences while it runs (fences.c).
+ *            RJ (the state): the writes of a member's last user happen before its next user's.
+ *            RH (the head): a member is initialised before other threads see it.
+ *            RF (the list's borders): an object is in its place before it counts as being there,
  *            for a child of fork(). Within a process one thread at a time uses a list.
  *
  * PROGRESS   Protecting is lock-free; it is wait-free while the location does not change. Retiring
@@ -92,7 +92,7 @@ typedef struct ga_member {
     uint32_t number;           /* of members behind it, plus itself; set once */
     struct ga_member *sibling; /* of the same thread; used by it alone */
     const void *thread;        /* the member's while JOINED or leaving, or NULL. For fork() */
-    uint32_t thread_id;        /* C7: the kernel's id of that thread; 0: none */
+    uint32_t thread_id;        /* RC7: the kernel's id of that thread; 0: none */
     const void *adopter;       /* the thread that has it while ADOPTED, or NULL. For fork() */
     struct ga_member *adopted; /* the orphan that a scan through this member has, or NULL */
 
@@ -114,36 +114,36 @@ typedef struct ga_member {
     uint64_t own_fence; /* the number of its last heavy fence */
     ga_member_counts counts;
 
-    _Alignas(GA_RECLAIM_ALIGN) uint32_t state; /* J */
+    _Alignas(GA_RECLAIM_ALIGN) uint32_t state; /* RJ */
 } ga_member;
 
 struct ga_domain {
     uint32_t slots, batch;
     uint64_t batch_bytes;
-    uint32_t seq_cst;      /* C1, C4, C5: ga_hazard_fences */
+    uint32_t fence_mode;   /* RC1, RC4, RC5: ga_hazard_fence_mode */
     uint64_t charged;      /* relaxed: a sum, at most `batch_bytes`, that publishes nothing */
     ga_member *closer;     /* so that ga_domain_close() needs no memory */
     uint32_t last_adopted; /* relaxed: the number of the member that was adopted last */
-    uint32_t order;        /* under the thread sanitizer: see S1 */
+    uint32_t order;        /* under the thread sanitizer: see RS1 */
     struct ga_domain *older, *newer; /* guarded by the lock of domain.c */
 
-    _Alignas(GA_RECLAIM_ALIGN) ga_member *head; /* H */
+    _Alignas(GA_RECLAIM_ALIGN) ga_member *head; /* RH */
 
     /* Heavy fences, by number: how many have begun, and the number of one that ended, as a rule the
      * last. */
-    _Alignas(GA_RECLAIM_ALIGN) uint64_t fences_begun; /* M1, M2 */
-    uint64_t fence_ended;                             /* M3, M4 */
+    _Alignas(GA_RECLAIM_ALIGN) uint64_t fences_begun; /* RM1, RM2 */
+    uint64_t fence_ended;                             /* RM3, RM4 */
 };
 
 static inline ga_member *ga_member_head(const ga_domain *domain)
 {
-    /* H2: acquire. Pairs with H1 (member.c). */
+    /* RH2: acquire. Pairs with RH1 (member.c). */
     return __atomic_load_n(&domain->head, __ATOMIC_ACQUIRE);
 }
 
 static inline uint32_t ga_member_load_state(const ga_member *member)
 {
-    /* J2: acquire. Pairs with J1 (member.c). */
+    /* RJ2: acquire. Pairs with RJ1 (member.c). */
     return __atomic_load_n(&member->state, __ATOMIC_ACQUIRE);
 }
 
@@ -155,8 +155,8 @@ static inline uint64_t ga_domain_uncharged_bytes(const ga_domain *domain)
 
 static inline uint32_t ga_domain_fence_mode(const ga_domain *domain)
 {
-    /* C5: seq_cst. Pairs with C1 and C4 (fences.c). */
-    return __atomic_load_n(&domain->seq_cst, __ATOMIC_SEQ_CST);
+    /* RC5: seq_cst. Pairs with RC1 and RC4 (fences.c). */
+    return __atomic_load_n(&domain->fence_mode, __ATOMIC_SEQ_CST);
 }
 
 static inline void ga_member_set_bytes(ga_member *member, uint64_t bytes)
@@ -248,9 +248,9 @@ bool ga_scan_all(ga_member *me);
 bool ga_scan_can_free(ga_domain *domain, const void *object);
 
 /* For structures whose slots hold something other than addresses, and that free by themselves. The
- * heavy fence (S1): on return, each thread's slots that it set before the call are visible to the
+ * heavy fence (RS1): on return, each thread's slots that it set before the call are visible to the
  * caller, or the thread sees all writes that came before the call. False: the kernel refused the
- * fence. After it, ga_scan_load_slot() reads a slot (S2). */
+ * fence. After it, ga_scan_load_slot() reads a slot (RS2). */
 bool ga_scan_heavy_fence(ga_domain *domain);
 uintptr_t ga_scan_load_slot(const ga_member *member, uint32_t slot);
 

@@ -14,9 +14,9 @@
  *            address. If only the legacy stream reports a capture, the graph is unknown: blocks
  *            that are freed then have no owner and stand in the list `waiting`
  * INVARIANT  a graph's record lives until the driver has reported the graph's destruction
- * ORDER      the lock guards all but the words that the driver's thread sets: G1/G2. `blocks_known`
- *            is a hint for calls without captures: a thread frees a block that it got from the
- *            thread that allocated it, and sees the count with the block
+ * ORDER      the lock guards all but the words that the driver's thread sets: UG1/UG2.
+ *            `blocks_known` is a hint for calls without captures: a thread frees a block that it
+ *            got from the thread that allocated it, and sees the count with the block
  * PROGRESS   blocks while another thread is in here
  */
 #include "captures.h"
@@ -32,10 +32,10 @@
 
 enum {
     BUCKETS = 1024,
-    STREAM_THREAD = 2,     /* value of the handle CU_STREAM_PER_THREAD */
-    WASTE_DIV = 4,         /* a freed block is reused for requests of at least its size - size / 4 -
-                            * WASTE_MOST bytes */
-    WASTE_MOST = 64 * 1024 /* bytes */
+    STREAM_THREAD = 2,    /* value of the handle CU_STREAM_PER_THREAD */
+    WASTE_DIV = 4,        /* a freed block is reused for requests of at least its size - size / 4 -
+                            * WASTE_MAX bytes */
+    WASTE_MAX = 64 * 1024 /* bytes */
 };
 
 typedef struct entry entry;
@@ -121,8 +121,8 @@ static void remove_block(entry *e)
 static void set_destroyed(void *context)
 {
     graph *g = context;
-    /* G1: release. Pairs with G2. Another thread may free the record as soon as its word is set, so
-     * the last store is to a static word. */
+    /* UG1: release. Pairs with UG2. Another thread may free the record as soon as its word is set,
+     * so the last store is to a static word. */
     __atomic_store_n(&g->destroyed, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&any_destroyed, 1, __ATOMIC_RELEASE);
 }
@@ -194,7 +194,7 @@ static ga_cuda_capture_state is_capturing(const ga_heap *heap, ga_stream stream)
 
 static bool serves(const entry *e, const ga_heap *heap, size_t size, size_t align, ga_stream stream)
 {
-    bool fits = e->size >= size && e->size - size <= e->size / WASTE_DIV + WASTE_MOST;
+    bool fits = e->size >= size && e->size - size <= e->size / WASTE_DIV + WASTE_MAX;
     bool aligned = !align || (uintptr_t)e->block % align == 0;
     return e->freed && e->reusable && e->heap == heap && e->stream == stream && fits && aligned;
 }
@@ -315,7 +315,7 @@ static bool free_bound(const ga_heap *heap, const void *block, const ga_stream *
     }
     pthread_mutex_lock(&lock);
     entry *e = find_block(heap, block);
-    /* G2: acquire. Pairs with G1. */
+    /* UG2: acquire. Pairs with UG1. */
     bound =
         e && !(e->owner && __atomic_load_n(&e->owner->destroyed, __ATOMIC_ACQUIRE) && !e->freed);
     if (bound) {
@@ -434,11 +434,11 @@ static void move_blocks(graph *g, entry **out)
 static void remove_destroyed(entry **out)
 {
     pthread_mutex_lock(&lock);
-    __atomic_store_n(&any_destroyed, 0, __ATOMIC_RELAXED); /* relaxed: a hint; G1 sets it after the
+    __atomic_store_n(&any_destroyed, 0, __ATOMIC_RELAXED); /* relaxed: a hint; UG1 sets it after the
                                                             * graph's word */
     for (graph **at = &graphs; *at;) {
         graph *g = *at;
-        /* G2: acquire. Pairs with G1. */
+        /* UG2: acquire. Pairs with UG1. */
         if (!__atomic_load_n(&g->destroyed, __ATOMIC_ACQUIRE)) {
             at = &g->following;
             continue;
@@ -475,7 +475,7 @@ static void remove_waiting(entry **out)
 void ga_captures_flush(void)
 {
     entry *list = NULL;
-    /* G2: acquire. Pairs with G1. */
+    /* UG2: acquire. Pairs with UG1. */
     if (__atomic_load_n(&any_destroyed, __ATOMIC_ACQUIRE)) {
         remove_destroyed(&list);
     }

@@ -8,7 +8,7 @@
  * STRUCTURE  slot 0 is shared by threads that own none; slots 1 to SLOTS-1 have one owner each,
  *            which counts in its slot without an atomic read-modify-write
  * INVARIANT  a slot's sums only grow; the heap's figures are the sums over all slots
- * ORDER      C1/C2 hand a slot from a thread that ended to one that begins. All else is relaxed:
+ * ORDER      UC1/UC2 hand a slot from a thread that ended to one that begins. All else is relaxed:
  *            the figures are independent counts, and a reader is promised no single moment.
  * PROGRESS   wait-free, except claiming a slot: lock-free
  *
@@ -47,10 +47,11 @@ static _Thread_local unsigned my_slot;
 
 static unsigned claim_in_word(unsigned word)
 {
-    uint64_t bits = __atomic_load_n(&slots_taken[word], __ATOMIC_RELAXED); /* a guess; C1 decides */
+    /* relaxed: a guess; UC1 decides */
+    uint64_t bits = __atomic_load_n(&slots_taken[word], __ATOMIC_RELAXED);
     while (~bits) {
         unsigned bit = (unsigned)__builtin_ctzll(~bits);
-        /* C1: acquire. Pairs with C2: the sums of the last owner are seen before we add. */
+        /* UC1: acquire. Pairs with UC2: the sums of the last owner are seen before we add. */
         if (__atomic_compare_exchange_n(&slots_taken[word], &bits, bits | UINT64_C(1) << bit, true,
                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
             return word * 64 + bit;
@@ -62,7 +63,7 @@ static unsigned claim_in_word(unsigned word)
 static void release_slot(void)
 {
     if (my_slot) {
-        /* C2: release. Pairs with C1. */
+        /* UC2: release. Pairs with UC1. */
         __atomic_fetch_and(&slots_taken[my_slot / 64], ~(UINT64_C(1) << my_slot % 64),
                            __ATOMIC_RELEASE);
         my_slot = 0;

@@ -395,7 +395,8 @@ ga_status ga_grow(ga_heap *heap, void *block, size_t size)
     if (heap->backend->grow) {
         status = heap->backend->grow(heap->state, block, size);
     } else {
-        status = ga_fail(GA_ERR_NO_ROOM, "%s: cannot grow a block in place", heap->backend->name);
+        status =
+            ga_fail(GA_ERR_CANNOT_GROW, "%s: cannot grow a block in place", heap->backend->name);
     }
     if (status == GA_OK) {
         ga_counters_resize(heap->counters, size, before, usable(heap, block));

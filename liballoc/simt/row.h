@@ -17,11 +17,4 @@ GA_SIMT uint32_t ga_row_differ(ga_tile tile, ga_row row, uint32_t key)
     return ~ga_row_match(tile, row, key);
 }
 
-/* The index of the first word that is `key`, or GA_NONE. */
-GA_SIMT uint32_t ga_row_find(ga_tile tile, ga_row row, uint32_t key)
-{
-    uint32_t found = ga_row_match(tile, row, key);
-    return found ? ga_bits_lowest(found) : GA_NONE;
-}
-
 #endif

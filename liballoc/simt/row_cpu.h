@@ -184,18 +184,6 @@ GA_SIMT void ga_row_put(ga_tile tile, ga_row *row, uint32_t place, uint32_t valu
     ((ga_cpu_word *)(void *)row)[place] = value;
 }
 
-/* The number of set bits. */
-GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
-{
-    const ga_cpu_word *words = (const ga_cpu_word *)(const void *)&row;
-    uint32_t count = 0;
-    (void)tile;
-    for (uint32_t i = 0; i < 32; i++) {
-        count += ga_bits_count(words[i]);
-    }
-    return count;
-}
-
 /* Load a sector, a quarter of a row, for one lane alone: 8 words, aligned to 32 bytes, each a
  * relaxed load. */
 GA_SIMT ga_sector ga_sector_load(const uint32_t *words)

@@ -197,16 +197,6 @@ GA_SIMT void ga_row_put(ga_tile tile, ga_row *row, uint32_t place, uint32_t valu
     }
 }
 
-GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
-{
-    uint32_t count = 0;
-#pragma unroll
-    for (uint32_t j = 0; j < 32u / tile.width; j++) {
-        count += ga_bits_count(row.word[j]);
-    }
-    return ga_lanes_sum(tile, count);
-}
-
 /* Load 16 bytes, by words or (a constant) pairs of words; zeros if not `wanted`. Without a branch,
  * so that several loads are in flight together. */
 GA_SIMT void ga_sector_half(const uint32_t *words, bool pairs, bool wanted, uint32_t *to)

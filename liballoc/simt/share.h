@@ -10,8 +10,7 @@
  *     }
  *
  * `asking` is the mask of the lanes with a request. `lane` is the lane that is served, from the
- * lowest to the highest. On the CPU the lanes are a batch, and ga_share_ahead() returns a lane
- * that is served later, so that its rows can be prefetched.
+ * lowest to the highest. On the CPU the lanes are a batch.
  */
 #ifndef GPUALLOC_SIMT_SHARE_H
 #define GPUALLOC_SIMT_SHARE_H
@@ -29,16 +28,6 @@ GA_SIMT void ga_share_answer(ga_tile tile, ga_lanes *answers, uint32_t lane, uin
     {
         ga_lane_write(answers, own, value);
     }
-}
-
-/* The lane of `asking` that is served `distance` lanes after `lane`, or GA_NONE. */
-GA_SIMT uint32_t ga_share_ahead(uint32_t asking, uint32_t lane, uint32_t distance)
-{
-    uint32_t after = asking & ~ga_bits_below(lane + 1u);
-    if (!distance || ga_bits_count(after) < distance) {
-        return distance ? GA_NONE : lane;
-    }
-    return ga_bits_nth(after, distance - 1u);
 }
 
 #endif

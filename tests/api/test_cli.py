@@ -112,17 +112,18 @@ class List(CommandTest):
         self.assertEqual(1, answer.out.count("\n"))
         whole = json.loads(answer.out)
         self.assertEqual({"abi", "backends"}, set(whole))
-        self.assertEqual(2, whole["abi"])
+        self.assertEqual(3, whole["abi"])
         return whole["backends"]
 
     def check_option(self, option: dict) -> None:
-        keys = {"name", "type", "default", "help"}
+        keys = {"name", "type", "default", "help", "expert"}
         if option["type"] == "enum":
             keys |= {"choices"}
             self.assertIn(option["default"], [None, *option["choices"]])
         elif option["type"] == "size" and "choices" in option:
             keys |= {"choices"}
         self.assertEqual(keys, set(option))
+        self.assertIsInstance(option["expert"], bool)
         self.assertIn(option["type"], ("size", "bool", "integer", "enum", "string"))
         self.assertTrue(option["default"] is None or isinstance(option["default"], str))
         self.assertTrue(option["name"] and option["help"])
@@ -148,7 +149,7 @@ class List(CommandTest):
         self.assertEqual(("path", "string", None), (path["name"], path["type"], path["default"]))
 
     def test_table_has_the_same(self) -> None:
-        text = self.gpualloc("list").out
+        text = self.gpualloc("list", "--all").out
         for backend in self.listed():
             row = re.search(rf"(?m)^{backend['name']} .*$", text)
             self.assertIsNotNone(row, backend["name"])
@@ -158,6 +159,26 @@ class List(CommandTest):
                 self.assertRegex(text, rf"(?m)^    {option['name']}\b.*{option['type']}")
         options = [line for line in text.splitlines() if line.startswith("    ")]
         self.assertLessEqual(max(map(len, options)), 100)
+
+    def test_expert_options_are_in_the_whole_list_alone(self) -> None:
+        (slab,) = self.listed("slab")
+        expert = {option["name"] for option in slab["options"] if option["expert"]}
+        self.assertEqual({"preset", "addressing", "blocks"}, expert)
+        shown, whole = self.gpualloc("list", "slab").out, self.gpualloc("list", "--all", "slab").out
+        for option in slab["options"]:
+            row = rf"(?m)^    {option['name']}\b"
+            self.assertRegex(whole, row)
+            (self.assertNotRegex if option["expert"] else self.assertRegex)(shown, row)
+        self.assertEqual('3 expert options are not shown; "gpualloc list --all" shows every one.',
+                         shown.splitlines()[-1])
+        self.assertNotIn("not shown", whole)
+        self.assertNotIn("not shown", self.gpualloc("list", "jemalloc", "system").out)
+
+    def test_an_expert_option_works_in_a_spec(self) -> None:
+        answer = self.gpualloc("run", "--host=slab:addressing=table/system", "--stats=s.json",
+                               "true")
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertIn("addressing=table", (self.folder / "s.json").read_text())
 
     def test_named_ones_in_the_order_named(self) -> None:
         self.assertEqual(["trace", "system"],
@@ -181,6 +202,7 @@ class List(CommandTest):
         self.assertLessEqual(set(table["runtime"].values()), symbols)
         self.assertIn("cudaMalloc", table["runtime"])
         self.refused(self.gpualloc("list", "--hooks", "system"), 2, "--hooks")
+        self.refused(self.gpualloc("list", "--hooks", "--all"), 2, "--hooks")
 
     def test_plugin_that_is_missing(self) -> None:
         answer = self.gpualloc("list", "--json", env={"GPUALLOC_PLUGINS": "/nonesuch.so"})
@@ -438,6 +460,7 @@ class Completion(CommandTest):
     def test_values(self) -> None:
         self.assertEqual(["system"], self.complete("run", "--host", "=", "sy"))
         self.assertEqual(["system"], self.complete("list", "sy"))
+        self.assertNotIn("5", self.complete("list", ""))
         self.assertEqual(["warn"], self.complete("run", "--log", "w"))
         self.assertEqual(["same-size"], self.complete("bench", "same"))
         self.assertEqual(["coalesce"], self.complete("bench", "coal"))

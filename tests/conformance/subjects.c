@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    MOST = 64
+    SUBJECTS_MAX = 64
 };
 
 /* Backends that do not open, or not with anything to test, by their name alone. */
@@ -46,7 +46,7 @@ static const struct {
     {GA_PLACE_KERNEL, "slab:unit=classes,capacity=64M,limit=512M/vmm"},
 };
 
-static subject all[MOST];
+static subject all[SUBJECTS_MAX];
 static size_t count;
 static char absent[1024]; /* subjects that are not tested on this machine, with the reasons */
 
@@ -94,7 +94,7 @@ static int is_absent(void *context)
 static void add_place(const ga_backend *backend, const char *spec, bool refuses, ga_place place)
 {
     subject s = {.place = place, .refuses = refuses};
-    if (!(backend->places & GA_PLACE_BIT(place)) || count == MOST) {
+    if (!(backend->places & GA_PLACE_BIT(place)) || count == SUBJECTS_MAX) {
         return;
     }
     snprintf(s.name, sizeof s.name, "%s", backend->name);
@@ -110,7 +110,7 @@ static void add_place(const ga_backend *backend, const char *spec, bool refuses,
 
 static void add_stood_in(void)
 {
-    for (size_t i = 0; i < sizeof stood_in / sizeof *stood_in && count < MOST; i++) {
+    for (size_t i = 0; i < sizeof stood_in / sizeof *stood_in && count < SUBJECTS_MAX; i++) {
         subject *s = &all[count++];
         const char *spec = stood_in[i].spec;
         *s = (subject){.place = stood_in[i].place, .stood_in = true};

@@ -100,12 +100,12 @@ static void measure(void (*run)(tally *), tally *t)
     }
 }
 
-static void check(const char *what, uint64_t calls, uint64_t times, const char *most)
+static void check(const char *what, uint64_t calls, uint64_t times, const char *max)
 {
     uint64_t each = calls * 1000 / times;
     printf("%-8s %6.3f calls\n", what, (double)each / 1000);
-    CHECK(each <= strtoull(most, NULL, 10), "%llu for 1000, expected at most %s",
-          (unsigned long long)each, most);
+    CHECK(each <= strtoull(max, NULL, 10), "%llu for 1000, expected at most %s",
+          (unsigned long long)each, max);
 }
 
 static const struct {

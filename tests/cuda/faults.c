@@ -11,7 +11,7 @@
 enum {
     BLOCKS = 6,
     FAILURE = CUDA_ERROR_UNKNOWN,
-    MOST_CALLS = 5000
+    CALLS_MAX = 5000
 };
 
 static const size_t sizes[BLOCKS] = {1000, 3 * MIB, 40 * MIB, 700, 2 * MIB, 5 * MIB};
@@ -277,7 +277,7 @@ static void fail_everywhere(uint64_t more)
 {
     uint64_t n = 0;
     int status = 0;
-    while (status == 0 && n < MOST_CALLS) {
+    while (status == 0 && n < CALLS_MAX) {
         n++;
         pid_t child = begin_child();
         if (child == 0) {

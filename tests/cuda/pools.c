@@ -67,9 +67,9 @@ static CUdeviceptr alloc_on(size_t size)
     return block;
 }
 
-static CUmemoryPool make_pool(size_t most)
+static CUmemoryPool make_pool(size_t max)
 {
-    CUmemPoolProps props = {.allocType = 1, .location = {1, 0}, .maxSize = most};
+    CUmemPoolProps props = {.allocType = 1, .location = {1, 0}, .maxSize = max};
     CUmemoryPool made = NULL;
     CHECK_SAME(0, cu.pool_create(&made, &props));
     return made;

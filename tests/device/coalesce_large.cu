@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Large requests through coalesce, 100 KB to 100 MB, over slabs: requests of a warp below `most`
+ * Large requests through coalesce, 100 KB to 100 MB, over slabs: requests of a warp below `max`
  * share a superblock, others have one alone; classes, and runs of regions. No block below may be
  * live after all frees.
  */
@@ -16,7 +16,7 @@ enum {
 static const char *const specs[] = {
     "coalesce/slab:unit=classes,capacity=8G/cuda",
     "coalesce:header=16/slab:unit=classes,capacity=8G/cuda",
-    "coalesce:most=1M/slab:unit=classes,capacity=4M,limit=8G/vmm",
+    "coalesce:max=1M/slab:unit=classes,capacity=4M,limit=8G/vmm",
     "coalesce/slab:unit=classes,capacity=4M,limit=8G/vmm",
 };
 

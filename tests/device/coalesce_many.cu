@@ -21,13 +21,13 @@ static uint32_t threads_of(shape s)
 }
 
 /* The most threads of any shape. */
-static size_t most_threads(void)
+static size_t threads_max(void)
 {
-    size_t most = 0;
+    size_t max = 0;
     for (size_t i = 0; i < shape_count; i++) {
-        most = threads_of(shapes[i]) > most ? threads_of(shapes[i]) : most;
+        max = threads_of(shapes[i]) > max ? threads_of(shapes[i]) : max;
     }
-    return most;
+    return max;
 }
 
 /* Some lanes allocate at once, some in branches, some not at all. */
@@ -101,7 +101,7 @@ static void play(coalesce_test_heap *heap, shape s, char **payloads, uint32_t se
 
 static void payloads_are_their_owners(int device)
 {
-    char **payloads = (char **)suite_memory(most_threads() * sizeof *payloads);
+    char **payloads = (char **)suite_memory(threads_max() * sizeof *payloads);
     coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     EACH_SPEC(spec)
     {

@@ -73,7 +73,7 @@ static void play(coalesce_test_heap *heap, uint32_t way, dim3 block, uint32_t si
 }
 
 enum {
-    MOST = 20 * 1024
+    PAYLOADS_MAX = 20 * 1024
 };
 
 static void each_way_over_each_heap(int device)
@@ -81,8 +81,8 @@ static void each_way_over_each_heap(int device)
     static const dim3 blocks[] = {dim3(1024), dim3(32),      dim3(33),
                                   dim3(1),    dim3(7, 5, 3), dim3(100)};
     static const uint32_t sizes[] = {100, 0, 1, 128, 6, 200, 1600};
-    char **payloads = (char **)suite_memory(MOST * sizeof *payloads);
-    char **others = (char **)suite_memory(MOST * sizeof *others);
+    char **payloads = (char **)suite_memory(PAYLOADS_MAX * sizeof *payloads);
+    char **others = (char **)suite_memory(PAYLOADS_MAX * sizeof *others);
     coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     EACH_SPEC(spec)
     {

@@ -19,11 +19,11 @@ enum {
 const char *const coalesce_specs[] = {
     "coalesce:header=auto/cuda",
     "coalesce:header=8,static=hw/cuda",
-    "coalesce:header=16,most=128/cuda",
+    "coalesce:header=16,max=128/cuda",
     "coalesce:header=auto,static=nb,map=200000/cuda",
     "coalesce:header=16,static=nw,map=1000/cuda", /* a map that is full */
     "coalesce/slab:unit=classes,capacity=256M/cuda",
-    "coalesce:most=1K,static=nb/slab:unit=classes,capacity=256M/cuda",
+    "coalesce:max=1K,static=nb/slab:unit=classes,capacity=256M/cuda",
     "coalesce:header=auto,static=nw/slab:unit=classes,capacity=256M/cuda",
     "coalesce:header=16,static=nb,map=200000/slab:unit=classes,capacity=256M/cuda",
     "coalesce/slab:unit=classes,capacity=256M,check=full/cuda",

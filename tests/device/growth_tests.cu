@@ -238,7 +238,7 @@ static void print_times(const host *h, const subject *s)
            "longest %.1f; %llu waits in the kernel, the longest below %.0f us\n",
            (unsigned long long)(stats.granted + stats.refused), (unsigned long long)stats.refused,
            (double)stats.p50 / 1e3, (double)stats.p99 / 1e3, (double)stats.p999 / 1e3,
-           (double)stats.most / 1e3, (unsigned long long)waits,
+           (double)stats.max / 1e3, (unsigned long long)waits,
            (double)(2ull << longest_wait(s)) / 1e3);
 }
 

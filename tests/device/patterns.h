@@ -18,7 +18,7 @@ typedef enum pattern {
 } pattern;
 
 enum {
-    MOST = 4 /* times that a thread calls at most */
+    CALLS_MAX = 4 /* times that a thread calls at most */
 };
 
 /* The number of calls of thread `i`. */
@@ -32,7 +32,7 @@ static inline __host__ __device__ uint32_t wants(uint32_t pattern, uint32_t i)
     case BRANCHES:
         return i % 3u ? 1 : 2;
     case LOOPS:
-        return i % (MOST + 1u);
+        return i % (CALLS_MAX + 1u);
     case EARLY_RETURN:
         return i % 4u ? 1 : 0;
     default:

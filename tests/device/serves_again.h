@@ -78,13 +78,13 @@ static __global__ void end_kernel(ga_kernel_heap heap, char **blocks, uint32_t n
 }
 
 /* Bytes requested and allocated before the launch with the first NULL; *asked: blocks. */
-static uint64_t serve(sized_rig *r, uint32_t most, uint32_t round, uint64_t *bytes, uint32_t *asked)
+static uint64_t serve(sized_rig *r, uint32_t max, uint32_t round, uint64_t *bytes, uint32_t *asked)
 {
     uint64_t sum = 0, now = 0;
     slab_tally found = {};
     *asked = 0;
     CUDA_DONE(cudaMemset(bytes, 0, sizeof *bytes));
-    while (!found.full && *asked + launch_size() <= most) {
+    while (!found.full && *asked + launch_size() <= max) {
         sum = now;
         serve_kernel<<<launch_size() / SLAB_BLOCK, SLAB_BLOCK>>>(r->view, r->blocks, *asked, round,
                                                                  bytes, r->tally);
@@ -114,18 +114,18 @@ static void serves_again_under(int device, const char *over)
     while (capacity + (capacity >> 5) > free_bytes) {
         capacity /= 2;
     }
-    uint32_t most = (uint32_t)(capacity / 900 + launch_size()), bits = 1;
-    while (1u << bits < most) {
+    uint32_t max = (uint32_t)(capacity / 900 + launch_size()), bits = 1;
+    while (1u << bits < max) {
         bits++;
     }
     snprintf(spec, sizeof spec, "%sslab:unit=classes,capacity=%llu/cuda", over,
              (unsigned long long)capacity);
-    if (!bytes || !sized_set_up(&r, device, spec, most)) {
+    if (!bytes || !sized_set_up(&r, device, spec, max)) {
         return;
     }
     for (uint32_t round = 0; round < rounds; round++) {
         uint32_t asked;
-        uint64_t served = serve(&r, most, round, bytes, &asked);
+        uint64_t served = serve(&r, max, round, bytes, &asked);
         least = served < least ? served : least;
         if (served < capacity / 64 * 52) {
             FAIL("round %u to serve %llu of %llu bytes before the first NULL, got %llu", round,

@@ -97,10 +97,10 @@ static bool fetch_facts(const clock_facts *d_facts, clock_facts *facts)
 /* A sleep takes up to twice the requested time; half of that again is allowed for the machine. */
 static void check_sleep(const clock_facts *facts)
 {
-    const uint64_t most = (uint64_t)SLEEPS * SLEEP_NS * 3;
-    if (facts->slept > most) {
+    const uint64_t max = (uint64_t)SLEEPS * SLEEP_NS * 3;
+    if (facts->slept > max) {
         FAIL("%d sleeps of %d ns to take at most %llu ns, got %llu", SLEEPS, SLEEP_NS,
-             (unsigned long long)most, (unsigned long long)facts->slept);
+             (unsigned long long)max, (unsigned long long)facts->slept);
     }
 }
 

@@ -91,7 +91,6 @@ void simt_make_input(uint64_t *seed, uint32_t here, simt_input *in)
     in->skip = random_below(seed, 2) ? 0 : random_word(seed) % 33u;
     in->bits = random_bits(seed);
     in->first = random_word(seed);
-    in->distance = random_word(seed) % 5u;
 }
 
 void simt_make_atomic_input(uint64_t *seed, simt_atomic_input *in)
@@ -263,23 +262,11 @@ static void expect_with_others(const simt_input *in, uint32_t lane, simt_output 
                               : in->numbers[lane];
 }
 
-static uint32_t expect_ahead(const simt_input *in)
-{
-    uint32_t turns = count_below(in->asking, 32);
-    uint32_t ahead = 0;
-    for (uint32_t turn = 0; turn < turns; turn++) {
-        uint32_t later = turn + in->distance;
-        ahead = ahead * 33 + (later < turns ? nth(in->asking, later) : 32);
-    }
-    return ahead;
-}
-
 static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
 {
     uint32_t match = 0;
     uint32_t put = 0;
     uint32_t each = 0;
-    uint32_t count = 0;
     uint32_t wide = 0;
     for (uint32_t i = 0; i < 32; i++) {
         wide |= i % 4 == 0 && i < 28 && in->row[i] == in->key && in->row[i + 1] == in->common
@@ -288,11 +275,9 @@ static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
         match |= in->row[i] == in->key ? 1u << i : 0;
         put |= (i == in->place ? in->value : in->row[i]) == in->value ? 1u << i : 0;
         each = mix(each ^ in->row[i]);
-        count += count_below(in->row[i], 32);
     }
     out->word[SIMT_row_match][lane] = match;
     out->word[SIMT_row_differ][lane] = 0xffffffffu - match;
-    out->word[SIMT_row_find][lane] = nth(match, 0);
     uint32_t first = nth(match & 0x15555555u, 0);
     out->word[SIMT_row_first][lane] = first;
     out->word[SIMT_row_first_abreast][lane] = nth(match & 0x3fffffffu, 0);
@@ -314,7 +299,6 @@ static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_sector_load_pairs][lane] = sector;
     out->word[SIMT_sectors_load][lane] = sector;
     out->word[SIMT_sectors_load_pairs][lane] = in->chosen >> lane & 1u ? sector : nothing;
-    out->word[SIMT_row_count][lane] = count;
     out->word[SIMT_row_put][lane] = in->value;
     out->word[SIMT_row_put_match][lane] = put;
 }
@@ -347,7 +331,6 @@ static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out
     out->word[SIMT_lanes_same][lane] = (same ? 1u : 0) | 2u | (parted ? 0 : 4u);
     out->word[SIMT_lanes_sum][lane] = sum;
     out->word[SIMT_lanes_union][lane] = all;
-    out->word[SIMT_share_ahead][lane] = expect_ahead(in);
     out->word[SIMT_row_seek][lane] = from(differ, in->start);
     out->word[SIMT_row_scan][lane] = differ;
 }

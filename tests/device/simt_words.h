@@ -54,10 +54,8 @@
     X(lanes_merge_or)                                                                              \
     X(lanes_deal)                                                                                  \
     X(share_answer)                                                                                \
-    X(share_ahead)                                                                                 \
     X(row_match)                                                                                   \
     X(row_differ)                                                                                  \
-    X(row_find)                                                                                    \
     X(row_first)                                                                                   \
     X(row_first_abreast)                                                                           \
     X(row_first64)                                                                                 \
@@ -72,7 +70,6 @@
     X(sectors_load_pairs)                                                                          \
     X(row_put)                                                                                     \
     X(row_put_match)                                                                               \
-    X(row_count)                                                                                   \
     X(row_seek)                                                                                    \
     X(row_scan)
 
@@ -98,10 +95,9 @@ typedef struct simt_input {
     uint32_t skip; /* skip, bits and first: for ga_lanes_deal() */
     uint32_t bits;
     uint32_t first;
-    uint32_t distance; /* for ga_share_ahead() */
-    uint32_t key;      /* the key to search for in the row */
-    uint32_t common;   /* many words of the row have this value */
-    uint32_t place;    /* index of a word of the row */
+    uint32_t key;    /* the key to search for in the row */
+    uint32_t common; /* many words of the row have this value */
+    uint32_t place;  /* index of a word of the row */
     uint32_t start;
     uint32_t value;
 } __attribute__((aligned(128))) simt_input;
@@ -152,9 +148,8 @@ GA_SIMT void simt_bits(ga_tile tile, const simt_input *in, simt_output *out)
         out->word[SIMT_bits_product][own] = (uint32_t)high ^ (uint32_t)(high >> 32) * 5u;
         out->word[SIMT_bits_high32][own] = ga_bits_high32(bits, n);
         out->word[SIMT_bits_down][own] = ga_bits_down(bits, n);
-        uint32_t most =
-            bits % 1000u + 1u; /* the rest is equal, though it may be more than `most` */
-        out->word[SIMT_bits_round][own] = ga_bits_round(n >> 12, most) % most;
+        uint32_t max = bits % 1000u + 1u; /* the rest is equal, though it may be more than `max` */
+        out->word[SIMT_bits_round][own] = ga_bits_round(n >> 12, max) % max;
         out->word[SIMT_bits_quarters][own] = ga_bits_quarters((bits & 0xffffffu) | 4u);
         uint64_t place = (uint64_t)ga_bits_element((char *)((uint64_t)n << 32), bits, n);
         out->word[SIMT_bits_element][own] = (uint32_t)place ^ (uint32_t)(place >> 32) * 3u;
@@ -235,15 +230,12 @@ GA_SIMT void simt_share(ga_tile tile, const simt_input *in, simt_output *out)
     ga_lanes keys = simt_lanes(tile, in->keys);
     ga_lanes answers = simt_lanes(tile, in->numbers);
     uint32_t turn = 0;
-    uint32_t ahead = 0;
     GA_SHARE(tile, in->asking, lane)
     {
         turn++;
-        ahead = ahead * 33u + ga_share_ahead(in->asking, lane, in->distance);
         ga_share_answer(tile, &answers, lane, ga_lanes_get(tile, keys, lane) * 64u + turn);
     }
     SIMT_LANES(share_answer, answers);
-    SIMT_UNIFORM(share_ahead, ahead);
 }
 
 /* The first of `places` with `key` and the word behind it, if a lane has both; otherwise by another
@@ -338,12 +330,10 @@ GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
     }
     SIMT_UNIFORM(row_match, ga_row_match(tile, row, in->key));
     SIMT_UNIFORM(row_differ, ga_row_differ(tile, row, in->key));
-    SIMT_UNIFORM(row_find, ga_row_find(tile, row, in->key));
     simt_row_first(tile, row, in, out);
     simt_row_quad(tile, row, in, out);
     SIMT_UNIFORM(row_get, ga_row_get(tile, row, in->place));
     SIMT_UNIFORM(row_get_each, each);
-    SIMT_UNIFORM(row_count, ga_row_count(tile, row));
     ga_row pairs = ga_row_load_pairs(tile, in->row);
     each = 0;
     for (uint32_t i = 0; i < 32u; i++) {

@@ -136,9 +136,9 @@ static __global__ void one_kernel(ga_kernel_heap heap, size_t size, slab_tally *
  * end one block has most of the heap. */
 static void large(int device)
 {
-    const uint32_t room = suite.quick ? 16 : 64, most = 8 * room;
+    const uint32_t room = suite.quick ? 16 : 64, max = 8 * room;
     sized_rig r;
-    if (!sized_set_up(&r, device, "slab:unit=classes,capacity=256M/cuda", most)) {
+    if (!sized_set_up(&r, device, "slab:unit=classes,capacity=256M/cuda", max)) {
         return;
     }
     for (uint32_t round = 0; round < (suite.quick ? 2u : 10u); round++) {
@@ -148,12 +148,12 @@ static void large(int device)
         sized_free_all(&r, asking, room, 7);
         sized_expect_live(&r, 0, 0);
         asking.from = suite.quick ? 2900000 : 1000000;
-        uint64_t given = sized_ask_all(&r, asking, most);
-        if (given < 60 || given == most) {
-            FAIL("some of %u large blocks to be given, got %llu", most, (unsigned long long)given);
+        uint64_t given = sized_ask_all(&r, asking, max);
+        if (given < 60 || given == max) {
+            FAIL("some of %u large blocks to be given, got %llu", max, (unsigned long long)given);
         }
         sized_expect_live(&r, given, asking.from);
-        sized_free_all(&r, asking, most, 7);
+        sized_free_all(&r, asking, max, 7);
         sized_expect_live(&r, 0, 0);
         EXPECT_STATUS(ga_trim(r.heap, 0), GA_OK); /* regions of the largest classes, empty now */
         one_kernel<<<1, 1>>>(r.view, (size_t)200 << 20, r.tally);
@@ -195,25 +195,25 @@ static __global__ void __launch_bounds__(1024)
     }
     if (pattern == BRANCHES) {
         if (i % 3u == 0) {
-            ask_into(heap, blocks, i * MOST, tally);
-            ask_into(heap, blocks, i * MOST + 1u, tally);
+            ask_into(heap, blocks, i * CALLS_MAX, tally);
+            ask_into(heap, blocks, i * CALLS_MAX + 1u, tally);
         } else if (i % 3u == 1u) {
-            ask_into(heap, blocks, i * MOST, tally);
+            ask_into(heap, blocks, i * CALLS_MAX, tally);
         } else {
-            ask_into(heap, blocks, i * MOST, tally);
+            ask_into(heap, blocks, i * CALLS_MAX, tally);
         }
     } else if (pattern == LOOPS) {
         for (uint32_t k = 0; k < wants(pattern, i); k++) {
-            ask_into(heap, blocks, i * MOST + k, tally);
+            ask_into(heap, blocks, i * CALLS_MAX + k, tally);
         }
     } else if (pattern == LANE_BY_LANE) {
         for (uint32_t lane = 0; lane < 32u; lane++) {
             if (ga_warp_lane() == lane) {
-                ask_into(heap, blocks, i * MOST, tally);
+                ask_into(heap, blocks, i * CALLS_MAX, tally);
             }
         }
     } else {
-        ask_into(heap, blocks, i * MOST, tally);
+        ask_into(heap, blocks, i * CALLS_MAX, tally);
     }
 }
 
@@ -222,8 +222,8 @@ static __global__ void pattern_end_kernel(ga_kernel_heap heap, uint32_t n, char 
                                           bool frees, slab_tally *tally)
 {
     uint32_t i = slab_thread();
-    for (uint32_t k = 0; i < n && k < MOST; k++) {
-        uint32_t slot = (n - 1u - i) * MOST + k;
+    for (uint32_t k = 0; i < n && k < CALLS_MAX; k++) {
+        uint32_t slot = (n - 1u - i) * CALLS_MAX + k;
         if (blocks[slot] && frees) {
             ga_kernel_free(heap, blocks[slot]);
             slab_count(&tally->released, 1);
@@ -240,7 +240,7 @@ static void one_pattern(sized_rig *r, uint32_t pattern, dim3 grid, dim3 block)
     for (uint32_t i = 0; i < n; i++) {
         expected += wants(pattern, i);
     }
-    CUDA_DONE(cudaMemset(r->blocks, 0, (size_t)n * MOST * sizeof *r->blocks));
+    CUDA_DONE(cudaMemset(r->blocks, 0, (size_t)n * CALLS_MAX * sizeof *r->blocks));
     pattern_kernel<<<grid, block>>>(r->view, pattern, r->blocks, r->tally);
     KERNELS_DONE();
     sized_expect_live(r, expected, 0);
@@ -262,7 +262,7 @@ static void divergent(int device)
                                   dim3(8, 8, 8), dim3(2, 3, 4), dim3(31, 2), dim3(1024)};
     static const dim3 grids[] = {dim3(1), dim3(5), dim3(3, 2), dim3(1, 2, 3), dim3(4)};
     sized_rig r;
-    if (!sized_set_up(&r, device, "slab:unit=classes,capacity=64M/cuda", 6 * 1024 * MOST)) {
+    if (!sized_set_up(&r, device, "slab:unit=classes,capacity=64M/cuda", 6 * 1024 * CALLS_MAX)) {
         return;
     }
     for (uint32_t pattern = 0; pattern < PATTERNS; pattern++) {

@@ -13,7 +13,7 @@ typedef struct expectation {
 } expectation;
 
 enum {
-    EXPECTED_MOST = 16,
+    EXPECTED_MAX = 16,
     LOG_SIZE = 16 << 10
 };
 
@@ -190,7 +190,7 @@ static void commit(int device, const slab_options *options, uint32_t misdeed)
     uint64_t *answers = (uint64_t *)suite_memory(2 * sizeof *answers);
     char *foreign = (char *)suite_memory(4096);
     uint64_t got[2] = {};
-    expectation expected[EXPECTED_MOST];
+    expectation expected[EXPECTED_MAX];
     ga_slab_heap image;
     if (!answers || !foreign || !slab_open(&heap, device, options)) {
         return;

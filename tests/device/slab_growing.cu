@@ -66,7 +66,7 @@ static void print_times(void)
            (unsigned long long)parent_times.count,
            (double)ga_latency_quantile(&parent_times, 500) / 1e3,
            (double)ga_latency_quantile(&parent_times, 990) / 1e3,
-           (double)ga_latency_quantile(&parent_times, 999) / 1e3, (double)parent_times.most / 1e3,
+           (double)ga_latency_quantile(&parent_times, 999) / 1e3, (double)parent_times.max / 1e3,
            (double)parent_times.sum / 1e3);
     memset(&parent_times, 0, sizeof parent_times);
 }
@@ -176,11 +176,11 @@ static __global__ void take_apart(ga_kernel_heap heap, uint32_t **units, uint32_
 static __global__ void take_in_turn(ga_kernel_heap heap, uint32_t **units, uint32_t each,
                                     slab_tally *tally)
 {
-    ga_slab_turn turn = ga_slab_turn_begin(heap, 8);
+    ga_slab_tile_cache cache = ga_slab_tile_cache_begin(heap, 8);
     uint32_t tile = slab_thread() / 8u;
     for (uint32_t k = 0; k < each; k++) {
-        uint32_t *unit = (uint32_t *)ga_slab_turn_claim(&turn);
-        if (turn.tile.lane == 0) {
+        uint32_t *unit = (uint32_t *)ga_slab_tile_cache_claim(&cache);
+        if (cache.tile.lane == 0) {
             uint32_t i = tile * each + k;
             units[i] = unit;
             slab_count(unit ? &tally->given : &tally->full, 1);
@@ -190,7 +190,7 @@ static __global__ void take_in_turn(ga_kernel_heap heap, uint32_t **units, uint3
             }
         }
     }
-    ga_slab_turn_end(&turn);
+    ga_slab_tile_cache_end(&cache);
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
@@ -254,7 +254,7 @@ static void grows_of_each_size(int device)
 /* All units within the limit are served, and no more. */
 static void ends_at_its_limit(int device)
 {
-    const uint32_t most = 64u << 10, n = most + (most >> 1);
+    const uint32_t max = 64u << 10, n = max + (max >> 1);
     ga_kernel_heap view;
     slab_capture capture;
     char text[2048] = "";
@@ -267,9 +267,9 @@ static void ends_at_its_limit(int device)
             take<<<slab_grid(n), SLAB_BLOCK>>>(view, units, n, tally);
             KERNELS_DONE();
             slab_tally found = READ_TALLY(tally);
-            EXPECT_EQUAL("units given", found.given, most);
-            EXPECT_EQUAL("units refused", found.full, n - most);
-            give_back(view, units, n, most, tally);
+            EXPECT_EQUAL("units given", found.given, max);
+            EXPECT_EQUAL("units refused", found.full, n - max);
+            give_back(view, units, n, max, tally);
         }
         EXPECT_STATUS(ga_heap_kernel_view(heap, &view), GA_OK);
         slab_capture_end(&capture, text, sizeof text);

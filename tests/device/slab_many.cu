@@ -99,16 +99,16 @@ static __device__ void claim_in_branches(ga_kernel_heap heap, char **own, uint32
                                          slab_tally *tally)
 {
     if (i % 3u == 0) {
-        claim_into(heap, own, i * MOST, tally);
-        claim_into(heap, own + 1, i * MOST + 1u, tally);
+        claim_into(heap, own, i * CALLS_MAX, tally);
+        claim_into(heap, own + 1, i * CALLS_MAX + 1u, tally);
     } else if (i % 3u == 1u) {
-        claim_into(heap, own, i * MOST, tally);
+        claim_into(heap, own, i * CALLS_MAX, tally);
     } else if (i % 2u) {
-        claim_into(heap, own, i * MOST, tally);
+        claim_into(heap, own, i * CALLS_MAX, tally);
     } else {
         *own = (char *)ga_kernel_malloc(heap, 1 + i % slab_unit_bytes(heap));
         if (*own) {
-            slab_write(*own, slab_unit_bytes(heap), i * MOST);
+            slab_write(*own, slab_unit_bytes(heap), i * CALLS_MAX);
         }
         slab_count(*own ? &tally->given : &tally->full, 1);
     }
@@ -118,7 +118,7 @@ static __global__ void __launch_bounds__(1024)
     pattern_kernel(ga_kernel_heap heap, uint32_t pattern, char **units, slab_tally *tally)
 {
     uint32_t i = slab_thread();
-    char **own = units + (size_t)i * MOST;
+    char **own = units + (size_t)i * CALLS_MAX;
     if (!wants(pattern, i)) {
         return; /* the others continue without these lanes */
     }
@@ -126,16 +126,16 @@ static __global__ void __launch_bounds__(1024)
         claim_in_branches(heap, own, i, tally);
     } else if (pattern == LOOPS) {
         for (uint32_t k = 0; k < wants(pattern, i); k++) {
-            claim_into(heap, own + k, i * MOST + k, tally);
+            claim_into(heap, own + k, i * CALLS_MAX + k, tally);
         }
     } else if (pattern == LANE_BY_LANE) {
         for (uint32_t lane = 0; lane < 32u; lane++) {
             if (ga_warp_lane() == lane) {
-                claim_into(heap, own, i * MOST, tally);
+                claim_into(heap, own, i * CALLS_MAX, tally);
             }
         }
     } else {
-        claim_into(heap, own, i * MOST, tally);
+        claim_into(heap, own, i * CALLS_MAX, tally);
     }
 }
 
@@ -144,8 +144,8 @@ static __global__ void look_at_pattern_kernel(ga_kernel_heap heap, uint32_t n, c
                                               uint32_t *seen, slab_tally *tally)
 {
     uint32_t i = slab_thread();
-    for (uint32_t k = 0; i < n && k < MOST; k++) {
-        uint32_t slot = (n - 1u - i) * MOST + k;
+    for (uint32_t k = 0; i < n && k < CALLS_MAX; k++) {
+        uint32_t slot = (n - 1u - i) * CALLS_MAX + k;
         char *unit = units[slot];
         if (!unit) {
             continue;
@@ -165,8 +165,8 @@ static __global__ void free_pattern_kernel(ga_kernel_heap heap, uint32_t n, char
                                            slab_tally *tally)
 {
     uint32_t i = slab_thread();
-    for (uint32_t k = 0; i < n && k < MOST; k++) {
-        char *unit = units[(n - 1u - i) * MOST + k];
+    for (uint32_t k = 0; i < n && k < CALLS_MAX; k++) {
+        char *unit = units[(n - 1u - i) * CALLS_MAX + k];
         if (unit && (i + k) % 2u) {
             ga_kernel_free(heap, unit);
         } else if (unit) {
@@ -180,14 +180,14 @@ static void one_pattern(rig *b, uint32_t pattern, dim3 grid, dim3 block)
 {
     uint32_t n = grid.x * grid.y * grid.z * block.x * block.y * block.z;
     uint64_t expected = 0;
-    char **copy = (char **)suite_memory((size_t)n * MOST * sizeof *copy);
+    char **copy = (char **)suite_memory((size_t)n * CALLS_MAX * sizeof *copy);
     for (uint32_t i = 0; i < n; i++) {
         expected += wants(pattern, i);
     }
-    CUDA_DONE(cudaMemset(b->units, 0, (size_t)n * MOST * sizeof *b->units));
+    CUDA_DONE(cudaMemset(b->units, 0, (size_t)n * CALLS_MAX * sizeof *b->units));
     pattern_kernel<<<grid, block>>>(b->heap.view, pattern, b->units, b->tally);
     EXPECT_LIVE(&b->heap, expected);
-    CUDA_DONE(cudaMemcpy(copy, b->units, (size_t)n * MOST * sizeof *copy, cudaMemcpyDefault));
+    CUDA_DONE(cudaMemcpy(copy, b->units, (size_t)n * CALLS_MAX * sizeof *copy, cudaMemcpyDefault));
     look_at_pattern_kernel<<<slab_grid(n), SLAB_BLOCK>>>(b->heap.view, n, b->units, b->seen,
                                                          b->tally);
     free_pattern_kernel<<<slab_grid(n), SLAB_BLOCK>>>(b->heap.view, n, copy, b->tally);
@@ -214,7 +214,7 @@ static void divergent(int device)
     };
     for (size_t w = 0; w < sizeof all_options / sizeof *all_options; w++) {
         rig b = {};
-        if (!set_up(&b, device, &all_options[w], THREADS * MOST)) {
+        if (!set_up(&b, device, &all_options[w], THREADS * CALLS_MAX)) {
             return;
         }
         for (uint32_t pattern = 0; pattern < PATTERNS; pattern++) {

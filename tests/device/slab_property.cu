@@ -97,17 +97,17 @@ static __device__ void by_lanes(const churn *c, holder *h, uint32_t dice)
 template <uint32_t width> static __device__ void by_words(const churn *c, holder *h)
 {
     uint32_t mine = NOTHING;
-    ga_slab_turn turn = ga_slab_turn_begin(c->heap, width);
+    ga_slab_tile_cache cache = ga_slab_tile_cache_begin(c->heap, width);
     for (uint32_t i = 0; i < width; i++) {
-        void *unit = ga_slab_turn_claim(&turn);
-        if (turn.tile.lane == i) {
+        void *unit = ga_slab_tile_cache_claim(&cache);
+        if (cache.tile.lane == i) {
             mine = note_given(c, h, unit);
         }
         if (!unit) {
             break;
         }
     }
-    ga_slab_turn_end(&turn);
+    ga_slab_tile_cache_end(&cache);
     if (mine != NOTHING) {
         release(c, h, mine);
     }

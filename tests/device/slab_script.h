@@ -9,6 +9,8 @@
 
 #include "backends/slab/units/slab_tile.h"
 
+#include "../support/slab_next.h"
+
 typedef enum slab_step_kind {
     SLAB_CLAIM_LANES = 0, /* the lanes of `mask`, from word `start` on */
     SLAB_RELEASE_LANES,   /* the lanes of `mask` free `units` */
@@ -64,7 +66,7 @@ GA_SIMT uint32_t slab_play_tile(ga_slab_view slab, ga_tile tile, slab_player *pl
         ga_slab_release_word(slab, tile, &player->claimed);
         player->claimed.word = step->start;
     } else if (step->kind == SLAB_CLAIM_NEXT) {
-        return ga_slab_claim_next(slab, tile, &player->claimed);
+        return slab_claim_next(slab, tile, &player->claimed);
     }
     return 0;
 }

@@ -72,7 +72,7 @@ static ga_vector_appended take_back(words &v)
     ga_vector_appended appended = {};
     CUDA(cudaGetLastError());
     CUDA(cudaDeviceSynchronize());
-    gpualloc::check(ga_vector_take_back(v.handle(), &appended));
+    gpualloc::check(ga_vector_end_loan(v.handle(), &appended));
     return appended;
 }
 
@@ -82,7 +82,7 @@ static void print(const char *what, const ga_vector_appended &a)
         "    %s: %llu elements in %llu growths, each in us: p50 %.1f, p99 %.1f, p99.9 %.1f, most "
         "%.1f; %llu refused%s%s\n",
         what, (word)a.appended, (word)a.growths, (double)a.grow_ns_p50 / 1e3,
-        (double)a.grow_ns_p99 / 1e3, (double)a.grow_ns_p999 / 1e3, (double)a.grow_ns_most / 1e3,
+        (double)a.grow_ns_p99 / 1e3, (double)a.grow_ns_p999 / 1e3, (double)a.grow_ns_max / 1e3,
         (word)a.refused, *a.reason ? ": " : "", a.reason);
 }
 

@@ -253,7 +253,7 @@ static void appends_elsewhere(int device)
         launch_on(other, view, 4096, 8, refused);
         CUDA(cudaDeviceSynchronize());
         CUDA(cudaSetDevice(device));
-        gpualloc::check(ga_vector_take_back(v.handle(), &appended));
+        gpualloc::check(ga_vector_end_loan(v.handle(), &appended));
         EXPECT(appended.refused == 0 && *refused == 0 && (round || appended.growths > 0));
         EXPECT(v.size() == before + 4096 * BLOCK * 8);
         EXPECT(round || is_a_permutation(other, v));
@@ -289,14 +289,14 @@ static void appends_on_both(int device)
             ga_vector_appended appended = {};
             CUDA(cudaSetDevice(devices[i]));
             CUDA(cudaDeviceSynchronize());
-            gpualloc::check(ga_vector_take_back(vectors[i]->handle(), &appended));
+            gpualloc::check(ga_vector_end_loan(vectors[i]->handle(), &appended));
             EXPECT(appended.refused == 0 && appended.growths > 0);
             EXPECT(vectors[i]->size() == (std::size_t)blocks * BLOCK * each);
             if (round == 0) {
                 EXPECT(is_a_permutation(devices[i], *vectors[i]));
                 printf("    on device %d: %llu growths, us: p50 %.1f, p99 %.1f, most %.1f\n",
                        devices[i], (word)appended.growths, (double)appended.grow_ns_p50 / 1e3,
-                       (double)appended.grow_ns_p99 / 1e3, (double)appended.grow_ns_most / 1e3);
+                       (double)appended.grow_ns_p99 / 1e3, (double)appended.grow_ns_max / 1e3);
             }
         }
     }

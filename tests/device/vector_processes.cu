@@ -64,7 +64,7 @@ static bool grow_and_check(word mark)
         gpualloc::check(ga_vector_lend(v.handle(), 2 * MIB, &view));
         append_marks<<<BLOCKS, BLOCK>>>(view, mark, &counts[0]);
         good = cudaDeviceSynchronize() == cudaSuccess;
-        gpualloc::check(ga_vector_take_back(v.handle(), nullptr));
+        gpualloc::check(ga_vector_end_loan(v.handle(), nullptr));
         count_others<<<256, BLOCK>>>(v.raw(), v.size(), mark, &counts[1]);
         good = cudaDeviceSynchronize() == cudaSuccess && good && v.size() == n && counts[0] == 0 &&
                counts[1] == 0;
@@ -184,7 +184,7 @@ static void killed_while_it_grows(int device)
 static int close_in_child(void *context)
 {
     ga_vector *v = (ga_vector *)context;
-    const bool refused = ga_vector_take_back(v, nullptr) == GA_ERR_DEVICE;
+    const bool refused = ga_vector_end_loan(v, nullptr) == GA_ERR_DEVICE;
     ga_vector_close(v);
     return refused ? 0 : 1;
 }
@@ -205,7 +205,7 @@ static void forks_while_it_grows(int)
     CUDA(cudaDeviceSynchronize());
     append_marks<<<BLOCKS, BLOCK>>>(view, 3, refused);
     CUDA(cudaDeviceSynchronize());
-    gpualloc::check(ga_vector_take_back(v.handle(), &appended));
+    gpualloc::check(ga_vector_end_loan(v.handle(), &appended));
     EXPECT(*refused == 0 && appended.growths > 0);
     EXPECT(v.size() == 2 * (std::size_t)BLOCK * BLOCKS * EACH);
     CUDA(cudaFree(refused));

@@ -122,8 +122,8 @@ static void grows_in_place(int)
 {
     device_vector<unsigned long long> v;
     const unsigned long long *data = v.raw();
-    const std::size_t most = suite.quick ? 64 * MIB : 1024 * MIB;
-    for (std::size_t n = MIB / 8; n <= most / 8; n *= 2) {
+    const std::size_t max = suite.quick ? 64 * MIB : 1024 * MIB;
+    for (std::size_t n = MIB / 8; n <= max / 8; n *= 2) {
         const std::size_t before = v.size();
         v.resize(n);
         thrust::sequence(v.begin() + (std::ptrdiff_t)before, v.end(), (unsigned long long)before);
@@ -133,7 +133,7 @@ static void grows_in_place(int)
     EXPECT(thrust::reduce(v.begin(), v.end(), 0ull) == n * (n - 1) / 2);
     v.resize(1000);
     v.shrink_to_fit();
-    EXPECT(v.raw() == data && v.capacity() * 8 <= most);
+    EXPECT(v.raw() == data && v.capacity() * 8 <= max);
     EXPECT(thrust::reduce(v.begin(), v.end(), 0ull) == 499500ull);
     v.clear();
     v.shrink_to_fit();
@@ -148,12 +148,12 @@ static void grows_on_a_full_card(int)
         SKIP("it fills the card");
     }
     CUDA(cudaMemGetInfo(&left, &all));
-    const std::size_t most = left / MIB / 10 * 6, more = left / MIB / 10 * 3;
-    device_vector<char> v(most * MIB);
+    const std::size_t max = left / MIB / 10 * 6, more = left / MIB / 10 * 3;
+    device_vector<char> v(max * MIB);
     v.fill(0, MIB, 7);
-    v.resize((most + more) *
+    v.resize((max + more) *
              MIB); /* the growth rule requests twice as much, which is not available */
-    EXPECT(v.size() == (most + more) * MIB);
+    EXPECT(v.size() == (max + more) * MIB);
     EXPECT(v[0] == 7 && v[MIB - 1] == 7);
     bool thrown = false;
     try {
@@ -162,7 +162,7 @@ static void grows_on_a_full_card(int)
         thrown = true;
     }
     EXPECT(thrown);
-    EXPECT(v.size() == (most + more) * MIB && v[MIB - 1] == 7);
+    EXPECT(v.size() == (max + more) * MIB && v[MIB - 1] == 7);
 }
 
 /* Runs until *stop is set, or for too long, which it says in *late. */

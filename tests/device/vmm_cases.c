@@ -29,14 +29,14 @@ static uint64_t held_by(const ga_heap *heap)
 static void fill_and_ask(int device, size_t first, size_t second)
 {
     enum {
-        MOST = 512
+        BLOCKS_MAX = 512
     };
-    static void *blocks[MOST];
+    static void *blocks[BLOCKS_MAX];
     ga_heap *heap = open_heap(device, "vmm:limit=1G");
     size_t count = 0;
     void *large = NULL;
     REQUIRE(heap);
-    for (size_t used = 0; used + first + second <= 1024 * MIB && count < MOST; count += 2) {
+    for (size_t used = 0; used + first + second <= 1024 * MIB && count < BLOCKS_MAX; count += 2) {
         REQUIRE(ga_alloc(heap, first, 0, &blocks[count]) == GA_OK);
         REQUIRE(ga_alloc(heap, second, 0, &blocks[count + 1]) == GA_OK);
         EXPECT(device_fill(device, blocks[count + 1], (unsigned char)count, second));

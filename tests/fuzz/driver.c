@@ -17,11 +17,11 @@
 
 enum {
     DEFAULT_RUNS = 100000,
-    MOST_MUTATIONS = 8
+    MUTATIONS_MAX = 8
 };
 
 typedef struct input {
-    uint8_t bytes[FUZZ_INPUT_MOST];
+    uint8_t bytes[FUZZ_INPUT_MAX];
     size_t size;
 } input;
 
@@ -75,8 +75,8 @@ static void copy_part(input *in)
 {
     uint8_t part[512];
     size_t from = below(in->size);
-    size_t most = in->size - from < sizeof part ? in->size - from : sizeof part;
-    size_t size = 1 + below(most);
+    size_t max = in->size - from < sizeof part ? in->size - from : sizeof part;
+    size_t size = 1 + below(max);
     size_t to = below(in->size + 1);
     memcpy(part, in->bytes + from, size);
     memcpy(in->bytes + to, part, open_gap(in, to, size));
@@ -145,7 +145,7 @@ static void run_mutations(unsigned long runs)
     static input in;
     for (unsigned long i = 0; i < runs; i++) {
         choose(&in);
-        for (size_t n = 1 + below(MOST_MUTATIONS); n > 0; n--) {
+        for (size_t n = 1 + below(MUTATIONS_MAX); n > 0; n--) {
             mutate(&in);
         }
         LLVMFuzzerTestOneInput(in.bytes, in.size);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 enum {
-    FUZZ_INPUT_MOST = 1 << 15 /* bytes of one input */
+    FUZZ_INPUT_MAX = 1 << 15 /* bytes of one input */
 };
 
 /* Run on one input; the name is libFuzzer's. Aborts if a check fails. */
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Write the seed of that number, a good input or known trouble, and return its size; 0 past the
  * last. */
-size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST]);
+size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX]);
 
 /* Texts that mutations insert; NULL-terminated. */
 extern const char *const fuzz_tokens[];

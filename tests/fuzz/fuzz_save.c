@@ -31,7 +31,7 @@ enum {
     KINDS = 2 * 2 * MODES, /* with and without GA_SLABHASH_MULTI and GA_SLABHASH_GROW */
     REPAIRED = 0x80,       /* of the first byte: the head is made to fit */
     PAIR = 16,
-    MOST_PAIRS = FUZZ_INPUT_MOST / PAIR
+    PAIRS_MAX = FUZZ_INPUT_MAX / PAIR
 };
 
 /* As in hashtables/slabhash/host/file.c. */
@@ -81,7 +81,7 @@ static size_t put_pairs(uint8_t *room, uint64_t first, size_t count)
 }
 
 /* For each kind a whole file, and pairs with a generated head; some keys are wide or reserved. */
-size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
+size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX])
 {
     static const uint64_t firsts[] = {0, 0x7ffffff0, 0xfffffff0, UINT64_MAX - 7};
     size_t table = number % KINDS;
@@ -164,9 +164,9 @@ static uint64_t size_of(ga_slabhash *table)
 /* The other table has an equal number of pairs of each key, and an equal value for unique keys. */
 static bool check_pair(void *other, uint64_t key, uint64_t value)
 {
-    uint64_t values[MOST_PAIRS];
+    uint64_t values[PAIRS_MAX];
     uint64_t count;
-    FUZZ_NEED(ga_slabhash_search_all(other, key, values, MOST_PAIRS, &count) == GA_OK);
+    FUZZ_NEED(ga_slabhash_search_all(other, key, values, PAIRS_MAX, &count) == GA_OK);
     bool there = false;
     for (uint64_t i = 0; i < count; i++) {
         there |= values[i] == value;

@@ -97,7 +97,7 @@ static size_t put_long(uint8_t *room, size_t i)
     return size + repeat(room + size, longs[i].end, 1);
 }
 
-size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
+size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX])
 {
     if (number < TEXTS) {
         return repeat(room, texts[number], 1);

@@ -39,7 +39,7 @@ const char *const fuzz_tokens[] = {
 };
 
 enum {
-    MOST = 8191 /* bytes of a spec */
+    SPEC_BYTES_MAX = 8191 /* bytes of a spec */
 };
 
 static const char *const texts[] = {
@@ -54,7 +54,7 @@ static const char *const texts[] = {
     "{\"abi\":1}\n",
 };
 
-size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
+size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX])
 {
     size_t count = sizeof texts / sizeof *texts;
     if (number < count) {
@@ -63,7 +63,7 @@ size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
         return size;
     }
     if (number < count + 256) { /* each byte, now and then as often as a spec may be long */
-        size_t size = number % 32 ? 4 : MOST;
+        size_t size = number % 32 ? 4 : SPEC_BYTES_MAX;
         memset(room, (int)(number - count), size);
         return size;
     }
@@ -172,7 +172,7 @@ static void check_printable(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static ga_heap *heap;
-    size = size < MOST ? size : MOST;
+    size = size < SPEC_BYTES_MAX ? size : SPEC_BYTES_MAX;
     char *text = malloc(size + 1); /* exactly that size, so that the sanitizer sees a read past its
                                     * end */
     FUZZ_NEED(text);

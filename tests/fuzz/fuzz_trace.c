@@ -73,7 +73,7 @@ enum {
     CUTS = 20
 };
 
-size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
+size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX])
 {
     ga_trace_header header = header_of(number);
     memset(room, 0, DATA_OFFSET);

@@ -46,7 +46,7 @@ uint32_t check(uint32_t *words, uint32_t n)
     ga_lanes lanes = ga_lanes_numbers(tile) + n;
     ga_lanes others = ga_lanes_all(n);
     ga_row row = ga_row_load(tile, words);
-    uint32_t answer = ga_lanes_sum(tile, lanes) + ga_row_find(tile, row, n) + others[0];
+    uint32_t answer = ga_lanes_sum(tile, lanes) + ga_row_match(tile, row, n) + others[0];
     bool decided = false;
     {line}
     return answer + (decided ? 1u : 0u);

@@ -25,13 +25,13 @@ byte finished;          /* threads */
 proctype climber()
 {
     bool wanted;
-    wanted = above; /* A2 */
+    wanted = above; /* LA2 */
     if
     :: wanted ->
         slot = true;
         if
         :: PLANTED(not_validated) || above ->
-            assert(!freed) /* A3, and it continues with the parent */
+            assert(!freed) /* LA3, and it continues with the parent */
         :: !PLANTED(not_validated) && !above -> skip
         fi;
         slot = false
@@ -46,7 +46,7 @@ proctype detacher()
     if
     :: true ->
         if
-        :: !PLANTED(above_kept) && !PLANTED(above_cleared_late) -> above = false /* A1 */
+        :: !PLANTED(above_kept) && !PLANTED(above_cleared_late) -> above = false /* LA1 */
         :: else -> skip
         fi;
         p_out = true;

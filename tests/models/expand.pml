@@ -4,7 +4,7 @@
  * moves into a new hash node, where both fall into one bucket. Two threads help, at any time; one
  * removes a leaf, and helps if it has to; one looks up the other leaf. check_model explores all
  * executions. Every step is a read or a compare-and-swap of one word, in one order, as the map's
- * words guarantee (W1, W2).
+ * words guarantee (LW1, LW2).
  *
  * CHECKED   A removed leaf is never inserted again: a later lookup would reach a retired leaf (the
  *           delegation problem, lfht-reclamation-2022 §4.4.3). It is removed once. The lookup finds

@@ -227,14 +227,14 @@ inline post(who)
     assert(SERIAL(request) <= TILES * CALLS); /* about once a call: not again and again */
     true_request = WORD(SERIAL(request) + 1, want, GRANTED);
     put(who, OWN_REQUEST, true_request, false);
-    put(who, REQUEST, true_request, false) /* M3 */
+    put(who, REQUEST, true_request, false) /* GM3 */
 }
 
 inline refuse(who, why, number)
 {
     get(who, READY, ready);
     ready_at[number] = ready;
-    put(who, REFUSAL, REFUSAL_WORD(number, why), !PLANTED(refusal_store_relaxed)) /* V1 */
+    put(who, REFUSAL, REFUSAL_WORD(number, why), !PLANTED(refusal_store_relaxed)) /* GV1 */
 }
 
 inline next_refusal()
@@ -282,7 +282,7 @@ inline speak(who)
 
 inline look(who)
 {
-    load(who, ANSWER, answer, !PLANTED(answer_load_relaxed)); /* M2 */
+    load(who, ANSWER, answer, !PLANTED(answer_load_relaxed)); /* GM2 */
     atomic {
     get(who, READY, step);
     do
@@ -292,7 +292,7 @@ inline look(who)
         assert(!prepared[step]);
         prepared[step] = true;
         put(who, PREPARED + step, 1, false);
-        put(who, READY, step + 1, !PLANTED(ready_store_relaxed)); /* R1 */
+        put(who, READY, step + 1, !PLANTED(ready_store_relaxed)); /* GR1 */
         step++
     :: else -> break
     od;
@@ -303,7 +303,7 @@ inline look(who)
     fi;
     if
     :: PLANTED(lock_kept_when_refused) && REASON(answer) != GRANTED
-    :: else -> put(who, LOCK, 0, !PLANTED(unlock_relaxed)) /* T2 */
+    :: else -> put(who, LOCK, 0, !PLANTED(unlock_relaxed)) /* GT2 */
     fi;
     ready = 0; refusal = 0; answer = 0; request = 0; value = 0
     }
@@ -314,7 +314,7 @@ inline try_lock(who)
     atomic {
         find_own(who, LOCK);
         if
-        :: own == PENDING && memory[LOCK] == 0 -> /* T1 */
+        :: own == PENDING && memory[LOCK] == 0 -> /* GT1 */
             memory[LOCK] = 1;
             acquire(who);
             has_lock = true
@@ -331,7 +331,7 @@ inline look_around(who)
         load(who, READY, ready, true); load(who, REFUSAL, refusal, true)
     :: else ->
         load(who, REFUSAL, refusal, true); /* V2 */
-        load(who, READY, ready, !PLANTED(ready_load_relaxed)) /* R2 */
+        load(who, READY, ready, !PLANTED(ready_load_relaxed)) /* GV2, GR2 */
     fi
 }
 
@@ -393,7 +393,7 @@ end:
     do
     :: SERIAL(memory[REQUEST]) != served ->
         atomic {
-        request = memory[REQUEST]; /* M4 */
+        request = memory[REQUEST]; /* GM4 */
         served = SERIAL(request);
         wanted = STEPS_OF(request);
         reason = GRANTED;
@@ -414,7 +414,7 @@ end:
         :: backed < reach -> put(PAGER, BACKED + backed, 1, false); backed++
         :: else -> break
         od;
-        put(PAGER, ANSWER, WORD(served, backed, reason), !PLANTED(answer_store_relaxed)); /* M1 */
+        put(PAGER, ANSWER, WORD(served, backed, reason), !PLANTED(answer_store_relaxed)); /* GM1 */
         request = 0; wanted = 0; reach = 0; reason = 0
         }
     :: MAY_DIE -> dead = true; break

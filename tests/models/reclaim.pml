@@ -151,17 +151,17 @@ end:
        };
        if
        :: PLANTED(read_before_validated) ->
-           found = (state[object] != FREE) /* it is read before P2 */
+           found = (state[object] != FREE) /* it is read before RP2 */
        :: else
        fi;
-       put(me, SLOT(me, 0), object, !PLANTED(slots_relaxed)); /* P1 */
+       put(me, SLOT(me, 0), object, !PLANTED(slots_relaxed)); /* RP1 */
        if
        :: SEQ_CST && !PLANTED(reader_not_fenced) -> fence(me)
        :: else
        fi;
        if
        :: atomic {
-           memory[CELL] == object || PLANTED(not_validated) -> /* P2 */
+           memory[CELL] == object || PLANTED(not_validated) -> /* RP2 */
            if
            :: PLANTED(read_before_validated) -> assert(found)
            :: else -> LOOK(object)
@@ -178,10 +178,10 @@ end:
               :: !PLANTED(read_after_clear) -> LOOK(object)
               :: else
               fi;
-              put(me, SLOT(me, last), NOTHING, !PLANTED(slots_relaxed)) /* P4 */
+              put(me, SLOT(me, last), NOTHING, !PLANTED(slots_relaxed)) /* RP4 */
           };
           if
-          :: PLANTED(read_after_clear) -> LOOK(object) /* later than P4 */
+          :: PLANTED(read_after_clear) -> LOOK(object) /* later than RP4 */
           :: else
           fi
        :: atomic { memory[CELL] != object && !PLANTED(not_validated) -> skip }
@@ -279,7 +279,7 @@ inline unlink()
 inline mark()
 {
     if
-    :: !PLANTED(ticket_before_unlink) -> fence(WRITER) /* M1 */
+    :: !PLANTED(ticket_before_unlink) -> fence(WRITER) /* RM1 */
     :: else
     fi;
     atomic { take_retired(); marked = list; list = 0; number = begun }
@@ -295,9 +295,9 @@ inline share()
     :: else
     fi;
     if
-    :: IS_OVER -> /* M4 */
+    :: IS_OVER -> /* RM4 */
         if
-        :: !PLANTED(slots_read_early) -> read_slots() /* S2 */
+        :: !PLANTED(slots_read_early) -> read_slots() /* RS2 */
         :: else
         fi;
         if
@@ -315,18 +315,18 @@ proctype other()
     byte number, call, fenced;
     do
     :: call < CALLS ->
-        atomic { begun++; number = begun }; /* M2 */
+        atomic { begun++; number = begun }; /* RM2 */
         if
         :: PLANTED(fence_ended_early) -> over = number
         :: else
         fi;
-        do /* S1: at some time each */
+        do /* RS1: at some time each */
         :: atomic { !(fenced & 1) && agents[0].count == 0 -> fenced = fenced | 1 }
         :: atomic { !(fenced & 2) && agents[1].count == 0 -> fenced = fenced | 2 }
         :: atomic { !(fenced & 4) && agents[WRITER].count == 0 -> fenced = fenced | 4 }
         :: fenced == 7 -> break
         od;
-        atomic { over = number; fenced = 0; number = 0; call++ } /* M3 */
+        atomic { over = number; fenced = 0; number = 0; call++ } /* RM3 */
     :: else -> break
     od
 }
@@ -361,7 +361,7 @@ proctype writer()
             :: PLANTED(no_heavy_fence)
             :: PLANTED(slots_read_before_fence) -> read_slots(); heavy_fence()
             :: !PLANTED(no_heavy_fence) && !PLANTED(slots_read_before_fence) ->
-                heavy_fence() /* S1 */
+                heavy_fence() /* RS1 */
             fi;
             if
             :: PLANTED(late_objects_freed) &&
@@ -371,7 +371,7 @@ proctype writer()
                 take_retired()
             :: else ->
                 if
-                :: !PLANTED(slots_read_before_fence) -> read_slots() /* S2 */
+                :: !PLANTED(slots_read_before_fence) -> read_slots() /* RS2 */
                 :: else
                 fi
             fi;

@@ -5,12 +5,12 @@
  * contents and can be freed; the process continues, and once calls succeed again there is memory
  * again.
  *
- * usage: nth KIND one|all MOST [SPEC]     under nth_calls.so
+ * usage: nth KIND one|all TRIES [SPEC]     under nth_calls.so
  *
- * KIND is a number of nth_calls.h, MOST the most values of n that are tried: the first half of them
- * one by one, the others in growing steps. With a SPEC a heap is opened and used by ga_*; without,
- * malloc is used. Each n has a child of its own, so that every first call is made again. Prints a
- * line for each n that failed, and at last the number of values tried.
+ * KIND is a number of nth_calls.h, TRIES the number of values of n that are tried: the first half
+ * of them one by one, the others in growing steps. With a SPEC a heap is opened and used by ga_*;
+ * without, malloc is used. Each n has a child of its own, so that every first call is made again.
+ * Prints a line for each n that failed, and at last the number of values tried.
  */
 #include "nth_each.h"
 

@@ -26,11 +26,11 @@ static nth_left_fn *nth_left;
 
 typedef struct nth_plan {
     unsigned kind; /* of nth_calls.h */
-    long most;     /* values of n: the first half one by one, the others in growing steps */
+    long max;      /* values of n: the first half one by one, the others in growing steps */
     int all;
 } nth_plan;
 
-/* From the program's arguments KIND one|all MOST. */
+/* From the program's arguments KIND one|all TRIES. */
 static inline nth_plan nth_begin(char **arguments)
 {
     *(void **)&nth_arm = dlsym(RTLD_DEFAULT, "nth_arm");
@@ -39,7 +39,7 @@ static inline nth_plan nth_begin(char **arguments)
     CHECK(nth_arm && nth_disarm && nth_left);
     return (nth_plan){.kind = (unsigned)strtoul(arguments[0], NULL, 10),
                       .all = strcmp(arguments[1], "all") == 0,
-                      .most = strtol(arguments[2], NULL, 10)};
+                      .max = strtol(arguments[2], NULL, 10)};
 }
 
 static inline bool nth_is_over(int status)
@@ -66,14 +66,14 @@ static inline int nth_each(const nth_plan *plan, long (*attempt)(const nth_plan 
 {
     long tried = 0, n = 1;
     int status = 0;
-    while (tried < plan->most && !nth_is_over(status)) {
+    while (tried < plan->max && !nth_is_over(status)) {
         status = nth_status(plan, n, attempt);
         tried++;
         if (status && !nth_is_over(status)) {
             printf("FAILED at %ld: status %#x\n", n, (unsigned)status);
             fflush(stdout);
         }
-        n += 1 + (tried > plan->most / 2 ? n / 16 : 0);
+        n += 1 + (tried > plan->max / 2 ? n / 16 : 0);
     }
     printf("%ld tried\n", tried);
     return 0;

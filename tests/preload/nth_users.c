@@ -5,7 +5,7 @@
  * GA_ERR_MEMORY and then has changed nothing; once calls succeed again everything works, and after
  * closing nothing is left that would not be left otherwise.
  *
- * usage: nth_users KIND one|all MOST USER [SPEC]     under nth_calls_public.so; see nth_each.h
+ * usage: nth_users KIND one|all TRIES USER [SPEC]     under nth_calls_public.so; see nth_each.h
  */
 #include "nth_each.h"
 
@@ -101,7 +101,7 @@ static void use_arena(void)
     size = grow_arena(arena, size, 9 << 20);
     check_bytes(arena, size);
     ga_status status = ga_arena_extend(arena, 128 << 20);
-    CHECK(status == GA_OK || status == GA_ERR_MEMORY || status == GA_ERR_NO_ROOM);
+    CHECK(status == GA_OK || status == GA_ERR_MEMORY || status == GA_ERR_CANNOT_GROW);
     done(ga_arena_move(arena, 256 << 20));
     check_bytes(arena, size);
     done(ga_arena_shrink(arena, 1 << 20));

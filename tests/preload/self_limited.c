@@ -20,20 +20,20 @@ static void *nothing(void *argument)
 
 int main(void)
 {
-    size_t most = 600 * MIB;
+    size_t max = 600 * MIB;
     size_t taken = 0;
     pthread_t thread;
     free(malloc(1000000));
-    CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) == 0);
+    CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){max, max}) == 0);
     CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(mmap(NULL, 16 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
     CHECK(dlopen("libm.so.6", RTLD_NOW));
-    while (taken < 2 * most && malloc(MIB)) {
+    while (taken < 2 * max && malloc(MIB)) {
         taken += MIB;
     }
-    CHECK(taken <= most);
-    CHECK(taken >= most / 6);
+    CHECK(taken <= max);
+    CHECK(taken >= max / 6);
     puts("self_limited: limited");
     return 0;
 }

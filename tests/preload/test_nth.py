@@ -16,7 +16,7 @@ import support
 
 # The values of nth_calls.h.
 KINDS = {"mmap": 1, "munmap": 2, "mprotect": 4, "madvise": 8, "mremap": 16, "malloc": 32}
-MOST = "110"
+TRIES = "110"
 # mimalloc retries forever if no mprotect succeeds, also if preloaded directly.
 NOT_TRIED = {("mimalloc", "mprotect", "all")}
 
@@ -63,14 +63,14 @@ class Nth(unittest.TestCase):
     def test_malloc(self) -> None:
         for spec, kind, mode in self.each():
             with self.subTest(spec=spec, kind=kind, mode=mode):
-                self.all_well(self.run_nth("libnth_calls.so", True, [str(KINDS[kind]), mode, MOST],
+                self.all_well(self.run_nth("libnth_calls.so", True, [str(KINDS[kind]), mode, TRIES],
                                            GPUALLOC_HOST=spec))
 
     def test_heaps(self) -> None:
         for spec, kind, mode in self.each():
             with self.subTest(spec=spec, kind=kind, mode=mode):
                 self.all_well(self.run_nth("libnth_calls_public.so", False,
-                                           [str(KINDS[kind]), mode, MOST, spec]))
+                                           [str(KINDS[kind]), mode, TRIES, spec]))
 
     def test_start(self) -> None:
         """Calls that fail from the first on, while the heap is being opened."""

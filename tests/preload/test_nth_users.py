@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import support
-from test_nth import KINDS, MOST, library
+from test_nth import KINDS, TRIES, library
 
 HEAPS = ["system", "vmm", "hardened", "slab/system", "slab/vmm", "slab:unit=128/vmm", "hazard/vmm",
          "hazard/slab/system", "fail:nth=0/vmm", "trace/vmm", "jemalloc", "slab/jemalloc",
@@ -25,7 +25,7 @@ class Users(unittest.TestCase):
             for mode in ("one", "all"):
                 with self.subTest(user=user, host=host, kind=kind, mode=mode):
                     outcome = support.run(
-                        "nth_users", str(number), mode, MOST, *user, preload=False, timeout=150,
+                        "nth_users", str(number), mode, TRIES, *user, preload=False, timeout=150,
                         environment={"LD_PRELOAD": str(library("libnth_calls_public.so")),
                                      "GPUALLOC_LOG": "error", "GPUALLOC_HOST": host})
                     self.assertEqual(outcome.status, 0, outcome.stderr)

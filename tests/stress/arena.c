@@ -5,7 +5,7 @@
  * nothing is left at the end. Runs on a device made of host memory, and on the host.
  *
  * Two more threads poll until an arena has grown or has more addresses, and then read its records
- * plainly. Only their load of the size, A2 or A4, orders these reads: the thread sanitizer must
+ * plainly. Only their load of the size, AA2 or AA4, orders these reads: the thread sanitizer must
  * report one that is relaxed (tests/planted).
  */
 #include "stress.h"
@@ -59,20 +59,20 @@ static void grow(void)
 /* Write a count to each step as soon as the step is committed. */
 static void use(void)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     bool again = true;
     while (again) {
         /* Acquire. Pairs with the subtraction in grow(). */
         again = __atomic_load_n(&growers_left, __ATOMIC_ACQUIRE) != 0;
         uint64_t size = ga_arena_size(shared);
-        NEED(size >= most && size <= ga_arena_reserved(shared));
-        for (uint64_t at = most; at < size; at += STEP) {
+        NEED(size >= max && size <= ga_arena_reserved(shared));
+        for (uint64_t at = max; at < size; at += STEP) {
             __atomic_fetch_add((int *)((char *)ga_arena_base(shared) + at + 4096), 1,
                                __ATOMIC_RELAXED);
         }
-        most = size;
+        max = size;
     }
-    NEED(most == STEPS * (uint64_t)STEP);
+    NEED(max == STEPS * (uint64_t)STEP);
 }
 
 static void come_and_go(size_t number)

@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 enum {
-    MOST_THREADS = 8,
+    THREADS_MAX = 8,
     LANES = 32,
     SETS = 24, /* superblocks, at least, that all threads free at the same time */
     SLOTS = 1024,
@@ -32,8 +32,8 @@ typedef struct owned {
 static coalesce_world *world; /* of this round */
 static size_t threads;
 static uint64_t seed;
-static owned shares[MOST_THREADS][SETS * LANES];
-static uint32_t share_count[MOST_THREADS];
+static owned shares[THREADS_MAX][SETS * LANES];
+static uint32_t share_count[THREADS_MAX];
 static uint64_t arrived; /* M1, M2 */
 static uint64_t freed;   /* relaxed: a sum, read after all have joined */
 
@@ -168,7 +168,7 @@ static void play(uint32_t form, uint32_t bare, bool plain)
     world->view.plain = plain;
     for (int i = 0; i < 4; i++) {
         arrived = 0;
-        seed += MOST_THREADS;
+        seed += THREADS_MAX;
         uint64_t random = seed;
         deal(&random);
         stress_threads(threads, free_share);
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     uint32_t least = GA_PLANTED_ANY ? 200 : 1; /* so that a busy machine does not miss the bug */
     stress_begin(argc, argv);
     for (uint32_t round = 0; round < least || stress_goes_on(); round++) {
-        threads = 2 + round % (MOST_THREADS - 1);
+        threads = 2 + round % (THREADS_MAX - 1);
         for (uint32_t form = GA_COALESCE_AUTO; form < GA_COALESCE_FORMS; form++) {
             play(form, round % 3, false);
         }

@@ -25,7 +25,7 @@ enum {
     THREADS = 4,
     ROUNDS = 200,
     KEPT = 16, /* blocks of one thread */
-    MOST = 600 << 10
+    BLOCK_BYTES_MAX = 600 << 10
 };
 
 /* The preload's function, and the driver's. */
@@ -91,7 +91,7 @@ static void check_content(const held *h)
 static void take(held *h, uint64_t *seed, CUstream stream)
 {
     CUresult result;
-    h->size = 1 + random_below(seed, random_below(seed, 2) ? MOST : 4096);
+    h->size = 1 + random_below(seed, random_below(seed, 2) ? BLOCK_BYTES_MAX : 4096);
     switch (random_below(seed, 3)) {
     case 0:
         result = cuMemAlloc_v2(&h->start, h->size);

@@ -22,9 +22,9 @@ enum {
     THREADS = 6,
     SLOTS = 64, /* slots for blocks that wait for another thread */
     SHARED = 3,
-    ROUND = 200,           /* operations with one heap */
-    MOST_TRACED = 1 << 20, /* of them; a trace takes 48 bytes for each */
-    BUILT_IN = 6,          /* specs that every build has */
+    ROUND = 200,          /* operations with one heap */
+    TRACED_MAX = 1 << 20, /* of them; a trace takes 48 bytes for each */
+    BUILT_IN = 6,         /* specs that every build has */
     SPECS = 9
 };
 
@@ -139,7 +139,7 @@ static void settle(ga_heap *heap, const char *spec)
 static void open_and_close(uint64_t *random)
 {
     const char *spec = specs[random_below(random, spec_count)];
-    if (spec == trace && __atomic_load_n(&traced_allocs, __ATOMIC_RELAXED) > MOST_TRACED) {
+    if (spec == trace && __atomic_load_n(&traced_allocs, __ATOMIC_RELAXED) > TRACED_MAX) {
         spec = "system";
     }
     ga_heap *own = stress_open(spec);

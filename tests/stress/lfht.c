@@ -19,7 +19,7 @@
 
 enum {
     THREADS = 6,
-    KEYS_MOST = 1024,
+    KEYS_MAX = 1024,
     SOME = 30,   /* keys of a batch */
     STEPS = 4000 /* of each thread and round */
 };
@@ -34,7 +34,7 @@ static struct {
     ga_heap *heap;
     ga_lfht *map;
     uint64_t keys, spread, round, steps;
-    int64_t net[KEYS_MOST]; /* relaxed: inserts minus removals, a sum */
+    int64_t net[KEYS_MAX]; /* relaxed: inserts minus removals, a sum */
 } world;
 
 /* A hash with few values, or with one path of the trie: keys collide in full. */
@@ -253,7 +253,7 @@ static void open_map(void)
         options.chunk += (uint32_t)random_below(&random, 5);
         options.batch = only_inline ? 1 : options.batch; /* objects are freed soon */
     }
-    static const uint64_t few[] = {8, 16, 40, 200, KEYS_MOST};
+    static const uint64_t few[] = {8, 16, 40, 200, KEYS_MAX};
     static const uint64_t spreads[] = {0, 3, 11, 100};
     world.keys = few[random_below(&random, 5)];
     world.steps = STEPS;

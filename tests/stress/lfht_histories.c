@@ -18,11 +18,11 @@
 #include <string.h>
 
 enum {
-    THREADS_MOST = 4,
+    THREADS_MAX = 4,
     CALLS = 6, /* of each thread */
-    KEYS_MOST = 6,
+    KEYS_MAX = 6,
     BATCH = 256, /* histories of a map, and between two reads of the clock */
-    ALL = THREADS_MOST * CALLS,
+    ALL = THREADS_MAX * CALLS,
 #ifdef GA_LFHT_WEAKENED
     HASHES = 2
 #else
@@ -302,7 +302,7 @@ int main(int argc, char **argv)
     while (stress_goes_on() || world.histories < BATCH * variants()) {
         uint64_t random = world.histories + 7;
         world.threads = 2 + random_below(&random, 3);
-        world.keys = 1 + random_below(&random, KEYS_MOST);
+        world.keys = 1 + random_below(&random, KEYS_MAX);
         world.batches = (batched)random_below(&random, BATCHES);
         world.arrivals = 0;
         open_map();

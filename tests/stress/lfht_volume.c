@@ -3,9 +3,9 @@
  * Many operations on one variant of the map, or on all, in rounds. scripts/volume runs it for
  * hours.
  *
- *     stress-lfht-volume [VARIANT|all [OPERATIONS [MOST_THREADS [HEAP...]]]]
+ *     stress-lfht-volume [VARIANT|all [OPERATIONS [THREADS_MAX [HEAP...]]]]
  *
- * A round has 2 to MOST_THREADS threads, a shape and one of the heaps, each in turn, and a map that
+ * A round has 2 to THREADS_MAX threads, a shape and one of the heaps, each in turn, and a map that
  * is filled and emptied several times, so that it expands and shrinks all over. Checks:
  *
  *   no key lost       a thread finds a key of its own until it removes it; for keys that all
@@ -31,8 +31,8 @@
 #include <unistd.h>
 
 enum {
-    THREADS_MOST = 64,
-    HEAPS_MOST = 16,
+    THREADS_MAX = 64,
+    HEAPS_MAX = 16,
     SHARED = 1 << 12, /* keys that all threads change */
     OWN = 1 << 10,    /* keys of each thread alone */
     ABSENT = 1 << 12, /* keys that are never inserted */
@@ -141,7 +141,7 @@ static void look(const worker *d, uint64_t number)
 static void look_in_vain(worker *d)
 {
     ga_lfht_found found;
-    uint64_t number = first_own(THREADS_MOST) + random_below(&d->random, ABSENT);
+    uint64_t number = first_own(THREADS_MAX) + random_below(&d->random, ABSENT);
     NEED(ga_lfht_lookup(world.map, key_of(number), &found) == GA_OK);
     stress_need(!found.found, "a key is found that nobody put in");
 }
@@ -169,7 +169,7 @@ static void work(size_t thread)
 {
     worker *d = calloc(1, sizeof *d);
     NEED(d);
-    d->random = world.round * THREADS_MOST + thread + 1;
+    d->random = world.round * THREADS_MAX + thread + 1;
     d->first = first_own(thread);
     for (uint64_t i = 0; i < world.each; i++) {
         d->filling = i * TURNS / world.each % 2 == 0;
@@ -250,12 +250,12 @@ static uint64_t number_at(int argc, char **argv, int at, uint64_t fallback)
 {
     char *end = "";
     uint64_t number = argc > at ? strtoull(argv[at], &end, 10) : fallback;
-    stress_need(number && !*end, "OPERATIONS and MOST_THREADS: numbers above 0");
+    stress_need(number && !*end, "OPERATIONS and THREADS_MAX: numbers above 0");
     return number;
 }
 
 typedef struct volume {
-    uint64_t wanted, most;
+    uint64_t wanted, max;
     char **heaps;
     size_t heap_count;
 } volume;
@@ -265,13 +265,13 @@ static void run_variant(ga_lfht_variant variant, const volume *v)
     size_t threads = 1;
     uint64_t done = 0;
     for (world.round = 0; done < v->wanted; world.round++) {
-        threads = threads * 2 > v->most ? 2 : threads * 2;
+        threads = threads * 2 > v->max ? 2 : threads * 2;
         uint64_t now = v->wanted / ROUNDS < ROUND ? v->wanted / ROUNDS + 1 : ROUND;
         run_round(variant, v->heaps[world.round % v->heap_count], threads, now);
         done += world.each * threads;
     }
     printf("%s: %llu operations in %llu rounds, 2 to %llu threads\n", ga_lfht_variant_text(variant),
-           (unsigned long long)done, (unsigned long long)world.round, (unsigned long long)v->most);
+           (unsigned long long)done, (unsigned long long)world.round, (unsigned long long)v->max);
     fflush(stdout);
 }
 
@@ -286,13 +286,13 @@ int main(int argc, char **argv)
 {
     static char *usual[] = {"slab", "system"};
     volume v = {.wanted = number_at(argc, argv, 2, 200000),
-                .most = number_at(argc, argv, 3, 8),
+                .max = number_at(argc, argv, 3, 8),
                 .heaps = argc > 4 ? argv + 4 : usual,
                 .heap_count = argc > 4 ? (size_t)argc - 4 : 2};
     const char *wanted = argc > 1 ? argv[1] : "all";
     bool any = false;
     signal(SIGALRM, give_up);
-    v.most = v.most < 2 ? 2 : v.most > THREADS_MOST ? THREADS_MOST : v.most;
+    v.max = v.max < 2 ? 2 : v.max > THREADS_MAX ? THREADS_MAX : v.max;
     for (int i = 0; i < GA_LFHT_VARIANT_COUNT; i++) {
         const char *name = ga_lfht_variant_text((ga_lfht_variant)i);
         if (strcmp(wanted, name) == 0 || strcmp(wanted, "all") == 0) {
@@ -301,6 +301,6 @@ int main(int argc, char **argv)
         }
     }
     stress_need(any,
-                "usage: stress-lfht-volume [VARIANT|all [OPERATIONS [MOST_THREADS [HEAP...]]]]");
+                "usage: stress-lfht-volume [VARIANT|all [OPERATIONS [THREADS_MAX [HEAP...]]]]");
     return 0;
 }

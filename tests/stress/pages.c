@@ -25,7 +25,7 @@ enum {
     MEETINGS = 2000,
     HELD = 24, /* mappings of each thread at a time */
     PAGE = 4096,
-    MOST_PAGES = 16,
+    PAGES_MAX = 16,
     LARGE = 2 << 20,
     SHORT = 256 << 20
 };
@@ -82,7 +82,7 @@ static void map_one(mapping *m, uint64_t *random)
 {
     bool large = random_below(random, 64) == 0;
     m->size = large ? LARGE + random_below(random, 4) * PAGE
-                    : (1 + random_below(random, MOST_PAGES)) * PAGE;
+                    : (1 + random_below(random, PAGES_MAX)) * PAGE;
     m->stamp = random_next(random) | 1;
     void *start =
         ga_pages_mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -21,7 +21,7 @@ enum {
     BITS = 17,
     WORKERS = 6,
     REGIONS = 150,
-    MOST = 12, /* blocks that a worker holds */
+    BLOCKS_MAX = 12, /* blocks that a worker holds */
     ROUNDS = 6000
 };
 
@@ -35,7 +35,7 @@ typedef struct worker {
     sized_world *world;
     uint32_t number, seed, count;
     uint64_t claims, refusals;
-    held mine[MOST];
+    held mine[BLOCKS_MAX];
 } worker;
 
 /* Mark the beginning and the end of each region; with `check`, check the marks first. */
@@ -116,9 +116,9 @@ static void *work(void *argument)
     uint64_t random = w->seed + 17;
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t what = random_below(&random, 100);
-        if (what < 50 && w->count < MOST) {
+        if (what < 50 && w->count < BLOCKS_MAX) {
             take_run(w, &random);
-        } else if (what < 52 && w->count < MOST) {
+        } else if (what < 52 && w->count < BLOCKS_MAX) {
             take_unit(w);
         } else if (what < 60 && w->count) {
             shorten(w, (uint32_t)random_below(&random, w->count));

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 enum {
-    MOST_THREADS = 8,
+    THREADS_MAX = 8,
     LANES = 32,
     HELD = 3 * GA_SLAB_BLOCK_UNITS,
     STEPS = 600, /* of a thread in a round */
@@ -100,9 +100,9 @@ static uint32_t claim(slab_actor *actor, uint32_t wanted, uint32_t *units)
     return got;
 }
 
-static uint32_t up_to(slab_actor *actor, uint32_t most)
+static uint32_t up_to(slab_actor *actor, uint32_t max)
 {
-    return 1 + (uint32_t)random_below(&actor->random, most);
+    return 1 + (uint32_t)random_below(&actor->random, max);
 }
 
 /* ---- each thread by itself ----------------------------------------------------------------- */
@@ -133,11 +133,11 @@ static void mix(size_t number)
 {
     uint32_t held[HELD + LANES];
     uint32_t count = 0;
-    uint32_t most = (uint32_t)(slab_world_units(world) / threads) + LANES;
+    uint32_t max = (uint32_t)(slab_world_units(world) / threads) + LANES;
     slab_actor actor;
     slab_actor_begin(&actor, &world->heap, seed + (uint32_t)number);
     for (int step = 0; step < STEPS; step++) {
-        if (count < most && random_below(&actor.random, 100) < 70) {
+        if (count < max && random_below(&actor.random, 100) < 70) {
             uint32_t got = claim(&actor, up_to(&actor, LANES), held + count);
             tag(held + count, got, number);
             count += got;
@@ -189,7 +189,7 @@ static struct line {
     uint32_t units[BACKLOG];
     uint32_t count;
     bool over;
-} lines[MOST_THREADS / 2];
+} lines[THREADS_MAX / 2];
 
 static void produce(size_t pair)
 {
@@ -250,7 +250,7 @@ static void hand_over(size_t number)
 static void handed(ga_slab_shape shape)
 {
     world = slab_world_new(shape, shape.supers, SLAB_WORLD_FREE);
-    for (size_t i = 0; i < MOST_THREADS / 2; i++) {
+    for (size_t i = 0; i < THREADS_MAX / 2; i++) {
         pthread_mutex_init(&lines[i].lock, NULL);
         lines[i].count = 0;
         lines[i].over = false;
@@ -427,8 +427,8 @@ int main(int argc, char **argv)
     stress_begin(argc, argv);
     for (uint32_t round = 0; round < least || stress_goes_on(); round++) {
         ga_slab_shape shape = shapes[round % 3];
-        seed = round * MOST_THREADS;
-        threads = 2 + round % (MOST_THREADS - 1);
+        seed = round * THREADS_MAX;
+        threads = 2 + round % (THREADS_MAX - 1);
         mixed(shape);
         handed(shape);
         emptied(shapes[round % 4]);

@@ -5,7 +5,7 @@
  * searched. Another thread waits for the flag that there is room, and then reads the new
  * superblock. Only that flag orders its reads.
  *
- * With G7, of `super_count` or `sorted`, or G10 relaxed the thread sanitizer must report it
+ * With SG7, of `super_count` or `sorted`, or SG10 relaxed the thread sanitizer must report it
  * (tests/planted).
  */
 #include "stress.h"

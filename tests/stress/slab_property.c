@@ -21,7 +21,7 @@
 #include <string.h>
 
 enum {
-    MOST_THREADS = 8,
+    THREADS_MAX = 8,
     LANES = 32,
     GRANULE = 16,
     ROUND = 1 << 21 /* operations of a thread */
@@ -42,7 +42,7 @@ static slab_world *world;
 static uint8_t *shadow;
 static size_t threads = 2;
 static uint32_t seed;
-static tally tallies[MOST_THREADS]; /* of each thread; the sums once they have joined */
+static tally tallies[THREADS_MAX]; /* of each thread; the sums once they have joined */
 
 static void mark(uint32_t unit, uint8_t before, uint8_t after)
 {
@@ -69,7 +69,7 @@ static void mark_all(const uint32_t *units, uint32_t n, uint8_t before, uint8_t 
 typedef struct owner {
     slab_actor actor;
     uint32_t *held;
-    uint32_t count, most;
+    uint32_t count, max;
     tally *tally;
 } owner;
 
@@ -106,15 +106,15 @@ static void release(owner *own)
  * that. */
 static void work(size_t number)
 {
-    uint32_t claims = 9 + seed / MOST_THREADS % 2; /* of 16 steps */
+    uint32_t claims = 9 + seed / THREADS_MAX % 2; /* of 16 steps */
     owner own = {.tally = &tallies[number]};
     uint64_t begin = own.tally->claimed + own.tally->released;
-    own.most = (uint32_t)(slab_world_units(world) / threads) + 2 * LANES;
-    own.held = malloc((own.most + LANES) * sizeof *own.held);
+    own.max = (uint32_t)(slab_world_units(world) / threads) + 2 * LANES;
+    own.held = malloc((own.max + LANES) * sizeof *own.held);
     stress_need(own.held, "memory");
     slab_actor_begin(&own.actor, &world->heap, seed + (uint32_t)number);
     while (own.tally->claimed + own.tally->released - begin < ROUND) {
-        if (own.count < own.most && random_below(&own.actor.random, 16) < claims) {
+        if (own.count < own.max && random_below(&own.actor.random, 16) < claims) {
             claim(&own);
         } else {
             release(&own);
@@ -147,7 +147,7 @@ static void run_round(ga_slab_shape shape)
 static tally sum(void)
 {
     tally all = {0};
-    for (size_t i = 0; i < MOST_THREADS; i++) {
+    for (size_t i = 0; i < THREADS_MAX; i++) {
         all.claimed += tallies[i].claimed;
         all.released += tallies[i].released;
         all.full += tallies[i].full;
@@ -175,8 +175,8 @@ int main(int argc, char **argv)
     uint32_t rounds = 0;
     tally all = {0};
     do {
-        seed = rounds * MOST_THREADS;
-        threads = operations ? 2 : 2 + rounds % (MOST_THREADS - 1);
+        seed = rounds * THREADS_MAX;
+        threads = operations ? 2 : 2 + rounds % (THREADS_MAX - 1);
         run_round(shapes[rounds++ % (sizeof shapes / sizeof shapes[0])]);
         all = sum();
     } while (operations ? all.claimed + all.released < operations : stress_goes_on());

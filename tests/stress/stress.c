@@ -16,7 +16,7 @@ enum {
     SECONDS = 2,
     HANG_SECONDS =
         100, /* added to the time; sanitizers and emulators are slow, but not that slow */
-    MOST_THREADS = 512
+    THREADS_MAX = 512
 };
 
 static struct timespec deadline; /* set before there are threads */
@@ -76,9 +76,9 @@ static void *run_job(void *context)
 
 void stress_threads(size_t count, void (*body)(size_t number))
 {
-    pthread_t threads[MOST_THREADS];
-    job jobs[MOST_THREADS];
-    stress_need(count <= MOST_THREADS, "fewer threads");
+    pthread_t threads[THREADS_MAX];
+    job jobs[THREADS_MAX];
+    stress_need(count <= THREADS_MAX, "fewer threads");
     for (size_t i = 0; i < count; i++) {
         jobs[i] = (job){body, i};
         stress_need(pthread_create(&threads[i], NULL, run_job, &jobs[i]) == 0, "a thread");

@@ -150,7 +150,7 @@ static const char *bag_check_values(const bag_history *h, const bag_call *c)
  * that it can have seen. */
 static const char *bag_check_count(const bag_history *h, const bag_call *c)
 {
-    int64_t least = 0, most = 0;
+    int64_t least = 0, max = 0;
     for (uint32_t i = 0; i < h->count; i++) {
         const bag_call *other = h->calls[i];
         bool out = other->kind == BAG_DELETE || other->kind == BAG_DELETE_ALL;
@@ -159,17 +159,17 @@ static const char *bag_check_count(const bag_history *h, const bag_call *c)
         }
         if (other->kind == BAG_INSERT) {
             least += other->ended < c->began;
-            most += other->began < c->ended;
+            max += other->began < c->ended;
         } else if (out) {
             least -= other->began < c->ended ? (int64_t)other->count : 0;
-            most -= other->ended < c->began ? (int64_t)other->count : 0;
+            max -= other->ended < c->began ? (int64_t)other->count : 0;
         }
     }
     bool all = c->kind == BAG_SEARCH_ALL;
     least = !all && least > 1 && c->kind != BAG_DELETE_ALL ? 1 : least;
-    return (int64_t)c->count < least  ? "pairs that stay are not counted"
-           : (int64_t)c->count > most ? "more pairs than there can be"
-                                      : NULL;
+    return (int64_t)c->count < least ? "pairs that stay are not counted"
+           : (int64_t)c->count > max ? "more pairs than there can be"
+                                     : NULL;
 }
 
 /* The error in the calls on `key`, or NULL. */

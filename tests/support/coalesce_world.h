@@ -168,7 +168,7 @@ static inline coalesce_world *world_new(uint32_t form, uint32_t bare, uint32_t b
                                      .parent = {GA_BELOW_HOST, true, {(uint64_t)&world->host}},
                                      .form = form,
                                      .bare = bare,
-                                     .most = GA_COALESCE_MOST};
+                                     .max = GA_COALESCE_MAX};
     if (bare == GA_COALESCE_BY_MAP) {
         world_map_begin(world, buckets);
     }

@@ -124,7 +124,7 @@ static bool grow(model *m, model_block *b)
     size_t size = b->size + 1 + random_size(m);
     ga_status status = ga_grow(m->heap, b->start, size);
     if (status != GA_OK) {
-        return status == GA_ERR_NO_ROOM ? true : wrong(m, "grow", b);
+        return status == GA_ERR_CANNOT_GROW ? true : wrong(m, "grow", b);
     }
     if (!filled(m, b, b->fill, b->size)) {
         return wrong(m, "grow lost contents", b);

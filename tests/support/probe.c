@@ -182,7 +182,7 @@ static ga_status probe_grow(void *state, void *block, size_t size)
     called(&probe.grow);
     head *h = head_of(block);
     if ((char *)block + size > (char *)h->start + malloc_usable_size(h->start)) {
-        return ga_fail(GA_ERR_NO_ROOM, "probe: no room for %zu bytes", size);
+        return ga_fail(GA_ERR_CANNOT_GROW, "probe: no room for %zu bytes", size);
     }
     count_live(0, (int64_t)(size - h->size));
     h->size = size;

@@ -21,7 +21,7 @@ static inline char *sized_pointer(ga_sized_heap *heap, uint32_t class, ga_sized_
     uint32_t key = ga_lane_read(got.word_indices, lane);
     return key == GA_SIZED_NONE ? NULL
                                 : ga_sized_pointer(ga_sized_view_of(heap), ga_sized_unit(class),
-                                                   key, ga_lane_read(got.places, lane));
+                                                   key, ga_lane_read(got.bit_indices, lane));
 }
 
 /* A block of its class for each lane of the mask, NULL for lanes that got none and all others.
@@ -81,7 +81,7 @@ static inline bool sized_release(ga_sized_heap *heap, uint32_t lanes, char *cons
             return false;
         }
         ga_lane_write(&got.word_indices, lane, found.word_index);
-        ga_lane_write(&got.places, lane, found.place);
+        ga_lane_write(&got.bit_indices, lane, found.bit_index);
     }
     ga_tile_publish(sized_tile());
     ga_sized_free_units(view, sized_tile(), lanes, got);

@@ -22,8 +22,8 @@ enum {
     LIMIT = 20 * MIB,
     REGION = 128 << 10, /* the region size for that limit */
     WARPS = 3,
-    MOST = LIMIT / 16 + 32, /* blocks of a warp at most */
-    LARGE = 2048            /* the largest block in mixed sizes */
+    BLOCKS_MAX = LIMIT / 16 + 32, /* blocks of a warp at most */
+    LARGE = 2048                  /* the largest block in mixed sizes */
 };
 
 static const char growing[] = "slab:unit=classes,capacity=4M,limit=20M/vmm";
@@ -79,7 +79,7 @@ static inline void *run_warp(void *argument)
     warp *w = argument;
     ga_sized_view view = ga_sized_view_of(w->heap);
     uint64_t random = w->number + 1;
-    while (w->held + 32 <= MOST) {
+    while (w->held + 32 <= BLOCKS_MAX) {
         uint32_t classes[32], got;
         char *blocks[32];
         for (uint32_t lane = 0; lane < 32; lane++) {
@@ -127,8 +127,8 @@ static inline uint64_t run(ga_kernel_heap view, ga_heap *heap, uint32_t size, ui
                           .number = i,
                           .size = size,
                           .retries = retries,
-                          .blocks = malloc(MOST * sizeof(char *)),
-                          .classes = malloc(MOST * sizeof(uint32_t))};
+                          .blocks = malloc(BLOCKS_MAX * sizeof(char *)),
+                          .classes = malloc(BLOCKS_MAX * sizeof(uint32_t))};
         pthread_create(&threads[i], NULL, run_warp, &warps[i]);
     }
     for (uint32_t i = 0; i < WARPS; i++) {

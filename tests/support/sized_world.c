@@ -52,7 +52,7 @@ static sized_world *make(uint32_t region_bits, uint32_t regions)
         .bits = piece(world, bits),
         .owners = piece(world, list),
         .pool = piece(world, list),
-        .places = piece(world, list),
+        .table_indices = piece(world, list),
         .watches = piece(world, list),
         .region_bits = region_bits,
         .classes = classes,
@@ -171,7 +171,7 @@ static void check_table(const sized_world *world, uint32_t class)
     for (uint32_t i = 0; whole && i < count; i++) {
         uint32_t region = (map->table[i] & ~GA_SIZED_SPENT) - 1u;
         whole = map->table[i] && sized_world_owner(world, region) == class &&
-                (world->heap->places[region] & ~GA_SIZED_SPENT) == i;
+                (world->heap->table_indices[region] & ~GA_SIZED_SPENT) == i;
         for (uint32_t j = 0; j < i; j++) {
             whole = whole && map->table[j] != map->table[i];
         }

@@ -9,6 +9,7 @@
 #include "backends/slab/units/slab_tile.h"
 
 #include "random.h"
+#include "slab_next.h"
 
 typedef enum slab_claim_kind {
     SLAB_LANES, /* a unit for each lane of a mask */
@@ -75,7 +76,7 @@ static inline uint32_t slab_actor_claim(slab_actor *actor, slab_claim_kind kind,
     }
     for (uint32_t i = 0; i < n; i++) {
         units[i] = kind == SLAB_ONE ? ga_slab_claim_one(view, slab_tile(), &actor->resident)
-                                    : ga_slab_claim_next(view, slab_tile(), &actor->claimed);
+                                    : slab_claim_next(view, slab_tile(), &actor->claimed);
         if (units[i] == GA_SLAB_FULL) {
             return i;
         }

@@ -7,9 +7,9 @@
 #define GPUALLOC_TESTS_SUPPORT_SLAB_SCENE_H
 
 #include "backends/slab/slab.h"
-#include "runtime/heap.h"
 
 #include "expect.h"
+#include "slab_fault_count.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -117,7 +117,7 @@ static inline ga_stats stats_of(ga_heap *heap)
 
 static inline uint64_t faults(const ga_heap *heap, ga_slab_fault fault)
 {
-    return ga_slab_faults_of(heap->state, fault);
+    return slab_fault_count(heap, fault);
 }
 
 #endif

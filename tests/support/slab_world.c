@@ -116,7 +116,7 @@ static void place_super(slab_world *world, uint32_t super)
     heap->supers[super].units = world->units + slot * (heap->super_bytes + SLAB_WORLD_GAP);
     heap->supers[super].rows =
         world->rows + slot * (ga_slab_super_rows_bytes(&world->shape) / sizeof(uint32_t));
-    /* Release, as G5: units are looked up at the same time. Pairs with G7 (slab_units.h). */
+    /* Release, as SG5: units are looked up at the same time. Pairs with SG7 (slab_units.h). */
     for (; at && heap->supers[heap->sorted[at - 1]].units > heap->supers[super].units; at--) {
         __atomic_store_n(&heap->sorted[at], heap->sorted[at - 1], __ATOMIC_RELEASE);
     }
@@ -135,15 +135,15 @@ void slab_world_grow(slab_world *world)
     if (!world->shape.light) {
         place_super(world, super);
     }
-    /* G5: release. Pairs with G7 (slab_units.h). */
+    /* SG5: release. Pairs with SG7 (slab_units.h). */
     __atomic_store_n(&heap->super_count, super + 1, __ATOMIC_RELEASE);
     for (uint32_t block = super * blocks; room && block < (super + 1) * blocks; block++) {
-        /* G2: release. Pairs with G1 (slab_tile.h). */
+        /* SG2: release. Pairs with SG1 (slab_tile.h). */
         __atomic_store_n(heap->free + ga_slab_count_index(heap->spread, block), room,
                          __ATOMIC_RELEASE);
     }
-    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: a tile that claims from a word it
-     * knows changes a count that is set. */
+    /* SG4: release. Pairs with SG3 (slab_heap.h). After the counts: a tile that claims from a word
+     * it knows changes a count that is set. */
     __atomic_store_n(&heap->words, (super + 1) * blocks * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
 }
 

@@ -94,7 +94,7 @@ static ga_sized_heap *sized_heap_of(void **parameters)
 static void *sized_take_run(ga_sized_view view, uint64_t size, uint64_t align)
 {
     uint64_t regions = align >> view.region_bits;
-    if (regions > GA_SIZED_REGIONS_MOST) {
+    if (regions > GA_SIZED_REGIONS_MAX) {
         return NULL;
     }
     uint32_t multiple = regions ? (uint32_t)regions : 1;
@@ -111,9 +111,9 @@ static void *sized_take_unit(ga_sized_view view, uint32_t class)
 {
     ga_sized_units got = ga_sized_claim(view, ga_tile_of(32), 1, ga_lanes_all(class), 0);
     uint32_t key = ga_lane_read(got.word_indices, 0);
-    return key == GA_SIZED_NONE
-               ? NULL
-               : ga_sized_pointer(view, ga_sized_unit(class), key, ga_lane_read(got.places, 0));
+    return key == GA_SIZED_NONE ? NULL
+                                : ga_sized_pointer(view, ga_sized_unit(class), key,
+                                                   ga_lane_read(got.bit_indices, 0));
 }
 
 static void sized_release_block(ga_sized_view view, const void *block)
@@ -121,7 +121,7 @@ static void sized_release_block(ga_sized_view view, const void *block)
     ga_sized_found found = ga_sized_find(view, block);
     ga_sized_run run = ga_sized_run_find(view, block);
     if (found.class_ != GA_SIZED_NONE) {
-        ga_sized_units got = {ga_lanes_all(found.word_index), ga_lanes_all(found.place)};
+        ga_sized_units got = {ga_lanes_all(found.word_index), ga_lanes_all(found.bit_index)};
         ga_sized_free_units(view, ga_tile_of(32), 1, got);
     } else if (run.n) {
         ga_sized_runs_free(view.heap, ga_tile_of(32), 1, ga_lanes_all(run.first));
@@ -203,14 +203,14 @@ static void collect_class(ga_sized_heap *heap, ga_sized_class *c)
     uint32_t count = c->map.total_words / c->map.words, kept = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t region = (c->map.table[i] & ~GA_SIZED_SPENT) - 1;
-        uint32_t spent = heap->places[region] & GA_SIZED_SPENT;
+        uint32_t spent = heap->table_indices[region] & GA_SIZED_SPENT;
         c->map.table[i] = 0;
         if (sized_taken(heap, region)) {
-            heap->places[region] = kept | spent;
+            heap->table_indices[region] = kept | spent;
             c->map.table[kept++] = (region + 1) | spent;
         } else {
             heap->owners[region] = 0;
-            heap->places[region] = 0;
+            heap->table_indices[region] = 0;
             ga_sized_pool_free(heap, ga_tile_of(32), (ga_sized_extent){region, 1});
         }
     }
@@ -225,7 +225,7 @@ static void sized_collect(void **parameters)
     ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
     for (uint32_t region = 0; region < heap->next; region++) {
         if (heap->pool[region / 32] >> region % 32 & 1) {
-            heap->places[region] = 0; /* its first bitmap can be reused */
+            heap->table_indices[region] = 0; /* its first bitmap can be reused */
         }
     }
     for (uint32_t class = 0; class < heap->classes; class ++) {

@@ -51,7 +51,7 @@ Test(arena, grows_on_a_device)
     cr_assert_eq(stats.peak_backed, 64 * MIB);
     cr_assert_gt(stats.grow_ns_p50, 0);
     cr_assert_leq(stats.grow_ns_p50, stats.grow_ns_p99);
-    cr_assert_leq(stats.grow_ns_p999, stats.grow_ns_most);
+    cr_assert_leq(stats.grow_ns_p999, stats.grow_ns_max);
     vmm_driver_counts counts = vmm_driver_count();
     cr_assert_eq(counts.chunk_bytes, 64 * MIB);
     cr_assert_eq(counts.mapped_bytes, 64 * MIB);
@@ -113,7 +113,7 @@ Test(arena, chunks_have_the_sizes_asked_for)
     vmm_driver_start(NULL);
     ga_arena_options options = on_device;
     options.chunk = 3 * MIB; /* 4, in granules */
-    options.chunk_most = 16 * MIB;
+    options.chunk_max = 16 * MIB;
     ga_arena *arena = open_with(options);
     assert_ok(ga_arena_grow(arena, 1));
     cr_assert_eq(ga_arena_size(arena), 4 * MIB);
@@ -121,7 +121,7 @@ Test(arena, chunks_have_the_sizes_asked_for)
     cr_assert_eq(ga_arena_size(arena), 50 * MIB);
     cr_assert_eq(stats_of(arena).chunks, 4, "4, 16, 16 and 14 MiB");
     assert_ok(ga_arena_grow(arena, 51 * MIB));
-    cr_assert_eq(ga_arena_size(arena), 66 * MIB, "no more than chunk_most ahead");
+    cr_assert_eq(ga_arena_size(arena), 66 * MIB, "no more than chunk_max ahead");
     ga_arena_close(arena);
     assert_nothing_left();
 }
@@ -248,9 +248,10 @@ Test(arena, the_limit_holds_and_is_used_up)
     cr_assert_eq(ga_arena_size(arena), 6 * MIB);
     assert_ok(ga_arena_grow(arena, 7 * MIB));
     cr_assert_eq(ga_arena_size(arena), 10 * MIB, "ahead, up to the limit");
-    assert_fails(ga_arena_grow(arena, 13 * MIB), GA_ERR_NO_ROOM,
+    assert_fails(ga_arena_grow(arena, 13 * MIB), GA_ERR_CANNOT_GROW,
                  "arena: 13631488 bytes are above the 12582912 that are reserved");
-    assert_fails_with(ga_arena_grow(arena, UINT64_MAX), GA_ERR_NO_ROOM, "arena: 1844674407370955");
+    assert_fails_with(ga_arena_grow(arena, UINT64_MAX), GA_ERR_CANNOT_GROW,
+                      "arena: 1844674407370955");
     ga_arena_close(arena);
     assert_nothing_left();
 }
@@ -281,7 +282,7 @@ Test(arena, memory_ends_in_the_middle_of_a_growth)
 {
     vmm_driver_start(&(vmm_driver_options){.memory = 20 * MIB});
     ga_arena_options options = on_device;
-    options.chunk_most = 4 * MIB;
+    options.chunk_max = 4 * MIB;
     ga_arena *arena = open_with(options);
     assert_fails_with(ga_arena_grow(arena, 22 * MIB), GA_ERR_MEMORY, "arena: no chunk");
     cr_assert_geq(vmm_driver_calls("cuMemMap"), 5);
@@ -296,7 +297,7 @@ Test(arena, the_host_refuses_what_it_cannot_promise, .disabled = UNDER_ASAN)
 {
     ga_arena_options options = on_host;
     options.reserve = 8192 * GIB;
-    options.chunk_most = 1;
+    options.chunk_max = 1;
     ga_arena *arena = open_with(options);
     ga_status status = ga_arena_grow(arena, 4096 * GIB);
     cr_assert(status == GA_ERR_MEMORY || status == GA_OK, "where overcommit is `always`");
@@ -312,7 +313,7 @@ Test(arena, sizes_that_the_machine_cannot_have)
     if (total > 64 * 1024 * GIB || total < 4 * GIB) {
         cr_skip_test("the kernel always overcommits, or this machine is small");
     }
-    ga_arena *arena = open_with(WITH(on_host, .reserve = 2 * total, .chunk_most = 2 * total));
+    ga_arena *arena = open_with(WITH(on_host, .reserve = 2 * total, .chunk_max = 2 * total));
     assert_ok(ga_arena_grow(arena, 2 * GIB));
     cr_assert_leq(ga_arena_size(arena), total, "ahead");
     uint64_t size = ga_arena_size(arena);
@@ -322,7 +323,8 @@ Test(arena, sizes_that_the_machine_cannot_have)
              total + size - GIB, total);
     assert_fails(ga_arena_grow(arena, total + size - GIB), GA_ERR_MEMORY, sentence);
     cr_assert_eq(ga_arena_size(arena), size);
-    assert_fails_with(ga_arena_grow(arena, UINT64_MAX), GA_ERR_NO_ROOM, "arena: 1844674407370955");
+    assert_fails_with(ga_arena_grow(arena, UINT64_MAX), GA_ERR_CANNOT_GROW,
+                      "arena: 1844674407370955");
     ga_arena_close(arena);
 }
 
@@ -332,7 +334,7 @@ Test(arena, grows_ahead_as_far_as_there_is_memory, .disabled = UNDER_ASAN)
     if (total > 64 * 1024 * GIB || total < 4 * GIB) {
         cr_skip_test("the kernel always overcommits, or this machine is small");
     }
-    ga_arena *arena = open_with(WITH(on_host, .reserve = 2 * total, .chunk_most = 2 * total));
+    ga_arena *arena = open_with(WITH(on_host, .reserve = 2 * total, .chunk_max = 2 * total));
     assert_ok(ga_arena_grow(arena, total / 8 * 5));
     assert_ok(ga_arena_grow(arena, total / 8 * 5 + 8192));
     cr_assert_leq(ga_arena_size(arena), total);
@@ -411,7 +413,8 @@ Test(arena, moves_where_others_stand_behind)
     write_marks(arena, 0, 4 * MIB);
     char *base = base_of(arena);
     cr_assert_eq(base_of(behind), base + 4 * MIB);
-    assert_fails_with(ga_arena_extend(arena, 8 * MIB), GA_ERR_NO_ROOM, "arena: the addresses from");
+    assert_fails_with(ga_arena_extend(arena, 8 * MIB), GA_ERR_CANNOT_GROW,
+                      "arena: the addresses from");
     cr_assert_eq(vmm_driver_count().ranges, 2);
     cr_assert_eq(ga_arena_reserved(arena), 4 * MIB);
     assert_ok(ga_arena_move(arena, 8 * MIB));

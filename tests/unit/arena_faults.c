@@ -32,8 +32,8 @@ Test(arena_faults, options_that_cannot_be)
                    "arena: flags: 0x40 are none of GA_ARENA_*");
     assert_refused(WITH(on_host, .reserve = UINT64_MAX), GA_ERR_ARGUMENT,
                    "arena: reserve: expected less than 2^56 bytes, got 18446744073709551615");
-    assert_refused(WITH(on_host, .chunk = 2 * MIB, .chunk_most = MIB), GA_ERR_ARGUMENT,
-                   "arena: chunk: 2097152 bytes are above chunk_most, 1048576");
+    assert_refused(WITH(on_host, .chunk = 2 * MIB, .chunk_max = MIB), GA_ERR_ARGUMENT,
+                   "arena: chunk: 2097152 bytes are above chunk_max, 1048576");
     assert_refused(WITH(on_host, .chunk = 2 * MIB, .limit = MIB), GA_ERR_ARGUMENT,
                    "arena: chunk: 2097152 bytes are above the limit, 1048576");
     assert_refused(WITH(on_device, .limit = MIB), GA_ERR_ARGUMENT,
@@ -186,7 +186,7 @@ static scene prepare(const operation *o, ga_arena_options options)
     scene s = {.share.fd = -1};
     options.reserve = o->reserve;
     options.flags = o->flags;
-    options.chunk_most = 4 * MIB;
+    options.chunk_max = 4 * MIB;
     s.arena = open_with(options);
     if (o->behind || o->flags & GA_ARENA_SHARE_FD) {
         s.other = open_with(options);
@@ -449,7 +449,7 @@ static bool fail_one_on_the_host(const operation *o, uint64_t n)
     os_left = n;
     ga_status status = o->run(&s);
     os_left = 0;
-    cr_assert(status == GA_OK || os_failed || status == GA_ERR_NO_ROOM, "%s: %s", o->name,
+    cr_assert(status == GA_OK || os_failed || status == GA_ERR_CANNOT_GROW, "%s: %s", o->name,
               ga_error_text());
     if (status != GA_OK && o->run != run_extend) {
         cr_assert_eq(os_bytes, bytes, "%s, call %" PRIu64, o->name, n);

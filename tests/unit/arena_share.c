@@ -88,7 +88,7 @@ Test(arena_share, shares_must_be_allowed_and_fit)
     arena = open_with(WITH(on_device, .reserve = 4 * MIB, .flags = GA_ARENA_SHARE_FD));
     assert_ok(ga_arena_extend(arena, 8 * MIB));
     share.size = 6 * MIB;
-    assert_fails(ga_arena_import(arena, &share), GA_ERR_NO_ROOM,
+    assert_fails(ga_arena_import(arena, &share), GA_ERR_CANNOT_GROW,
                  "arena: a chunk of 6291456 bytes does not fit behind 0 in one reservation");
     ga_arena_close(arena);
     assert_nothing_left();

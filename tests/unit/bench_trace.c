@@ -128,12 +128,12 @@ Test(bench_trace, keep_their_live_sets_and_budgets)
     }
 }
 
-static uint64_t extreme_size(const trace *t, bool most)
+static uint64_t extreme_size(const trace *t, bool max)
 {
-    uint64_t found = most ? 0 : UINT64_MAX;
+    uint64_t found = max ? 0 : UINT64_MAX;
     for (size_t i = 0; i < t->count; i++) {
         uint64_t size = t->ops[i].size;
-        if (t->ops[i].kind == TRACE_ALLOC && (most ? size > found : size < found)) {
+        if (t->ops[i].kind == TRACE_ALLOC && (max ? size > found : size < found)) {
             found = size;
         }
     }

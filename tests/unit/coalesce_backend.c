@@ -49,7 +49,7 @@ static ga_heap *heap_of(const char *spec)
 
 static const struct {
     const char *spec;
-    uint32_t form, parent, bare, noted, together, most, buckets;
+    uint32_t form, parent, bare, noted, together, max, buckets;
 } views[] = {
     {"coalesce", GA_COALESCE_SIXTEEN, GA_BELOW_CUDA, 0, 0, GA_COALESCE_HB, 1 << 26, 0},
     {"coalesce:header=auto/cuda", GA_COALESCE_AUTO, GA_BELOW_CUDA, 0, 0, GA_COALESCE_HB, 1 << 26,
@@ -61,7 +61,7 @@ static const struct {
     {"coalesce:header=auto,static=nw,map=8/cuda", GA_COALESCE_AUTO, GA_BELOW_CUDA,
      GA_COALESCE_BY_MAP, 0, GA_COALESCE_NW, 1 << 26, 2},
     {"coalesce/" SLABS, GA_COALESCE_HEADERLESS, GA_BELOW_SIZED, 0, 1, GA_COALESCE_HB, 1 << 26, 0},
-    {"coalesce:most=4K,static=nb/" SLABS, GA_COALESCE_HEADERLESS, GA_BELOW_SIZED, 0, 1,
+    {"coalesce:max=4K,static=nb/" SLABS, GA_COALESCE_HEADERLESS, GA_BELOW_SIZED, 0, 1,
      GA_COALESCE_NB, 4096, 0},
     {"coalesce:header=16,static=nb/" SLABS, GA_COALESCE_SIXTEEN, GA_BELOW_SIZED,
      GA_COALESCE_BY_NOTE, 1, GA_COALESCE_NB, 1 << 26, 0},
@@ -87,7 +87,7 @@ Test(coalesce_backend, the_view_says_what_the_options_mean)
         IS("bare", GA_COALESCE_AT_BARE, views[i].bare);
         IS("noted", GA_COALESCE_AT_NOTED, views[i].noted);
         IS("static", GA_COALESCE_AT_STATIC, views[i].together);
-        cr_assert_eq(GA_COALESCE_WORDS_MOST(view.words), views[i].most, "%s", views[i].spec);
+        cr_assert_eq(GA_COALESCE_WORDS_MAX(view.words), views[i].max, "%s", views[i].spec);
         /* Device memory is the host's here. */
         const ga_coalesce_heap *image = (const void *)view.words[GA_COALESCE_WORD_HEAP];
         cr_assert_eq(image->map.buckets, views[i].buckets, "%s: %u buckets", views[i].spec,
@@ -143,8 +143,8 @@ Test(coalesce_backend, what_does_not_go_together)
     ga_heap *heap;
     cr_assert_neq(ga_heap_open(&heap, GA_PLACE_HOST, 0, "coalesce/system"), GA_OK);
     cr_assert_neq(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "coalesce/cuda"), GA_OK);
-    cr_assert_neq(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, "coalesce:most=65M"), GA_OK);
-    cr_assert_neq(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, "coalesce:most=0"), GA_OK);
+    cr_assert_neq(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, "coalesce:max=65M"), GA_OK);
+    cr_assert_neq(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, "coalesce:max=0"), GA_OK);
 }
 
 static const struct {

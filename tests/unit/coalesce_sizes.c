@@ -62,7 +62,7 @@ Test(coalesce_sizes, payloads_that_stand_alone_know_their_size)
             coalesce_world *world = world_of(form);
             uint64_t sizes[LANES];
             char *payloads[LANES];
-            world->view.most = 1;
+            world->view.max = 1;
             world->view.plain = plain;
             for (uint32_t i = 0; i < LANES; i++) {
                 sizes[i] = 2 + i * i * 100;
@@ -172,11 +172,11 @@ static void assert_multiples(const coalesce_world *world, uint32_t lanes, const 
 
 /* With headers: random multiples, some payloads served alone, freed in any order by tiles of any
  * size. Payloads do not overlap. */
-static void aligned_rounds(uint32_t form, uint32_t most)
+static void aligned_rounds(uint32_t form, uint32_t max)
 {
     coalesce_world *world = world_of(form);
-    uint64_t random = form + most;
-    world->view.most = most;
+    uint64_t random = form + max;
+    world->view.max = max;
     for (int round = 0; round < 400; round++) {
         uint64_t sizes[LANES];
         uint32_t aligns[LANES], order[LANES], at = 0;
@@ -209,7 +209,7 @@ static void aligned_rounds(uint32_t form, uint32_t most)
 Test(coalesce_sizes, aligned_payloads_behind_headers)
 {
     for (uint32_t form = GA_COALESCE_AUTO; form <= GA_COALESCE_SIXTEEN; form++) {
-        aligned_rounds(form, GA_COALESCE_MOST);
+        aligned_rounds(form, GA_COALESCE_MAX);
         aligned_rounds(form, 1000);
         aligned_rounds(form, 1);
     }
@@ -230,11 +230,11 @@ Test(coalesce_sizes, aligned_payloads_share_a_superblock)
         cr_assert_eq(world->claims, 1);
         cr_assert_eq(world_live(world), 1);
         world_free(world, GA_ALL_BITS, payloads);
-        aligns[6] = (uint32_t)GA_COALESCE_ALIGN_MOST;
+        aligns[6] = (uint32_t)GA_COALESCE_ALIGN_MAX;
         sizes[6] = 1000;
         world_malloc_aligned(world, 1u << 6, sizes, aligns, payloads);
         cr_assert(payloads[6]);
-        cr_assert_eq((uintptr_t)payloads[6] % GA_COALESCE_ALIGN_MOST, 0);
+        cr_assert_eq((uintptr_t)payloads[6] % GA_COALESCE_ALIGN_MAX, 0);
         cr_assert_geq(world_usable_of(world, payloads[6]), 1000);
         world_free_one(world, 1, payloads[6]);
         assert_clean(world, forms[form]);

@@ -215,9 +215,9 @@ Test(coalesce_static, one_free_for_all)
             world_malloc(world, GA_ALL_BITS, sizes, payloads + LANES);
             tile_malloc(world, false, random_below(&random, 300), payloads + 2 * LANES);
             team_malloc(world, true, 2 * LANES, random_below(&random, 300), payloads + 3 * LANES);
-            world->view.most = 100; /* some alone */
+            world->view.max = 100; /* some alone */
             world_malloc(world, GA_ALL_BITS, sizes, payloads + 5 * LANES);
-            world->view.most = GA_COALESCE_MOST;
+            world->view.max = GA_COALESCE_MAX;
             fill_all(world, payloads, 6 * LANES);
             shuffle(&random, payloads, 6 * LANES);
             free_all(world, &random, payloads, 6 * LANES);

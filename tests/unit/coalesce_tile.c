@@ -28,7 +28,7 @@ Test(coalesce_tile, huge_requests_fail_without_harm)
     }
 }
 
-/* A request of more than `most` has a superblock of its own, aligned to 16. */
+/* A request of more than `max` has a superblock of its own, aligned to 16. */
 Test(coalesce_tile, large_requests_stand_alone)
 {
     EACH_FORM(form)
@@ -36,7 +36,7 @@ Test(coalesce_tile, large_requests_stand_alone)
         coalesce_world *world = world_of(form);
         uint64_t sizes[LANES] = {1000, 1001, 24, 5000};
         char *payloads[LANES];
-        world->view.most = 1000;
+        world->view.max = 1000;
         world_malloc(world, 0xf, sizes, payloads);
         cr_assert_eq(world_live(world), 3, "%u superblocks", world_live(world));
         cr_assert_eq((uintptr_t)payloads[1] % 16, 0);
@@ -79,7 +79,7 @@ static void fail_at(uint32_t form, uint64_t at, bool only)
     for (uint32_t i = 0; i < LANES; i++) {
         sizes[i] = i % 5 == 4 ? 3000 + i : i * 3;
     }
-    world->view.most = 2000;
+    world->view.max = 2000;
     world->fails_at = at;
     world->fails_to = only ? at + 1 : UINT64_MAX;
     world_malloc(world, 0xfffff0ffu, sizes, payloads);
@@ -385,7 +385,7 @@ Test(coalesce_tile, pointers_that_are_none)
 
 enum {
     STEPS = 20000,
-    MOST_LIVE = 600
+    LIVE_MAX = 600
 };
 
 /* `size`: the usable size, all of which is written. */
@@ -398,7 +398,7 @@ typedef struct live_one {
 typedef struct script {
     coalesce_world *world;
     uint64_t random;
-    live_one live[MOST_LIVE + 2 * LANES];
+    live_one live[LIVE_MAX + 2 * LANES];
     uint32_t count;
 } script;
 
@@ -483,18 +483,18 @@ static void step_free(script *s)
     world_free(s->world, giving, payloads);
 }
 
-static void run_script(uint32_t form, uint32_t most, bool plain)
+static void run_script(uint32_t form, uint32_t max, bool plain)
 {
     script *s = calloc(1, sizeof *s);
     s->world = world_new(form, GA_COALESCE_NO_BARE, 0, plain ? 800 : 200, SLOT);
-    s->world->view.most = most;
+    s->world->view.max = max;
     s->world->view.plain = plain;
-    s->random = form + most;
+    s->random = form + max;
     for (uint32_t step = 0; step < STEPS; step++) {
         s->world->fails_at = random_below(&s->random, 20) ? UINT64_MAX : s->world->claims;
         s->world->fails_to = s->world->fails_at == UINT64_MAX ? 0 : s->world->fails_at + 3;
         bool goes_up = random_below(&s->random, 100) < (step / 256 % 2 ? 60u : 40u);
-        if (s->count < MOST_LIVE && goes_up) {
+        if (s->count < LIVE_MAX && goes_up) {
             step_malloc(s);
         } else {
             step_free(s);
@@ -512,9 +512,9 @@ Test(coalesce_tile, a_script_of_chance)
 {
     EACH_FORM(form)
     {
-        run_script(form, GA_COALESCE_MOST, false);
+        run_script(form, GA_COALESCE_MAX, false);
         run_script(form, 700, false);
     }
-    run_script(GA_COALESCE_HEADERLESS, GA_COALESCE_MOST, true);
+    run_script(GA_COALESCE_HEADERLESS, GA_COALESCE_MAX, true);
     run_script(GA_COALESCE_HEADERLESS, 700, true);
 }

@@ -5,6 +5,7 @@
  */
 #include "../../interpose/cuda/handover.h"
 #include "support/expect.h"
+#include "support/vmm_pieces.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -222,7 +223,7 @@ static bool find(uint64_t number, ga_vmm_pieces *out)
 {
     struct ga_vmm_piece piece = {4096, some_file()};
     ga_vmm_pieces one = {.count = 1, .list = &piece};
-    bool copied = number == 1 && ga_vmm_pieces_copy(&one, out) == GA_OK;
+    bool copied = number == 1 && vmm_pieces_copy(&one, out) == GA_OK;
     close(piece.fd);
     return copied;
 }

@@ -19,7 +19,7 @@
 enum {
     KIB = 1 << 10,
     MIB = 1 << 20,
-    MOST = 40,
+    STEPS_MAX = 40,
     FIRST = 2,
     TILES = 3
 };
@@ -28,7 +28,7 @@ enum {
 typedef struct scene {
     ga_growing growing;
     ga_growth growth;
-    uint32_t prepared[MOST]; /* number of times */
+    uint32_t prepared[STEPS_MAX]; /* number of times */
 } scene;
 
 static uint64_t *word_of(const ga_growing *growing, int part, uint32_t step)
@@ -76,8 +76,8 @@ static void tell(scene *s, uint32_t had)
 
 static ga_status start(scene *s, uint64_t limit)
 {
-    *s =
-        (scene){.growing = {.step_bytes = {2 * MIB, 64 * KIB}, .steps = FIRST, .steps_most = MOST}};
+    *s = (scene){
+        .growing = {.step_bytes = {2 * MIB, 64 * KIB}, .steps = FIRST, .steps_max = STEPS_MAX}};
     ga_status status = ga_growing_start(&s->growing, 0, limit);
     if (status == GA_OK) {
         tell(s, 0);
@@ -159,11 +159,11 @@ Test(growing, both_ranges_grow_under_kernels)
     begin(0);
     assert_ok(start(&s, 0));
     cr_assert_not_null(s.growing.mailbox);
-    cr_assert_eq(run(&s, MOST / 2, 0), GA_GROWTH_GRANTED);
-    cr_assert_geq(ga_growing_held(&s.growing), (uint64_t)MOST / 2 * (2 * MIB + 64 * KIB));
-    cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_GRANTED);
-    cr_assert_eq(run(&s, MOST + 1, 0), GA_GROWTH_LIMIT); /* addresses end here */
-    cr_assert_eq(s.growth.ready, MOST);
+    cr_assert_eq(run(&s, STEPS_MAX / 2, 0), GA_GROWTH_GRANTED);
+    cr_assert_geq(ga_growing_held(&s.growing), (uint64_t)STEPS_MAX / 2 * (2 * MIB + 64 * KIB));
+    cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_GRANTED);
+    cr_assert_eq(run(&s, STEPS_MAX + 1, 0), GA_GROWTH_LIMIT); /* addresses end here */
+    cr_assert_eq(s.growth.ready, STEPS_MAX);
     end(&s);
 }
 
@@ -181,8 +181,8 @@ Test(growing, the_host_grows_it_between_kernels)
     assert_ok(ga_growing_reach(&s.growing, 30));
     cr_assert_geq(s.growing.steps, 30);
     tell(&s, ready);
-    cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_GRANTED);
-    assert_fails(ga_growing_reach(&s.growing, MOST + 1), GA_ERR_MEMORY,
+    cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_GRANTED);
+    assert_fails(ga_growing_reach(&s.growing, STEPS_MAX + 1), GA_ERR_MEMORY,
                  "vmm: limit: 41 steps; expected at most 40");
     end(&s);
 }
@@ -197,9 +197,9 @@ Test(growing, a_request_without_a_waiter)
         ga_growth_hint(ga_tile_of(32), &s.growth, FIRST + 1 + i, prepare, &s);
         uint32_t ready = s.growth.ready;
         assert_ok(ga_growing_reach(&s.growing, 10));
-        cr_assert(s.growing.steps >= 10 && s.growing.steps <= MOST);
+        cr_assert(s.growing.steps >= 10 && s.growing.steps <= STEPS_MAX);
         tell(&s, ready);
-        cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_GRANTED);
+        cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_GRANTED);
         end(&s);
     }
 }
@@ -228,7 +228,7 @@ Test(growing, its_limit_is_kept)
     scene s;
     begin(0);
     assert_ok(start(&s, 10 * (2 * MIB + 64 * KIB) + MIB));
-    cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_LIMIT);
+    cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_LIMIT);
     cr_assert_eq(s.growth.ready, 10);
     end(&s);
 }
@@ -240,12 +240,12 @@ Test(growing, what_cannot_be)
     assert_fails(start(&s, 2 * MIB), GA_ERR_MEMORY,
                  "vmm: limit: 2097152 bytes; expected room for 2 steps of 2162688 bytes to begin "
                  "with");
-    s = (scene){.growing = {.step_bytes = {2 * MIB}, .steps = 3, .steps_most = 2}};
+    s = (scene){.growing = {.step_bytes = {2 * MIB}, .steps = 3, .steps_max = 2}};
     assert_fails(ga_growing_start(&s.growing, 0, 0), GA_ERR_ARGUMENT,
                  "vmm: 3 to 2 steps of 2097152 bytes; expected some");
-    s = (scene){.growing = {.step_bytes = {0, 2 * MIB}, .steps = 1, .steps_most = 2}};
+    s = (scene){.growing = {.step_bytes = {0, 2 * MIB}, .steps = 1, .steps_max = 2}};
     cr_assert_eq(ga_growing_start(&s.growing, 0, 0), GA_ERR_ARGUMENT);
-    s = (scene){.growing = {.step_bytes = {2 * MIB}, .steps = 1, .steps_most = 2}};
+    s = (scene){.growing = {.step_bytes = {2 * MIB}, .steps = 1, .steps_max = 2}};
     assert_fails(ga_growing_start(&s.growing, 5, 0), GA_ERR_DEVICE,
                  "arena: no CUDA device 5: the driver has 1, counted from 0");
     cr_assert_eq(ga_growing_start(&s.growing, -1, 0), GA_ERR_DEVICE);
@@ -282,13 +282,13 @@ Test(growing, memory_ends_in_the_middle)
         begin(128 * MIB);
         assert_ok(start(&s, 0));
         vmm_driver_take(0, (128 - mib) * MIB);
-        cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_MEMORY, "%zu MiB", mib);
+        cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_MEMORY, "%zu MiB", mib);
         /* A granule of 2 MiB for each step, and one for the bitmaps of 32 steps. */
-        uint32_t most = (uint32_t)(mib / 2);
-        cr_assert(s.growth.ready <= most && s.growth.ready + 3 >= most, "%zu MiB: %u steps", mib,
+        uint32_t max = (uint32_t)(mib / 2);
+        cr_assert(s.growth.ready <= max && s.growth.ready + 3 >= max, "%zu MiB: %u steps", mib,
                   s.growth.ready);
         vmm_driver_take(0, 0);
-        cr_assert_eq(run(&s, MOST, 100), GA_GROWTH_GRANTED);
+        cr_assert_eq(run(&s, STEPS_MAX, 100), GA_GROWTH_GRANTED);
         end(&s);
     }
 }
@@ -305,12 +305,13 @@ static bool fail_under_kernels(uint64_t n, uint64_t more, CUresult error)
     begin(0);
     assert_ok(start(&s, 0));
     vmm_driver_fail_many(NULL, n, more, error);
-    uint32_t found = run(&s, MOST, 0);
+    uint32_t found = run(&s, STEPS_MAX, 0);
     bool failed = vmm_recover();
     cr_assert(found == GA_GROWTH_GRANTED || found == GA_GROWTH_MEMORY, "found %u", found);
     cr_assert(failed || found == GA_GROWTH_GRANTED);
-    cr_assert_eq(run(&s, MOST, 100), GA_GROWTH_GRANTED, "call %" PRIu64 " and %" PRIu64, n, more);
-    cr_assert_eq(s.growth.ready, MOST);
+    cr_assert_eq(run(&s, STEPS_MAX, 100), GA_GROWTH_GRANTED, "call %" PRIu64 " and %" PRIu64, n,
+                 more);
+    cr_assert_eq(s.growth.ready, STEPS_MAX);
     end(&s);
     return failed;
 }
@@ -338,10 +339,10 @@ Test(growing, several_calls_under_kernels)
             begin(0);
             assert_ok(start(&s, 0));
             vmm_driver_fail_many("cuMemCreate", n, more, CUDA_ERROR_OUT_OF_MEMORY);
-            run(&s, MOST, 0);
+            run(&s, STEPS_MAX, 0);
             vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
-            cr_assert_eq(run(&s, MOST, 100), GA_GROWTH_GRANTED);
-            cr_assert_eq(s.growth.ready, MOST);
+            cr_assert_eq(run(&s, STEPS_MAX, 100), GA_GROWTH_GRANTED);
+            cr_assert_eq(s.growth.ready, STEPS_MAX);
             end(&s);
         }
     }
@@ -364,11 +365,11 @@ static bool fail_start(uint64_t n, uint64_t more, CUresult error)
         cr_assert_not_null(s.growing.mailbox);
     }
     if (s.growing.mailbox) {
-        cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_GRANTED);
+        cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_GRANTED);
     } else {
-        assert_ok(ga_growing_reach(&s.growing, MOST));
+        assert_ok(ga_growing_reach(&s.growing, STEPS_MAX));
         tell(&s, FIRST);
-        cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_GRANTED);
+        cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_GRANTED);
     }
     end(&s);
     return failed;
@@ -400,7 +401,7 @@ static bool fail_reach(uint64_t n, uint64_t more, CUresult error)
     bool failed = vmm_recover();
     cr_assert(status == GA_OK ? s.growing.steps >= 20 : failed && s.growing.steps == had);
     tell(&s, had);
-    cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_GRANTED);
+    cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_GRANTED);
     end(&s);
     return failed;
 }
@@ -423,7 +424,7 @@ static bool fail_end(uint64_t n, uint64_t more, CUresult error)
     scene s;
     begin(0);
     assert_ok(start(&s, 0));
-    cr_assert_eq(run(&s, MOST / 2, 0), GA_GROWTH_GRANTED);
+    cr_assert_eq(run(&s, STEPS_MAX / 2, 0), GA_GROWTH_GRANTED);
     vmm_driver_fail_many(NULL, n, more, error);
     ga_growing_end(&s.growing);
     bool failed = vmm_recover();
@@ -454,9 +455,9 @@ Test(growing, a_context_that_is_destroyed_first)
     cr_assert_eq(run(&s, 5, 0), GA_GROWTH_GRANTED);
     uint32_t ready = s.growth.ready;
     vmm_driver_destroy_context(0);
-    cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_MEMORY);
+    cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_MEMORY);
     cr_assert_eq(s.growth.ready, ready);
-    cr_assert_neq(ga_growing_reach(&s.growing, MOST), GA_OK);
+    cr_assert_neq(ga_growing_reach(&s.growing, STEPS_MAX), GA_OK);
     ga_growing_end(&s.growing);
     vmm_driver_stop();
 }
@@ -467,7 +468,7 @@ Test(growing, a_driver_that_shuts_down_first)
     begin(0);
     assert_ok(start(&s, 0));
     vmm_driver_shut_down();
-    cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_MEMORY);
+    cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_MEMORY);
     ga_growing_end(&s.growing);
     vmm_driver_stop();
 }
@@ -490,6 +491,6 @@ Test(growing, a_fork_with_a_live_pager)
     assert_ok(start(&s, 0));
     cr_assert_eq(run(&s, 5, 0), GA_GROWTH_GRANTED);
     cr_assert_eq(scene_in_child(end_in_child, &s), 0);
-    cr_assert_eq(run(&s, MOST, 0), GA_GROWTH_GRANTED);
+    cr_assert_eq(run(&s, STEPS_MAX, 0), GA_GROWTH_GRANTED);
     end(&s);
 }

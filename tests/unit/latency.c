@@ -22,7 +22,7 @@ Test(latency, one_time_is_every_quantile)
         ga_latency_add(&one, ns);
         cr_assert_eq(ga_latency_quantile(&one, 1), ns);
         cr_assert_eq(ga_latency_quantile(&one, 999), ns);
-        cr_assert_eq(one.most, ns);
+        cr_assert_eq(one.max, ns);
     }
 }
 
@@ -62,5 +62,5 @@ Test(latency, joined_they_are_as_if_counted_together)
     cr_assert(parts[0].count && parts[1].count);
     ga_latency_join(&parts[0], &parts[1]);
     cr_assert_arr_eq(&parts[0], &all, sizeof all);
-    cr_assert_eq(all.sum, all.count * (1 + all.most) / 2);
+    cr_assert_eq(all.sum, all.count * (1 + all.max) / 2);
 }

@@ -140,7 +140,7 @@ Test(lfht, counts_nothing_but_keys_unless_asked_to)
 
 typedef struct visitor {
     ga_lfht *map;
-    uint64_t last, visited, most;
+    uint64_t last, visited, max;
 } visitor;
 
 /* Remove each visited key. */
@@ -152,13 +152,13 @@ static bool take_out(void *context, uint64_t key, uint64_t value)
     cr_assert(was.found && was.value == value);
     cr_assert(v->visited == 0 || key > v->last, "in the order of the hashes");
     v->last = key;
-    return ++v->visited < v->most;
+    return ++v->visited < v->max;
 }
 
 Test(lfht, visits_in_order_and_may_be_changed_meanwhile)
 {
     for (int variant = 0; variant < GA_LFHT_VARIANT_COUNT; variant++) {
-        visitor v = {.most = 40};
+        visitor v = {.max = 40};
         ga_lfht_options options = small_options((ga_lfht_variant)variant, NULL);
         options.hash = hash_itself;
         assert_ok(ga_lfht_open(&v.map, &options));
@@ -169,7 +169,7 @@ Test(lfht, visits_in_order_and_may_be_changed_meanwhile)
         cr_assert_eq(v.visited, 40, "it ends when it is told to");
         cr_assert_eq(ga_lfht_size(v.map), 60);
         v.visited = 0;
-        v.most = 1000;
+        v.max = 1000;
         assert_ok(ga_lfht_each(v.map, take_out, &v));
         cr_assert_eq(v.visited, 60);
         assert_ok(ga_lfht_close(v.map));

@@ -11,14 +11,14 @@
 #include <stdio.h>
 
 enum {
-    BATCH_MOST = 100
+    BATCH_MAX = 100
 };
 
 /* Look up some keys more than once, in the array and in the map. */
 static void look_many(subject *s, uint64_t *random)
 {
-    uint64_t keys[BATCH_MOST], numbers[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
-    ga_lfht_found found[BATCH_MOST];
+    uint64_t keys[BATCH_MAX], numbers[BATCH_MAX], n = random_below(random, BATCH_MAX + 1);
+    ga_lfht_found found[BATCH_MAX];
     for (uint64_t i = 0; i < n; i++) {
         numbers[i] = random_below(random, SUBJECT_KEYS);
         keys[i] = subject_key(numbers[i]);
@@ -33,9 +33,9 @@ static void look_many(subject *s, uint64_t *random)
 /* Different keys; how many the call says it has dealt with. */
 static ga_status put_many(subject *s, uint64_t *random, size_t *done)
 {
-    uint64_t keys[BATCH_MOST], values[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
+    uint64_t keys[BATCH_MAX], values[BATCH_MAX], n = random_below(random, BATCH_MAX + 1);
     uint64_t first = random_below(random, SUBJECT_KEYS);
-    ga_lfht_found was[BATCH_MOST];
+    ga_lfht_found was[BATCH_MAX];
     for (uint64_t i = 0; i < n; i++) {
         keys[i] = subject_key((first + i) % SUBJECT_KEYS);
         values[i] = random_next(random);
@@ -67,8 +67,8 @@ static void expect_call(ga_lfht_found *now, const ga_lfht_call *c)
 /* Calls of all kinds, some keys repeatedly: they take effect in their order. */
 static ga_status do_many(subject *s, uint64_t *random, size_t *done)
 {
-    ga_lfht_call calls[BATCH_MOST];
-    uint64_t numbers[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
+    ga_lfht_call calls[BATCH_MAX];
+    uint64_t numbers[BATCH_MAX], n = random_below(random, BATCH_MAX + 1);
     for (uint64_t i = 0; i < n; i++) {
         bool again = i && !random_below(random, 3);
         numbers[i] = again ? numbers[random_below(random, i)] : random_below(random, SUBJECT_KEYS);

@@ -159,9 +159,9 @@ void all_shapes(ga_lfht_options *options, uint64_t round)
 {
     static const uint32_t chunks[] = {1, 2, 3, 7, 8}, chains[] = {1, 2, 16, 1, 5},
                           roots[] = {1, 2, 10, 9, 5};
-    uint32_t most = options->variant == GA_LFHT_INLINE ? 7 : 16;
+    uint32_t max = options->variant == GA_LFHT_INLINE ? 7 : 16;
     options->chunk = chunks[round];
-    options->chain = chains[round] < most ? chains[round] : most;
+    options->chain = chains[round] < max ? chains[round] : max;
     options->root = roots[round];
     options->batch = 1 + (uint32_t)round * 100;
 }

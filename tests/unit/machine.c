@@ -172,10 +172,10 @@ Test(machine, addresses_are_limited, .disabled = UNDER_ASAN || UNDER_TSAN)
     limit.rlim_cur = 8 * GIB;
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
     cr_expect_lt(ga_machine_memory_available(), 8 * GIB);
-    void *most = mmap(NULL, 6 * GIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(most, MAP_FAILED);
+    void *max = mmap(NULL, 6 * GIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(max, MAP_FAILED);
     cr_expect_leq(ga_machine_memory_available(), 2 * GIB);
-    munmap(most, 6 * GIB);
+    munmap(max, 6 * GIB);
 }
 
 Test(machine, data_is_limited, .disabled = UNDER_ASAN || UNDER_TSAN)

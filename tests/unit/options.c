@@ -25,14 +25,14 @@ enum {
 static const char *const colours[] = {"red", "green", NULL};
 
 static ga_option rows[ROWS] = {
-    [SIZE] = {"size", GA_OPTION_SIZE, "1", "h", NULL, 0, 0},
-    [BOUNDED_SIZE] = {"bsize", GA_OPTION_SIZE, "4K", "h", NULL, 4096, 1 << 20},
-    [FLAG] = {"flag", GA_OPTION_BOOL, "no", "h", NULL, 0, 0},
-    [NUMBER] = {"number", GA_OPTION_INTEGER, "0", "h", NULL, 0, 0},
-    [BOUNDED_NUMBER] = {"bnumber", GA_OPTION_INTEGER, "7", "h", NULL, -3, 9},
-    [CHOICE] = {"choice", GA_OPTION_ENUM, "red", "h", colours, 0, 0},
-    [TEXT] = {"text", GA_OPTION_STRING, "none", "h", NULL, 0, 0},
-    [NEEDED] = {"needed", GA_OPTION_STRING, NULL, "what is needed", NULL, 0, 0},
+    [SIZE] = {"size", GA_OPTION_SIZE, "1", "h", NULL, 0, 0, false},
+    [BOUNDED_SIZE] = {"bsize", GA_OPTION_SIZE, "4K", "h", NULL, 4096, 1 << 20, false},
+    [FLAG] = {"flag", GA_OPTION_BOOL, "no", "h", NULL, 0, 0, false},
+    [NUMBER] = {"number", GA_OPTION_INTEGER, "0", "h", NULL, 0, 0, false},
+    [BOUNDED_NUMBER] = {"bnumber", GA_OPTION_INTEGER, "7", "h", NULL, -3, 9, false},
+    [CHOICE] = {"choice", GA_OPTION_ENUM, "red", "h", colours, 0, 0, false},
+    [TEXT] = {"text", GA_OPTION_STRING, "none", "h", NULL, 0, 0, false},
+    [NEEDED] = {"needed", GA_OPTION_STRING, NULL, "what is needed", NULL, 0, 0, false},
 };
 
 static ga_backend backend = {.name = "it", .options = rows, .option_count = ROWS};
@@ -186,7 +186,7 @@ Test(options, choices)
 /* Keywords among numbers: from the top of the range down. */
 Test(options, sizes_with_words)
 {
-    static ga_option row = {"room", GA_OPTION_SIZE, "auto", "h", colours, 16, 4096};
+    static ga_option row = {"room", GA_OPTION_SIZE, "auto", "h", colours, 16, 4096, false};
     static const ga_backend it = {.name = "it", .options = &row, .option_count = 1};
     ga_spec_layer layer = {"it", 1, {{"room", "red"}}};
     assert_fails(ga_options_check(&it), GA_ERR_ARGUMENT,
@@ -302,7 +302,7 @@ Test(options, good_tables)
 
 Test(options, bad_rows)
 {
-    ga_option good = {"o", GA_OPTION_INTEGER, "1", "h", NULL, 0, 0};
+    ga_option good = {"o", GA_OPTION_INTEGER, "1", "h", NULL, 0, 0, false};
     ga_option row = good;
     assert_ok(check(row));
     row.name = NULL;
@@ -326,11 +326,12 @@ Test(options, bad_rows)
 
 Test(options, defaults_must_parse)
 {
-    assert_fails(check((ga_option){"o", GA_OPTION_INTEGER, "one", "h", NULL, 0, 0}),
+    assert_fails(check((ga_option){"o", GA_OPTION_INTEGER, "one", "h", NULL, 0, 0, false}),
                  GA_ERR_ARGUMENT, "it: o: expected an integer, got \"one\"");
-    assert_fails(check((ga_option){"o", GA_OPTION_INTEGER, "5", "h", NULL, 1, 4}), GA_ERR_ARGUMENT,
-                 "it: o: expected an integer from 1 to 4, got \"5\"");
-    assert_fails(check((ga_option){"o", GA_OPTION_SIZE, "1 K", "h", NULL, 0, 0}), GA_ERR_ARGUMENT,
+    assert_fails(check((ga_option){"o", GA_OPTION_INTEGER, "5", "h", NULL, 1, 4, false}),
+                 GA_ERR_ARGUMENT, "it: o: expected an integer from 1 to 4, got \"5\"");
+    assert_fails(check((ga_option){"o", GA_OPTION_SIZE, "1 K", "h", NULL, 0, 0, false}),
+                 GA_ERR_ARGUMENT,
                  "it: o: expected a size such as 4096, 64K, 2M, 1G or 1T, got \"1 K\"");
 }
 
@@ -339,15 +340,15 @@ Test(options, names_must_be_names)
 {
     static const char *const bad[] = {"a b", "a=b", "a/b", "a,b", "a:b", "\xc3\xa9"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ga_status status = check((ga_option){bad[i], GA_OPTION_BOOL, "no", "h", NULL, 0, 0});
+        ga_status status = check((ga_option){bad[i], GA_OPTION_BOOL, "no", "h", NULL, 0, 0, false});
         cr_assert_eq(status, GA_ERR_ARGUMENT, "%s: got %d", bad[i], (int)status);
     }
 }
 
 Test(options, names_must_differ)
 {
-    static const ga_option twice[] = {{"o", GA_OPTION_BOOL, "no", "h", NULL, 0, 0},
-                                      {"o", GA_OPTION_SIZE, "1", "h", NULL, 0, 0}};
+    static const ga_option twice[] = {{"o", GA_OPTION_BOOL, "no", "h", NULL, 0, 0, false},
+                                      {"o", GA_OPTION_SIZE, "1", "h", NULL, 0, 0, false}};
     ga_backend b = {.name = "it", .options = twice, .option_count = 2};
     cr_assert_eq(ga_options_check(&b), GA_ERR_ARGUMENT);
 }
@@ -358,7 +359,7 @@ Test(options, table_sizes)
     static char names[GA_SPEC_OPTIONS + 1][sizeof "o-2147483648"];
     for (int i = 0; i <= GA_SPEC_OPTIONS; i++) {
         snprintf(names[i], sizeof names[i], "o%d", i);
-        many[i] = (ga_option){names[i], GA_OPTION_BOOL, "no", "h", NULL, 0, 0};
+        many[i] = (ga_option){names[i], GA_OPTION_BOOL, "no", "h", NULL, 0, 0, false};
     }
     ga_backend b = {.name = "it", .options = many, .option_count = GA_SPEC_OPTIONS};
     assert_ok(ga_options_check(&b));

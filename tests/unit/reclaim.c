@@ -18,9 +18,9 @@ Test(reclaim, options_out_of_range_are_refused)
     cr_assert_null(d);
     assert_fails(ga_domain_open(&d, OPTIONS(.flags = 6)), GA_ERR_ARGUMENT,
                  "domain: flags 0x6; expected GA_DOMAIN_SEQ_CST or 0");
-    assert_fails(ga_domain_open(&d, OPTIONS(.slots = GA_DOMAIN_SLOTS_MOST + 1)), GA_ERR_ARGUMENT,
+    assert_fails(ga_domain_open(&d, OPTIONS(.slots = GA_DOMAIN_SLOTS_MAX + 1)), GA_ERR_ARGUMENT,
                  "domain: slots 65537; expected 0 to 65536");
-    assert_fails(ga_domain_open(&d, OPTIONS(.batch = GA_DOMAIN_BATCH_MOST + 1)), GA_ERR_ARGUMENT,
+    assert_fails(ga_domain_open(&d, OPTIONS(.batch = GA_DOMAIN_BATCH_MAX + 1)), GA_ERR_ARGUMENT,
                  "domain: batch 16777217; expected 0 to 16777216");
     ga_hazards *mine = (ga_hazards *)&objects;
     assert_fails_with(ga_domain_join(NULL, &mine), GA_ERR_ARGUMENT, "domain: NULL to join");
@@ -215,16 +215,16 @@ Test(reclaim, idle_threads_share_the_bytes_of_the_domain)
 /* One thread alone has an eighth of the budget, and has it again after each scan. */
 Test(reclaim, a_thread_may_hold_an_eighth)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     assert_ok(ga_domain_open(&domain, OPTIONS(.batch_bytes = UINT64_C(8) << 20)));
     ga_hazards *mine = join(domain);
     for (int i = 0; i < 10000; i++) {
         assert_ok(ga_hazard_retire(mine, malloc(1), 1000, free_malloced, NULL));
         uint64_t now = stats_of(domain).pending_bytes;
-        most = now > most ? now : most;
+        max = now > max ? now : max;
     }
-    cr_assert_gt(most, (1 << 20) * 3 / 4);
-    cr_assert_leq(most, (1 << 20) + 65536 + 1000);
+    cr_assert_gt(max, (1 << 20) * 3 / 4);
+    cr_assert_leq(max, (1 << 20) + 65536 + 1000);
     cr_assert_lt(stats_of(domain).scans, 20);
     assert_ok(ga_domain_close(domain));
 }

@@ -29,13 +29,13 @@
 #include <unistd.h>
 
 enum {
-    MOST = 200000,
+    RECORDS_MAX = 200000,
     PER_CHUNK = GA_TRACE_CHUNK_BYTES / sizeof(ga_trace_record)
 };
 
 static ga_heap *heap;
 static unsigned batch = 1; /* tests that read while they write see each record at once */
-static ga_trace_record records[MOST];
+static ga_trace_record records[RECORDS_MAX];
 static size_t count;
 static ga_trace_header header;
 
@@ -69,7 +69,7 @@ static void read_trace(const char *path)
     const ga_trace_record *record;
     assert_ok(ga_trace_reader_open(&reader, path));
     header = *ga_trace_reader_header(reader);
-    for (count = 0; count < MOST && (record = ga_trace_reader_next(reader)); count++) {
+    for (count = 0; count < RECORDS_MAX && (record = ga_trace_reader_next(reader)); count++) {
         records[count] = *record;
     }
     cr_assert_eq(ga_trace_reader_damaged(reader), 0);
@@ -143,7 +143,7 @@ Test(recorder, every_call_is_a_record)
     assert_ok(ga_alloc_zeroed(heap, 300, 0, &c));
     void *before = a;
     assert_ok(ga_realloc(heap, a, 100000, 0, &moved));
-    cr_assert_eq(ga_grow(heap, b, 1 << 20), GA_ERR_NO_ROOM);
+    cr_assert_eq(ga_grow(heap, b, 1 << 20), GA_ERR_CANNOT_GROW);
     assert_ok(ga_free(heap, b));
     read_trace(path);
     cr_assert_eq(count, 6);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    MOST = 64
+    BACKENDS_MAX = 64
 };
 
 static ga_backend table; /* altered by a test; registered at most once in a process */
@@ -96,12 +96,12 @@ Test(registry, null)
 
 Test(registry, another_abi)
 {
-    fresh_table()->abi = 3;
+    fresh_table()->abi = 2;
     assert_fails(ga_backend_register(&table), GA_ERR_ABI,
-                 "a backend of ABI version 3: expected version 2");
+                 "a backend of ABI version 2: expected version 3");
     table.abi = 0;
     assert_fails(ga_backend_register(&table), GA_ERR_ABI,
-                 "a backend of ABI version 0: expected version 2");
+                 "a backend of ABI version 0: expected version 3");
     cr_assert_null(ga_registry_find("probe"));
 }
 
@@ -110,7 +110,7 @@ Test(registry, another_abi_before_anything_else)
 {
     static const ga_backend strange = {.abi = 7, .name = (const char *)1};
     assert_fails(ga_backend_register(&strange), GA_ERR_ABI,
-                 "a backend of ABI version 7: expected version 2");
+                 "a backend of ABI version 7: expected version 3");
 }
 
 Test(registry, short_and_long_tables)
@@ -207,7 +207,7 @@ Test(registry, places)
 
 Test(registry, option_tables)
 {
-    static const ga_option bad[] = {{"o", GA_OPTION_SIZE, "many", "h", NULL, 0, 0}};
+    static const ga_option bad[] = {{"o", GA_OPTION_SIZE, "many", "h", NULL, 0, 0, false}};
     fresh_table()->options = NULL;
     assert_fails(ga_backend_register(&table), GA_ERR_ARGUMENT,
                  "probe: expected an option table of at most 32 rows");
@@ -223,9 +223,9 @@ Test(registry, option_tables)
 
 Test(registry, is_full_one_day)
 {
-    static ga_backend many[MOST + 1];
-    static char names[MOST + 1][16];
-    size_t room = MOST - count_backends();
+    static ga_backend many[BACKENDS_MAX + 1];
+    static char names[BACKENDS_MAX + 1][16];
+    size_t room = BACKENDS_MAX - count_backends();
     for (size_t i = 0; i <= room; i++) {
         snprintf(names[i], sizeof names[i], "b%zu", i);
         many[i] = probe_backend;
@@ -233,7 +233,7 @@ Test(registry, is_full_one_day)
         ga_status expected = i < room ? GA_OK : GA_ERR_ARGUMENT;
         cr_assert_eq(ga_backend_register(&many[i]), expected, "%zu: %s", i, ga_error_text());
     }
-    cr_assert_eq(count_backends(), MOST);
+    cr_assert_eq(count_backends(), BACKENDS_MAX);
     cr_assert_not_null(strstr(ga_error_text(), ": expected at most 64 backends"));
 }
 
@@ -374,7 +374,7 @@ Test(registry, a_plugin_of_another_abi)
 {
     cr_assert_str_eq(load(PLUGIN_WRONG_ABI),
                      "gpualloc: GPUALLOC_PLUGINS: \"" PLUGIN_WRONG_ABI
-                     "\": a backend of ABI version 999: expected version 2" WITHOUT);
+                     "\": a backend of ABI version 999: expected version 3" WITHOUT);
     cr_assert_null(ga_registry_find("future"));
 }
 

@@ -181,7 +181,8 @@ Test(resize, growing_stays_in_place)
     cr_assert_geq(ga_usable_size(heap, block), 150);
     memset(block + 100, 0, 50);
     expect_kept(100);
-    assert_fails(ga_grow(heap, block, 1 << 20), GA_ERR_NO_ROOM, "probe: no room for 1048576 bytes");
+    assert_fails(ga_grow(heap, block, 1 << 20), GA_ERR_CANNOT_GROW,
+                 "probe: no room for 1048576 bytes");
     cr_assert_eq(ga_usable_size(heap, block), 150);
     expect_kept(100);
     close_clean();
@@ -203,7 +204,8 @@ Test(resize, growing_where_the_backend_cannot)
     table = probe_backend;
     table.grow = NULL;
     open_table();
-    assert_fails(ga_grow(heap, block, 101), GA_ERR_NO_ROOM, "bare: cannot grow a block in place");
+    assert_fails(ga_grow(heap, block, 101), GA_ERR_CANNOT_GROW,
+                 "bare: cannot grow a block in place");
     close_clean();
 }
 

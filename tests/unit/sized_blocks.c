@@ -50,9 +50,9 @@ static void blocks_for_the_host(const char *spec)
     for (size_t i = 0; i < HOST_SIZES; i++) {
         assert_ok(ga_alloc(heap, host_sizes[i], 0, &blocks[i]));
         size_t usable = ga_usable_size(heap, blocks[i]);
-        size_t most = host_sizes[i] <= REGION / 2 ? host_sizes[i] * 5 / 4 + 16
-                                                  : (host_sizes[i] + REGION - 1) / REGION * REGION;
-        cr_assert(usable >= host_sizes[i] && usable <= most, "%zu: %zu", host_sizes[i], usable);
+        size_t max = host_sizes[i] <= REGION / 2 ? host_sizes[i] * 5 / 4 + 16
+                                                 : (host_sizes[i] + REGION - 1) / REGION * REGION;
+        cr_assert(usable >= host_sizes[i] && usable <= max, "%zu: %zu", host_sizes[i], usable);
         cr_assert_eq((uintptr_t)blocks[i] % 16, 0);
         memset(blocks[i], (int)i, usable);
         bytes += usable;

@@ -179,7 +179,7 @@ Test(sized_checked, more_than_there_is_room_for)
 
 enum {
     STEPS = 4000,
-    MOST = 40 * LANES
+    BLOCKS_MAX = 40 * LANES
 };
 
 /* Random units; now and then one is freed again, or an address inside of one. */
@@ -187,13 +187,13 @@ Test(sized_checked, a_script_of_chance)
 {
     sized_world *world = checked_world(16);
     ga_sized_heap *heap = world->heap;
-    static char *live[MOST + LANES];
+    static char *live[BLOCKS_MAX + LANES];
     uint64_t random = 7, wrong = 0;
     uint32_t count = 0;
     for (int step = 0; step < STEPS; step++) {
         char *blocks[LANES] = {NULL};
         uint32_t lanes = (uint32_t)random_next(&random);
-        if (count < MOST && random_below(&random, 2)) {
+        if (count < BLOCKS_MAX && random_below(&random, 2)) {
             take(heap, (uint32_t)random_below(&random, 12), (uint32_t)random_below(&random, 50),
                  blocks);
             memcpy(live + count, blocks, sizeof blocks);

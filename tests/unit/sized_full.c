@@ -13,10 +13,10 @@
 #include <time.h>
 
 enum {
-    MOST = 1 << 20 /* blocks at a time */
+    BLOCKS_MAX = 1 << 20 /* blocks at a time */
 };
 
-static char *blocks[MOST];
+static char *blocks[BLOCKS_MAX];
 static uint32_t count;
 
 /* Requests units of the class for some lanes. Returns the number of lanes that got one. */
@@ -31,7 +31,7 @@ static uint32_t ask(sized_world *world, uint32_t class, uint32_t lanes, uint32_t
                                            : sized_claim(world->heap, lanes, classes, number, got);
     for (uint32_t lane = 0; lane < LANES; lane++) {
         if (got[lane]) {
-            cr_assert_lt(count, MOST);
+            cr_assert_lt(count, BLOCKS_MAX);
             blocks[count++] = got[lane];
         }
     }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum {
-    BITS_MOST = 21
+    BITS_MAX = 21
 };
 
 /* ---- sizes and classes --------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ Test(sized_places, sizes_beyond_the_last_class_have_none)
         cr_assert_eq(ga_sized_class_of(view, sizes[i]), GA_SIZED_NONE, "%llu bytes",
                      (unsigned long long)sizes[i]);
     }
-    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
+    for (uint32_t bits = BITS; bits <= BITS_MAX; bits++) {
         ga_sized_view view = {.classes = ga_sized_class_count(bits)};
         uint32_t largest = ga_sized_unit(view.classes - 1);
         cr_assert_geq(largest, 1u << (bits - 3), "regions of 2^%u bytes", bits);
@@ -102,14 +102,14 @@ static void check_region(ga_sized_class_map map, uint64_t region, uint32_t bits,
 Test(sized_places, a_words_region_is_found_without_division)
 {
     uint64_t random = 3;
-    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
-        uint64_t most = (UINT64_C(1) << (32 - ga_sized_stride_bits(bits))) - 1;
+    for (uint32_t bits = BITS; bits <= BITS_MAX; bits++) {
+        uint64_t max = (UINT64_C(1) << (32 - ga_sized_stride_bits(bits))) - 1;
         for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
             ga_sized_class first = class_of(bits, class, NULL);
             uint64_t last = (UINT64_C(1) << 31) / first.map.words; /* the greatest number of
                                                                     * words that `total_words`
                                                                     * can count */
-            last = last < most ? last : most;
+            last = last < max ? last : max;
             for (uint64_t region = 0; region < 2000; region++) {
                 check_region(first.map, region % last, bits, class);
                 check_region(first.map, last - 1 - region % last, bits, class);
@@ -126,7 +126,7 @@ Test(sized_places, a_bytes_unit_is_found_without_division)
         ga_sized_steps steps = ga_sized_steps_of(class);
         uint32_t unit = ga_sized_unit(class);
         cr_assert_eq(steps.times << steps.shift, unit, "class %u", class);
-        for (uint32_t at = 0; at + unit <= 1u << (BITS_MOST + 1); at += unit) {
+        for (uint32_t at = 0; at + unit <= 1u << (BITS_MAX + 1); at += unit) {
             uint32_t first = ga_sized_slot(steps, at), last = ga_sized_slot(steps, at + unit - 1);
             cr_assert(first == at / unit && last == first, "class %u, byte %u: %u, %u", class, at,
                       first, last);
@@ -136,7 +136,7 @@ Test(sized_places, a_bytes_unit_is_found_without_division)
 
 Test(sized_places, a_class_holds_what_fits_into_a_region)
 {
-    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
+    for (uint32_t bits = BITS; bits <= BITS_MAX; bits++) {
         for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
             ga_sized_class c = class_of(bits, class, NULL);
             uint64_t unit = ga_sized_unit(class);
@@ -232,7 +232,7 @@ Test(sized_places, tiles_begin_at_their_words_and_go_round)
                          number);
             if (contiguous) {
                 cr_assert_eq(home.region, 17 + word / map.words, "number %u", number);
-                cr_assert_eq(home.word, word % map.words, "number %u", number);
+                cr_assert_eq(home.bitmap_word, word % map.words, "number %u", number);
             }
         }
     }
@@ -252,17 +252,18 @@ Test(sized_places, groups_begin_where_others_do_not)
             for (uint32_t number = 0; number < all * (LANES / room); number++) {
                 ga_sized_start start = ga_sized_start_of(all, number, 0, n);
                 uint32_t bits = ga_bits_below(n) << start.shift;
-                cr_assert_lt(start.word, all);
+                cr_assert_lt(start.class_word, all);
                 cr_assert_eq(ga_bits_count(bits), n, "%u lanes from bit %u on", n, start.shift);
-                cr_assert_eq(used[start.word] & bits, 0, "%u lanes, tile %u of %u", n, number, all);
-                used[start.word] |= bits;
+                cr_assert_eq(used[start.class_word] & bits, 0, "%u lanes, tile %u of %u", n, number,
+                             all);
+                used[start.class_word] |= bits;
             }
         }
         uint32_t used = 0;
         for (uint32_t lane = 0; lane + room <= LANES; lane += room) {
             ga_sized_start start = ga_sized_start_of(7, 5, lane, n);
             uint32_t bits = ga_bits_below(n) << start.shift;
-            cr_assert(start.word == 5 && !(used & bits), "%u lanes from lane %u on", n, lane);
+            cr_assert(start.class_word == 5 && !(used & bits), "%u lanes from lane %u on", n, lane);
             used |= bits;
         }
     }
@@ -277,7 +278,7 @@ Test(sized_places, any_start_is_a_place_of_the_class)
         uint32_t number = (uint32_t)random_next(&random);
         ga_sized_start start =
             ga_sized_start_of(all, number, (uint32_t)random_below(&random, LANES), n);
-        cr_assert(start.word < all && start.shift + n <= 32, "%u words, tile %u, %u lanes", all,
-                  number, n);
+        cr_assert(start.class_word < all && start.shift + n <= 32, "%u words, tile %u, %u lanes",
+                  all, number, n);
     }
 }

@@ -191,7 +191,7 @@ Test(sized_runs, as_many_regions_as_a_size_takes)
         cr_assert_eq(ga_sized_run_regions(view, size), 1);
         cr_assert_eq(ga_sized_run_regions(view, size + 1), 2);
         cr_assert_eq(ga_sized_run_regions(view, 1000 * size - 1), 1000);
-        cr_assert_eq(ga_sized_run_regions(view, UINT64_MAX), GA_SIZED_REGIONS_MOST);
+        cr_assert_eq(ga_sized_run_regions(view, UINT64_MAX), GA_SIZED_REGIONS_MAX);
     }
 }
 

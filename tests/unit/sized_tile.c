@@ -342,9 +342,9 @@ static void find_everywhere(const sized_world *world, uint32_t region, uint32_t 
         }
         cr_assert(found.class_ == class && found.offset == at % unit, "class %u, byte %u", class,
                   at);
-        cr_assert_eq(found.place, at / unit % 32);
+        cr_assert_eq(found.bit_index, at / unit % 32);
         cr_assert_eq(found.word_index, (region << (BITS - 8)) + at / unit / 32);
-        cr_assert_eq(ga_sized_pointer(view_of(world), unit, found.word_index, found.place),
+        cr_assert_eq(ga_sized_pointer(view_of(world), unit, found.word_index, found.bit_index),
                      begin + at - found.offset);
     }
 }
@@ -392,7 +392,7 @@ typedef struct held {
 } held;
 
 enum {
-    MOST = 20000
+    BLOCKS_MAX = 20000
 };
 
 /* Free some of the held units, chosen at random. */
@@ -414,11 +414,11 @@ static void give_some(model *m, held *all, uint32_t *count, uint64_t *random)
 
 static void script(model *m, uint64_t seed, uint32_t steps)
 {
-    held *all = malloc(MOST * sizeof *all);
+    held *all = malloc(BLOCKS_MAX * sizeof *all);
     uint64_t random = seed;
     uint32_t count = 0, fewer = 0;
     for (uint32_t step = 0; step < steps; step++) {
-        bool full = count + LANES > MOST || (fewer && random_below(&random, 4));
+        bool full = count + LANES > BLOCKS_MAX || (fewer && random_below(&random, 4));
         fewer = random_below(&random, 500) ? fewer : !fewer;
         if (full || random_below(&random, 3) == 0) {
             give_some(m, all, &count, &random);

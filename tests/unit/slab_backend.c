@@ -177,7 +177,7 @@ Test(slab_backend, blocks_stay_where_they_fit)
     assert_ok(ga_realloc(heap, block, 16, 0, &moved));
     cr_assert_eq(ga_usable_size(heap, moved), 16);
     assert_ok(ga_grow(heap, moved, 16));
-    cr_assert_eq(ga_grow(heap, moved, 17), GA_ERR_NO_ROOM);
+    cr_assert_eq(ga_grow(heap, moved, 17), GA_ERR_CANNOT_GROW);
     assert_ok(ga_free(heap, moved));
     assert_ok(ga_heap_close(heap));
 }

@@ -65,11 +65,11 @@ static uint64_t given(void)
 }
 
 /* The statistics match the driver's: those of the heap, and of the layers below. */
-static void expect_held(ga_heap *heap, const char *spec, uint64_t least, uint64_t most)
+static void expect_held(ga_heap *heap, const char *spec, uint64_t least, uint64_t max)
 {
     uint64_t held = vmm_held(heap);
-    cr_assert(held >= least && held <= most, "%s: %" PRIu64 " bytes held", spec, held);
-    cr_assert(given() >= held && given() <= most + 2 * MIB,
+    cr_assert(held >= least && held <= max, "%s: %" PRIu64 " bytes held", spec, held);
+    cr_assert(given() >= held && given() <= max + 2 * MIB,
               "%s: %" PRIu64 " given, %" PRIu64 " held", spec, given(), held);
 }
 

@@ -268,7 +268,7 @@ Test(slab_tile, a_claimed_word_is_all_that_was_free)
     ga_slab_claim_word(view, slab_tile(), &claimed);
     cr_assert(claimed.word == 9 && claimed.units == 0xf00ff00fu, "word %u, units %#x", claimed.word,
               claimed.units);
-    cr_assert_eq(ga_slab_claim_next(view, slab_tile(), &claimed), 9 * 32);
+    cr_assert_eq(slab_claim_next(view, slab_tile(), &claimed), 9 * 32);
     assert_live(world, 32);
     assert_counts(world);
     ga_slab_release_word(view, slab_tile(), &claimed);
@@ -380,7 +380,7 @@ typedef struct script {
     slab_actor actors[ACTORS];
     uint8_t *owned;
     uint32_t *units; /* those owned, in no order */
-    uint32_t live, all, most;
+    uint32_t live, all, max;
 } script;
 
 static uint32_t left_in_words(const script *s)
@@ -439,7 +439,7 @@ static void run_script(const struct case_of *of, uint32_t seed)
         } else {
             step_release(&s, actor);
         }
-        s.most = s.live > s.most ? s.live : s.most;
+        s.max = s.live > s.max ? s.live : s.max;
         if (random_below(&actor->random, 500) == 0) {
             slab_actor_rest(actor);
         }
@@ -448,7 +448,7 @@ static void run_script(const struct case_of *of, uint32_t seed)
             assert_live(s.world, s.live + left_in_words(&s));
         }
     }
-    cr_assert_gt(s.most, s.all / 2, SHAPE "never more than %u units", SHAPE_OF(of), s.most);
+    cr_assert_gt(s.max, s.all / 2, SHAPE "never more than %u units", SHAPE_OF(of), s.max);
     slab_world_delete(s.world);
     free(s.owned);
     free(s.units);

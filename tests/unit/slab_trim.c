@@ -10,6 +10,7 @@
 #include "runtime/heap.h"
 #include "support/expect.h"
 #include "support/scene.h"
+#include "support/slab_fault_count.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -215,12 +216,12 @@ Test(slab_trim, checks_know_what_went)
     assert_ok(ga_trim(heap, 0));
     cr_assert_eq(own_stats(heap).held_bytes, 0);
     cr_assert_eq(ga_free(heap, old), GA_ERR_POINTER);
-    cr_assert_eq(ga_slab_faults_of(heap->state, GA_SLAB_DOUBLE_FREE), 1);
+    cr_assert_eq(slab_fault_count(heap, GA_SLAB_DOUBLE_FREE), 1);
     fill(heap, 0, UNITS);
     for (size_t i = 0; i < UNITS; i++) {
         drop(heap, i);
     }
-    cr_assert_eq(ga_slab_faults_of(heap->state, GA_SLAB_WRITTEN_FREE), 0);
+    cr_assert_eq(slab_fault_count(heap, GA_SLAB_WRITTEN_FREE), 0);
     assert_ok(ga_heap_close(heap));
 }
 

@@ -80,7 +80,7 @@ Test(stats, requests_answered_with_an_error_are_failures)
     cr_assert_eq(stats.failures, 5, "%" PRIu64, stats.failures);
     assert_ok(ga_alloc(heap, 8, 0, &out));
     ga_realloc(heap, out, PTRDIFF_MAX, 0, &(void *){NULL});
-    cr_assert_eq(ga_grow(heap, out, 1 << 20), GA_ERR_NO_ROOM);
+    cr_assert_eq(ga_grow(heap, out, 1 << 20), GA_ERR_CANNOT_GROW);
     read_stats();
     cr_assert_eq(stats.failures, 7, "%" PRIu64, stats.failures);
     cr_assert_eq(stats.allocs, 1);

@@ -12,20 +12,20 @@
 
 /* ---- a vector and its expected contents --------------------------------------------------- */
 
-/* A vector and its array, which has room for `most` elements. */
+/* A vector and its array, which has room for `max` elements. */
 typedef struct subject {
     ga_vector *vector;
     unsigned char *array;
-    size_t element, size, most; /* the latter two in elements */
+    size_t element, size, max; /* the latter two in elements */
     uint64_t random;
 } subject;
 
-static subject subject_open(ga_place place, size_t element, size_t most)
+static subject subject_open(ga_place place, size_t element, size_t max)
 {
     return (subject){.vector = open_at(place, element),
-                     .array = malloc((most + 1) * element),
+                     .array = malloc((max + 1) * element),
                      .element = element,
-                     .most = most,
+                     .max = max,
                      .random = element};
 }
 
@@ -98,7 +98,7 @@ static void subject_step(subject *s)
 {
     size_t at = random_below(&s->random, s->size + 1);
     size_t rest = random_below(&s->random, s->size - at + 1);
-    size_t more = random_below(&s->random, s->most - s->size + 1) / 4;
+    size_t more = random_below(&s->random, s->max - s->size + 1) / 4;
     switch (random_below(&s->random, 8)) {
     case 0:
         subject_insert(s, s->size, more);
@@ -117,7 +117,7 @@ static void subject_step(subject *s)
         subject_write(s, at, rest);
         break;
     case 6:
-        subject_resize(s, random_below(&s->random, s->most));
+        subject_resize(s, random_below(&s->random, s->max));
         break;
     default:
         assert_ok(ga_vector_shrink_to_fit(s->vector));
@@ -288,7 +288,7 @@ BOTH(reserves_more_behind)
     void *data = ga_vector_data(v);
     assert_ok(ga_vector_append(v, 8 * MIB, expected));
     ga_status status = ga_vector_append(v, 16 * MIB, expected + 8 * MIB);
-    if (status == GA_ERR_NO_ROOM) { /* the addresses behind are taken: only a move helps */
+    if (status == GA_ERR_CANNOT_GROW) { /* the addresses behind are taken: only a move helps */
         cr_assert_eq(ga_vector_size(v), 8 * MIB);
         assert_ok(ga_arena_move(ga_vector_arena(v), 4 * reserved));
         data = ga_vector_data(v);

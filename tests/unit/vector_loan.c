@@ -147,7 +147,7 @@ BOTH(grows_while_kernels_append)
         assert_ok(ga_vector_lend(v, STEP, &view));
         cr_assert_eq(view.data, data);
         uint64_t granted = run(view, 2000);
-        assert_ok(ga_vector_take_back(v, &appended));
+        assert_ok(ga_vector_end_loan(v, &appended));
         cr_assert_eq(appended.appended, granted);
         cr_assert_eq(appended.refused, 0);
         cr_assert_str_eq(appended.reason, "");
@@ -166,7 +166,7 @@ BOTH(grows_by_what_is_wanted)
     ga_vector *v = open_at(place, 0, GA_ARENA_EXACT);
     assert_ok(ga_vector_lend(v, 2 * MIB, &view));
     uint64_t granted = run(view, 20000);
-    assert_ok(ga_vector_take_back(v, NULL));
+    assert_ok(ga_vector_end_loan(v, NULL));
     uint64_t steps = (granted * sizeof(uint64_t) + 2 * MIB - 1) / (2 * MIB);
     uint64_t mapped = ga_vector_capacity(v) * sizeof(uint64_t) / (2 * MIB);
     cr_assert(mapped >= steps && mapped <= steps + 2, "%" PRIu64 " steps for %" PRIu64, mapped,
@@ -182,7 +182,7 @@ BOTH(grows_ahead)
     ga_vector *v = open_at(place, 0, 0);
     assert_ok(ga_vector_lend(v, STEP, &view));
     run(view, 5000);
-    assert_ok(ga_vector_take_back(v, NULL));
+    assert_ok(ga_vector_end_loan(v, NULL));
     ga_arena_get_stats(ga_vector_arena(v), &stats);
     cr_assert(ga_vector_size(v) * sizeof(uint64_t) > 64 * STEP);
     cr_assert(stats.growths >= 1 && stats.growths <= 12, "%" PRIu64, stats.growths);
@@ -200,7 +200,7 @@ Test(vector_loan, a_large_one_grows_by_pieces)
     assert_ok(ga_vector_resize(v, 2 * gib / sizeof(uint64_t)));
     assert_ok(ga_vector_lend(v, 0, &view));
     ga_append_take(view.state, ga_tile_of(32), ga_lanes_all(1));
-    assert_ok(ga_vector_take_back(v, &appended));
+    assert_ok(ga_vector_end_loan(v, &appended));
     cr_assert_eq(appended.appended, 32);
     cr_assert_eq(appended.growths, 1);
     uint64_t bytes = ga_vector_capacity(v) * sizeof(uint64_t);
@@ -241,7 +241,7 @@ Test(vector_loan, on_two_devices_at_once)
     for (int i = 0; i < 2; i++) {
         ga_vector_appended appended;
         pthread_join(threads[i], NULL);
-        assert_ok(ga_vector_take_back(two[i].vector, &appended));
+        assert_ok(ga_vector_end_loan(two[i].vector, &appended));
         cr_assert(appended.growths > 0 && appended.refused == 0);
         cr_assert_eq(ga_vector_size(two[i].vector), two[i].granted);
         expect_no_holes(two[i].vector, 0);
@@ -278,13 +278,13 @@ BOTH(ends_at_the_limit)
     ga_vector *v = open_at(place, 4 * MIB, 0);
     assert_ok(ga_vector_lend(v, STEP, &view));
     uint64_t granted = run(view, 6000);
-    assert_ok(ga_vector_take_back(v, &appended));
+    assert_ok(ga_vector_end_loan(v, &appended));
     expect_refusals(v, 0, granted, &appended, "limit or addresses reached");
     cr_assert_eq(ga_vector_capacity(v), 4 * MIB / sizeof(uint64_t));
     assert_ok(ga_vector_resize(v, 5));
     assert_ok(ga_vector_lend(v, STEP, &view)); /* and again */
     granted = run(view, 100);
-    assert_ok(ga_vector_take_back(v, &appended));
+    assert_ok(ga_vector_end_loan(v, &appended));
     cr_assert_eq(appended.refused, 0);
     cr_assert_eq(ga_vector_size(v), 5 + granted);
     ga_vector_close(v);
@@ -302,7 +302,7 @@ BOTH(is_at_its_limit_from_the_start)
     assert_ok(ga_vector_lend(v, STEP, &view));
     cr_assert_eq(vmm_driver_calls("cuMemHostRegister"), calls);
     uint64_t granted = run(view, 6000);
-    assert_ok(ga_vector_take_back(v, &appended));
+    assert_ok(ga_vector_end_loan(v, &appended));
     expect_refusals(v, 0, granted, &appended, "limit or addresses reached");
     cr_assert_eq(appended.growths, 0);
     ga_vector_close(v);
@@ -319,7 +319,7 @@ static uint32_t lanes_granted(ga_vector *v, uint64_t step, uint32_t reason)
     ga_lanes counts = ga_lanes_all((uint32_t)(step / sizeof(uint64_t)));
     ga_append_take(append, ga_tile_of(32), counts);
     cr_assert_eq(append->reason, reason);
-    assert_ok(ga_vector_take_back(v, &appended));
+    assert_ok(ga_vector_end_loan(v, &appended));
     cr_assert_eq(appended.appended + appended.refused, 32 * step / sizeof(uint64_t));
     cr_assert_eq(ga_vector_size(v), appended.appended);
     return (uint32_t)(appended.appended * sizeof(uint64_t) / step);
@@ -355,7 +355,7 @@ Test(vector_loan, ends_where_memory_ends)
     ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
     assert_ok(ga_vector_lend(v, 2 * MIB, &view));
     uint64_t granted = run(view, 8000);
-    assert_ok(ga_vector_take_back(v, &appended));
+    assert_ok(ga_vector_end_loan(v, &appended));
     expect_refusals(v, 0, granted, &appended, "out of memory");
     ga_vector_close(v);
     expect_nothing_left();
@@ -375,11 +375,11 @@ static void fill_what_there_is(ga_vector *v)
     uint64_t granted = run(view, 6000);
     cr_assert_eq(vmm_driver_calls("cuMemCreate"), growths);
     cr_assert_eq(vmm_driver_count().pinned, 0); /* there is no pager */
-    assert_ok(ga_vector_take_back(v, &appended));
+    assert_ok(ga_vector_end_loan(v, &appended));
     expect_refusals(v, before, granted, &appended, "it grows between launches only");
     cr_assert_eq(ga_vector_capacity(v), capacity);
     cr_assert_eq(appended.growths, 0);
-    cr_assert_eq(appended.grow_ns_most, 0);
+    cr_assert_eq(appended.grow_ns_max, 0);
 }
 
 static void grows_between_launches(vmm_driver_kernels kernels)
@@ -421,7 +421,7 @@ Test(vector_loan, a_card_that_is_full_for_a_while)
     uint64_t before = ga_vector_size(v);
     assert_ok(ga_vector_lend(v, STEP, &view));
     uint64_t granted = run(view, 6000);
-    assert_ok(ga_vector_take_back(v, &appended));
+    assert_ok(ga_vector_end_loan(v, &appended));
     cr_assert_eq(appended.refused, 0);
     cr_assert_gt(appended.growths, 0);
     cr_assert_eq(ga_vector_size(v), before + granted);
@@ -442,7 +442,7 @@ Test(vector_loan, the_log_says_why_it_does_not_grow)
                      "gpualloc: vector: device 0: vectors grow between launches only: growth: "
                      "device 0: memory does not grow while a kernel runs: the driver maps nothing "
                      "until the kernel has ended\n");
-    assert_ok(ga_vector_take_back(v, NULL));
+    assert_ok(ga_vector_end_loan(v, NULL));
     ga_vector_close(v);
     expect_nothing_left();
     vmm_driver_stop();
@@ -452,11 +452,11 @@ Test(vector_loan, the_log_says_why_it_does_not_grow)
 
 BOTH(leaves_a_lent_vector_alone)
 {
-    static const char text[] = "vector: it is lent to kernels; expected it to have been taken back";
+    static const char text[] = "vector: it is lent to kernels; expected it to be lent no more";
     uint64_t value = 7;
     ga_kernel_vector view;
     ga_vector *v = open_at(place, 0, 0);
-    assert_fails(ga_vector_take_back(v, NULL), GA_ERR_ARGUMENT,
+    assert_fails(ga_vector_end_loan(v, NULL), GA_ERR_ARGUMENT,
                  "vector: it is not lent to kernels; expected it to be");
     assert_fails(ga_vector_lend(v, 5, &view), GA_ERR_ARGUMENT,
                  "vector: steps of 5 bytes; expected 0 or at least 65536");
@@ -473,7 +473,7 @@ BOTH(leaves_a_lent_vector_alone)
     assert_fails(ga_vector_copy(v, v), GA_ERR_ARGUMENT, text);
     assert_ok(ga_vector_wait(v));
     cr_assert_eq(ga_vector_size(v), 1);
-    assert_ok(ga_vector_take_back(v, NULL));
+    assert_ok(ga_vector_end_loan(v, NULL));
     assert_ok(ga_vector_read(v, 0, 1, &value));
     assert_ok(ga_vector_lend(v, 0, &view));
     ga_vector_close(v); /* lent */
@@ -490,14 +490,14 @@ Test(vector_loan, driver_calls_that_fail)
         assert_ok(ga_vector_resize(v, 100));
         vmm_driver_fail(NULL, n, CUDA_ERROR_INVALID_VALUE);
         if (ga_vector_lend(v, 0, &view) == GA_OK) {
-            ga_status status = ga_vector_take_back(v, NULL);
-            (void)status; /* taken back in any case */
+            ga_status status = ga_vector_end_loan(v, NULL);
+            (void)status; /* the loan has ended in any case */
         }
         reached = vmm_driver_has_failed();
         vmm_driver_fail(NULL, 0, 0);
         cr_assert_eq(ga_vector_size(v), 100);
         assert_ok(ga_vector_lend(v, 0, &view));
-        assert_ok(ga_vector_take_back(v, NULL));
+        assert_ok(ga_vector_end_loan(v, NULL));
         cr_assert_eq(ga_vector_size(v), 100);
         ga_vector_close(v);
         expect_nothing_left();

@@ -275,8 +275,8 @@ Test(vmm, units_waste_little)
     for (size_t size = 1; size < 4 * MIB; size += size / 100 + 1) {
         void *block = vmm_take(heap, size);
         size_t usable = ga_usable_size(heap, block);
-        size_t most = size + 255 > size + size / 8 ? size + 255 : size + size / 8;
-        cr_assert(usable >= size && usable <= most, "%zu: %zu", size, usable);
+        size_t max = size + 255 > size + size / 8 ? size + 255 : size + size / 8;
+        cr_assert(usable >= size && usable <= max, "%zu: %zu", size, usable);
         cr_assert(size <= 64 << 10 || usable <= size + size / 31, "%zu: %zu", size, usable);
         assert_ok(ga_free(heap, block));
     }
@@ -338,7 +338,8 @@ Test(vmm, blocks_grow_in_place)
     cr_assert_eq(block[GIB - 1], 5);
     cr_assert(ga_owns(heap, block + GIB + 100 * MIB - 1));
     cr_assert_not(ga_owns(heap, block + GIB + 100 * MIB));
-    assert_fails_with(ga_grow(heap, fixed, 66 * MIB), GA_ERR_NO_ROOM, "vmm: the addresses behind");
+    assert_fails_with(ga_grow(heap, fixed, 66 * MIB), GA_ERR_CANNOT_GROW,
+                      "vmm: the addresses behind");
     assert_ok(ga_grow(heap, last, 300 * MIB)); /* nothing is behind it */
     assert_ok(ga_free(heap, last));
     assert_ok(ga_free(heap, fixed));
@@ -355,7 +356,7 @@ Test(vmm, freed_neighbours_make_way_for_one_that_grows)
     void *blocks[4];
     vmm_take_many(heap, blocks, 4, 32 * MIB);
     assert_ok(ga_free(heap, blocks[1]));
-    assert_fails_with(ga_grow(heap, blocks[0], 96 * MIB), GA_ERR_NO_ROOM, "vmm: ");
+    assert_fails_with(ga_grow(heap, blocks[0], 96 * MIB), GA_ERR_CANNOT_GROW, "vmm: ");
     cr_assert_eq(vmm_held(heap), 128 * MIB); /* the block behind does not collide yet */
     assert_ok(ga_free(heap, blocks[2]));
     uint64_t maps = vmm_driver_calls("cuMemMap");

@@ -355,7 +355,7 @@ Test(vmm_held, memory_that_grows_counts_as_held_and_keeps_the_limit)
 {
     setenv("GPUALLOC_LOG", "error", 1); /* this device has no kernels to try it with */
     ga_heap *heap = vmm_open(NULL, "vmm:limit=32M");
-    ga_growing growing = {.step_bytes = {2 * MIB}, .steps = 4, .steps_most = 64};
+    ga_growing growing = {.step_bytes = {2 * MIB}, .steps = 4, .steps_max = 64};
     void *block = vmm_take(heap, 8 * MIB);
     assert_ok(ga_growing_open(heap, &growing));
     cr_assert_eq(vmm_held(heap), 16 * MIB);
@@ -364,7 +364,7 @@ Test(vmm_held, memory_that_grows_counts_as_held_and_keeps_the_limit)
     cr_assert_eq(vmm_held(heap), 32 * MIB);
     memset(growing.base[0], 1, 24 * MIB);
     assert_fails_with(ga_growing_to(heap, &growing, 13), GA_ERR_MEMORY, "vmm: limit: ");
-    ga_growing other = {.step_bytes = {2 * MIB}, .steps = 1, .steps_most = 1};
+    ga_growing other = {.step_bytes = {2 * MIB}, .steps = 1, .steps_max = 1};
     assert_fails_with(ga_growing_open(heap, &other), GA_ERR_MEMORY, "vmm: the limit is ");
     ga_growing_close(heap, &growing);
     cr_assert_eq(vmm_held(heap), 8 * MIB);

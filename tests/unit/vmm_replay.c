@@ -42,18 +42,18 @@ static uint64_t mapping_calls(void)
  * waits and host synchronization need not be replayed. */
 static uint64_t replay(ga_heap *heap, const trace *t, void **blocks)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (size_t i = 0; i < t->count; i++) {
         const trace_op *op = &t->ops[i];
         if (op->kind == TRACE_ALLOC) {
             assert_ok(ga_alloc_on(heap, op->size, 0, streams[op->stream], &blocks[op->block]));
             uint64_t held = vmm_held(heap);
-            most = held > most ? held : most;
+            max = held > max ? held : max;
         } else if (op->kind == TRACE_FREE) {
             assert_ok(ga_free_on(heap, blocks[op->block], streams[op->stream]));
         }
     }
-    return most;
+    return max;
 }
 
 /* A first pass, and a second one that finds the mappings of the first. */
@@ -187,9 +187,9 @@ enum {
     COMINGS = 400
 };
 
-static void assert_at_most(uint64_t most, uint64_t calls)
+static void assert_at_most(uint64_t max, uint64_t calls)
 {
-    cr_assert_leq(calls, most, "%" PRIu64 " calls, expected at most %" PRIu64, calls, most);
+    cr_assert_leq(calls, max, "%" PRIu64 " calls, expected at most %" PRIu64, calls, max);
 }
 
 typedef struct drifting {

@@ -6,6 +6,7 @@
 #include "backends/vmm/share.h"
 #include "backends/vmm/vmm.h"
 #include "runtime/heap.h"
+#include "support/vmm_pieces.h"
 #include "support/vmm_scene.h"
 
 #include <dirent.h>
@@ -33,7 +34,7 @@ static void check_guest(ga_heap *heap, char *block, size_t size)
     vmm_driver_counts before = vmm_driver_count();
     memset(block, 1, size);
     assert_ok(ga_vmm_pieces_collect(heap->backend, heap->state, block, size, &pieces));
-    assert_ok(ga_vmm_pieces_copy(&pieces, &copy));
+    assert_ok(vmm_pieces_copy(&pieces, &copy));
     ga_vmm_pieces_drop(&pieces);
     assert_ok(ga_vmm_guest_open(&guest, 0, &copy));
     char *there = (char *)guest.base + copy.before;

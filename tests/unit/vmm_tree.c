@@ -166,8 +166,8 @@ static void change(world *w, uint64_t *random)
     size_t what = random_below(random, 4);
     if (what == 0 && hole) {
         uint64_t skip = random_below(random, hole < 4 ? hole : 4);
-        uint64_t most = hole - skip < SIZES ? hole - skip : SIZES;
-        add(w, chunk, base + skip * GRANULE, (1 + random_below(random, most)) * GRANULE);
+        uint64_t max = hole - skip < SIZES ? hole - skip : SIZES;
+        add(w, chunk, base + skip * GRANULE, (1 + random_below(random, max)) * GRANULE);
     } else if (what == 1 && !chunk->wall) {
         drop(w, chunk);
     } else if (!chunk->wall) {

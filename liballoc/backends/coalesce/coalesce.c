@@ -28,7 +28,7 @@ enum {
     HEADER = 0,
     STATIC,
     MAP,
-    MOST,
+    MAX,
     CHECK,
     OPTIONS
 };
@@ -51,7 +51,7 @@ typedef struct coalesce_state {
     uint32_t form;        /* GA_COALESCE_AUTO ... */
     uint32_t bare;        /* GA_COALESCE_NO_BARE ... */
     uint32_t static_kind; /* GA_COALESCE_HB ... */
-    uint32_t most;
+    uint32_t max;
     bool single; /* check=full: the parent checks each free */
     char *device_record;
     bool is_written; /* `device_record` has been written */
@@ -86,19 +86,21 @@ static const ga_option options[OPTIONS] = {
                 .type = GA_OPTION_ENUM,
                 .fallback = "hb",
                 .help = "ga_coalesce_malloc(..., true): with Headers or Not, for a Block or a Warp",
-                .choices = statics},
+                .choices = statics,
+                .expert = true},
     [MAP] = {.name = "map",
              .type = GA_OPTION_INTEGER,
              .fallback = "0",
              .help = "nb and nw: so many blocks find their superblock by a hash map; 0: by address",
              .min = 0,
-             .max = 1 << 28},
-    [MOST] = {.name = "most",
-              .type = GA_OPTION_SIZE,
-              .fallback = "64M",
-              .help = "larger requests are served alone; at most 64M",
-              .min = 1,
-              .max = GA_COALESCE_MOST},
+             .max = 1 << 28,
+             .expert = true},
+    [MAX] = {.name = "max",
+             .type = GA_OPTION_SIZE,
+             .fallback = "64M",
+             .help = "largest request that is coalesced, up to 64M; larger ones are served alone",
+             .min = 1,
+             .max = GA_COALESCE_MAX},
     [CHECK] = {.name = "check",
                .type = GA_OPTION_ENUM,
                .fallback = "auto",
@@ -176,7 +178,7 @@ static ga_status read_settings(coalesce_state *s, const ga_value *values)
     ga_kernel_heap below;
     ga_status status = read_parent(s, &below);
     s->static_kind = (uint32_t)values[STATIC].choice;
-    s->most = (uint32_t)values[MOST].size;
+    s->max = (uint32_t)values[MAX].size;
     if (status == GA_OK) {
         status = read_header(s, (uint32_t)values[HEADER].choice);
     }
@@ -333,7 +335,7 @@ static void fill_view(const coalesce_state *s, const ga_kernel_heap *below, ga_k
                     (uint64_t)s->single << GA_COALESCE_AT_SINGLE;
     *out = (ga_kernel_heap){.abi = GA_KERNEL_HEAP_ABI, .kind = GA_KERNEL_KIND_COALESCE};
     out->words[GA_COALESCE_WORD_HEAP] = (uint64_t)s->device_record;
-    out->words[GA_COALESCE_WORD_SHAPE] = s->most | bits << 32;
+    out->words[GA_COALESCE_WORD_SHAPE] = s->max | bits << 32;
     for (int i = 0; i < GA_PARENT_WORDS; i++) {
         out->words[GA_COALESCE_WORD_PARENT + i] = below->words[i];
     }

@@ -11,7 +11,7 @@
  *            a table begins, behind the payloads, and how many ends it has. Ends are offsets in
  *            bytes.
  *
- * ORDER  C1 with itself: accesses to each payload happen before the superblock is freed.
+ * ORDER  CC1 with itself: accesses to each payload happen before the superblock is freed.
  */
 #ifndef GPUALLOC_COALESCE_COALESCE_COUNT_H
 #define GPUALLOC_COALESCE_COALESCE_COUNT_H
@@ -34,7 +34,7 @@ GA_SIMT void ga_counted_write(ga_counted *counted, uint32_t own, const void *cou
 
 #define GA_COUNT_ALONE 0u
 #define GA_COUNT_TABLE 0xffffffffu
-#define GA_COUNT_STRIDE_MOST                                                                       \
+#define GA_COUNT_STRIDE_MAX                                                                        \
     ((uint64_t)4 * (GA_COUNT_TABLE - 1u)) /* bytes: the largest stride that the word can hold */
 
 /* Initialise a superblock's counter, by the lane that made it; `stride` is the word that tells
@@ -94,14 +94,14 @@ GA_SIMT bool ga_count_down_by(uint32_t *counter, uint32_t n)
 #if GA_PLANTED(coalesce_count_relaxed)
     return ga_add_relaxed(counter, 0u - n) == n;
 #elif GA_PLANTED(coalesce_count_not_atomic)
-    /* C1 in two steps, acquire and release. Pairs with itself. Counts that other lanes make between
-     * the two are lost. */
+    /* CC1 in two steps, acquire and release. Pairs with itself. Counts that other lanes make
+     * between the two are lost. */
     uint32_t before = ga_load_acquire(counter);
     ga_clock_sleep(GA_COALESCE_PLANTED_SLEEP);
     ga_store_release(counter, before - n);
     return before == n;
 #else
-    /* C1: release and acquire. Pairs with itself, in all lanes that counted this one down
+    /* CC1: release and acquire. Pairs with itself, in all lanes that counted this one down
      * before. */
     return ga_add_acq_rel(counter, 0u - n) == n;
 #endif

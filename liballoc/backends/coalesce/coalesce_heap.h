@@ -26,7 +26,7 @@ enum {
 
 enum {
     GA_COALESCE_ALIGN = 16,      /* of superblocks; also the bytes before static payloads */
-    GA_COALESCE_MOST = 1 << 26,  /* bytes: the largest request in a common superblock */
+    GA_COALESCE_MAX = 1 << 26,   /* bytes: the largest request in a common superblock */
     GA_COALESCE_FAULTS = 2,      /* how many kinds */
     GA_COALESCE_FREED_TWICE = 0, /* a free segment, in a live superblock */
     GA_COALESCE_NO_SEGMENT = 1   /* a pointer that is no payload of the heap */
@@ -36,7 +36,7 @@ enum {
 
 /* With headers, the largest alignment of a payload, since a header must hold the distance to its
  * superblock. */
-#define GA_COALESCE_ALIGN_MOST ((uint64_t)1 << 28)
+#define GA_COALESCE_ALIGN_MAX ((uint64_t)1 << 28)
 
 /* ---- the map of payloads (coalesce_map.h) ---------------------------------------------------- */
 
@@ -78,7 +78,7 @@ typedef struct ga_coalesce_view {
     ga_parent parent;
     uint32_t form; /* GA_COALESCE_AUTO ... */
     uint32_t bare; /* GA_COALESCE_NO_BARE ... */
-    uint32_t most; /* bytes; larger requests are served alone. At most GA_COALESCE_MOST */
+    uint32_t max;  /* bytes; larger requests are served alone. At most GA_COALESCE_MAX */
     bool
         plain; /* without headers: lanes may get plain blocks of their own, which are not counted */
     bool single; /* check=full: lanes get plain blocks only, so that the parent checks each free */

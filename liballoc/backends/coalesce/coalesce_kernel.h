@@ -26,7 +26,7 @@ GA_SIMT ga_coalesce_view ga_coalesce_view_of_kernel(ga_kernel_heap heap)
     view.heap = (ga_coalesce_heap *)heap.words[GA_COALESCE_WORD_HEAP];
     view.form = GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_FORM);
     view.bare = GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_BARE);
-    view.most = GA_COALESCE_WORDS_MOST(heap.words);
+    view.max = GA_COALESCE_WORDS_MAX(heap.words);
     view.parent.kind = GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_PARENT);
     view.parent.noted = (GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_NOTED) & 1u) != 0;
     for (uint32_t i = 0; i < GA_PARENT_WORDS; i++) {
@@ -154,7 +154,7 @@ GA_SIMT void *ga_coalesce_kernel_malloc_aligned(ga_kernel_heap heap, size_t alig
 GA_SIMT void *ga_coalesce_kernel_malloc_headed(ga_kernel_heap heap, size_t align, size_t size)
 {
     ga_tile tile = ga_tile_present();
-    bool is_possible = align <= GA_COALESCE_ALIGN_MOST;
+    bool is_possible = align <= GA_COALESCE_ALIGN_MAX;
     ga_wide payload =
         ga_coalesce_claim_aligned(ga_coalesce_view_of_kernel(heap), tile, ga_tile_members(tile),
                                   ga_wide_all(is_possible ? size : ~(uint64_t)0),

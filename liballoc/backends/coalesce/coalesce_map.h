@@ -13,7 +13,7 @@
  *            tombstones.
  *
  * ORDER      A payload is inserted before a lane gets it, so that the lane that frees it finds it,
- *            by the order that passed it on. P1 with P2: a value is read before the next one is
+ *            by the order that passed it on. CP1 with CP2: a value is read before the next one is
  *            written.
  *
  * PROGRESS   An insertion probes at most 33 buckets, then reports that the map is full. Each
@@ -56,7 +56,7 @@ GA_SIMT bool ga_map_insert_in(const ga_map *map, uint32_t bucket, uint64_t key, 
 #if GA_PLANTED(coalesce_map_insert_relaxed)
             uint64_t found = ga_cas64_relaxed(&entry->key, 0, key);
 #else
-            /* P2: acquire. Pairs with P1. */
+            /* CP2: acquire. Pairs with CP1. */
             uint64_t found = ga_cas64_acquire(&entry->key, 0, key);
 #endif
             if (found == 0) {
@@ -137,7 +137,7 @@ GA_SIMT uint64_t ga_map_remove(ga_map *map, uint64_t key)
 #if GA_PLANTED(coalesce_map_remove_relaxed)
     ga_store64_relaxed(&entry->key, 0);
 #else
-    /* P1: release. Pairs with P2: the value has been read. */
+    /* CP1: release. Pairs with CP2: the value has been read. */
     ga_store64_release(&entry->key, 0);
 #endif
     if (spilled) {

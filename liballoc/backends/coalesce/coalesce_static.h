@@ -10,7 +10,7 @@
  *
  * STRUCTURE  coalesce_count.h: `n` payloads are live; each one that is freed counts down.
  * INVARIANT  A member that cannot have its payload has counted down for it.
- * ORDER      C1 (coalesce_count.h). The counter is written before another member gets the
+ * ORDER      CC1 (coalesce_count.h). The counter is written before another member gets the
  *            superblock's address; the shuffle or barrier that passes the address orders that.
  * PROGRESS   One call of the parent for the team.
  */
@@ -51,7 +51,7 @@ GA_SIMT ga_static_plan ga_static_plan_of(ga_coalesce_view view, bool bare, uint6
     bool sixteen = plan.kind == GA_STATIC_HEADERS || view.form >= GA_COALESCE_SIXTEEN;
     uint64_t align = sixteen ? 16u : size & 7u ? 4u : 8u;
     uint64_t bytes = size + (size ? 0 : 1u) + (plan.kind == GA_STATIC_HEADERS ? 8u : 0);
-    bool none = view.single || size > GA_COUNT_STRIDE_MOST - 32u;
+    bool none = view.single || size > GA_COUNT_STRIDE_MAX - 32u;
     plan.stride = none ? 0 : (bytes + align - 1u) & ~(align - 1u);
     plan.before = plan.kind == GA_STATIC_NOTED ? 0 : GA_COALESCE_ALIGN;
     return plan;
@@ -94,7 +94,7 @@ GA_SIMT char *ga_static_place(ga_coalesce_view view, ga_static_plan plan, char *
     } else if (plan.kind == GA_STATIC_MAPPED &&
                !ga_map_insert(&view.heap->map, (uint64_t)payload, (uint64_t)block)) {
         if (ga_count_down_by((uint32_t *)block, 1)) {
-            ga_parent_release_alone(view.parent, block);
+            ga_parent_release_lone(view.parent, block);
         }
         return NULL;
     }

@@ -5,16 +5,16 @@
  * become one block of the parent.
  *
  * STRUCTURE  segment.h: superblocks with headers. coalesce_count.h: those without. A lane that
- *            requests more than `most` bytes gets a superblock of its own, of one segment; so does
+ *            requests more than `max` bytes gets a superblock of its own, of one segment; so does
  *            each lane if the parent has no superblock for all.
  *
  * INVARIANT  A superblock is of one kind: all of its payloads have headers, or none has. A plain
  *            block of the parent is one payload, and not a superblock.
  *
  * ORDER      Accesses to a payload happen before the superblock is released to the parent, and so
- *            before those of the next owner of its memory (S, C). The tile's writes to headers and
- *            counters happen before any of the payloads is used: the tile synchronises before it
- *            returns. A program that passes a payload on to other lanes orders that itself.
+ *            before those of the next owner of its memory (CS, CC). The tile's writes to headers
+ *            and counters happen before any of the payloads is used: the tile synchronises before
+ *            it returns. A program that passes a payload on to other lanes orders that itself.
  *
  * PROGRESS   A malloc makes one call of the parent for the tile, or one for each lane. A free takes
  *            the steps of segment.h, and one call of the parent if it frees the last live payload
@@ -24,7 +24,7 @@
  *              ga_parent_claim_plain            all lanes request one size class, or check=full
  *              ga_coalesce_claim_superblocks
  *                ga_coalesce_claim_together     fast path: one superblock for the lanes
- *                ga_coalesce_claim_alone        slow path: requests above `most`, and all lanes if
+ *                ga_coalesce_claim_alone        slow path: requests above `max`, and all lanes if
  *                                               the parent had no superblock for them
  *
  *            ga_coalesce_free_lanes
@@ -49,7 +49,7 @@ typedef struct ga_coalesce_plan {
     uint32_t first_offset;
 } ga_coalesce_plan;
 
-/* The lanes' requests. `aligns`: powers of two, at most GA_COALESCE_ALIGN_MOST, that the payloads
+/* The lanes' requests. `aligns`: powers of two, at most GA_COALESCE_ALIGN_MAX, that the payloads
  * are multiples of; the payloads have headers then. NULL: the alignment of the form. */
 typedef struct ga_coalesce_request {
     ga_wide sizes;
@@ -70,7 +70,7 @@ GA_SIMT uint32_t ga_coalesce_shortest_header(uint32_t form, ga_tile tile, uint32
         return form == GA_COALESCE_HEADERLESS ? 0 : 8u;
     }
     bool all_tiny = !(ga_lanes_nonzero(tile, sizes / 3u) & requesting);
-    bool all_short = !(ga_lanes_nonzero(tile, sizes / (GA_SEGMENT_SHORT_MOST + 1u)) & requesting);
+    bool all_short = !(ga_lanes_nonzero(tile, sizes / (GA_SEGMENT_SHORT_MAX + 1u)) & requesting);
     return all_tiny ? 2u : all_short ? 4u : 8u;
 }
 
@@ -196,7 +196,7 @@ GA_SIMT bool ga_coalesce_claim_together(ga_coalesce_view view, ga_tile tile, uin
                                         ga_coalesce_request request, ga_wide *payloads)
 {
     ga_coalesce_plan plan = ga_coalesce_plan_of(view.form, tile, requesting, request);
-    /* Offsets of payloads. Sums are below 2^32, because of GA_COALESCE_MOST. */
+    /* Offsets of payloads. Sums are below 2^32, because of GA_COALESCE_MAX. */
     ga_lanes offsets =
         ga_lanes_prefix_sum(tile, plan.segment_bytes) + plan.header_bytes + plan.first_offset;
     ga_lanes ends = offsets + plan.segment_bytes - plan.header_bytes;
@@ -275,7 +275,7 @@ GA_SIMT void ga_coalesce_claim_alone(ga_coalesce_view view, ga_tile tile, uint32
     }
 }
 
-/* Superblocks for the lanes of the mask: one for all lanes that request at most `most` bytes. */
+/* Superblocks for the lanes of the mask: one for all lanes that request at most `max` bytes. */
 GA_SIMT ga_wide ga_coalesce_claim_superblocks(ga_coalesce_view view, ga_tile tile,
                                               uint32_t requesting, ga_coalesce_request request)
 {
@@ -285,7 +285,7 @@ GA_SIMT ga_wide ga_coalesce_claim_superblocks(ga_coalesce_view view, ga_tile til
     {
         uint64_t size = ga_wide_read(request.sizes, own);
         uint32_t align = request.aligns ? ga_lane_read(*request.aligns, own) : 0;
-        bool fits = size <= view.most && align <= view.most - size;
+        bool fits = size <= view.max && align <= view.max - size;
         ga_lane_write(&large, own, fits ? 0 : 1u);
     }
     uint32_t alone = ga_lanes_nonzero(tile, large);
@@ -320,7 +320,7 @@ GA_SIMT ga_wide ga_coalesce_claim(ga_coalesce_view view, ga_tile tile, uint32_t 
 }
 
 /* In a heap with headers: payloads at multiples of each lane's `aligns`, a power of two up to
- * GA_COALESCE_ALIGN_MOST. */
+ * GA_COALESCE_ALIGN_MAX. */
 GA_SIMT ga_wide ga_coalesce_claim_aligned(ga_coalesce_view view, ga_tile tile, uint32_t requesting,
                                           ga_wide sizes, ga_lanes aligns)
 {

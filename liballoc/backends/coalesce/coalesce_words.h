@@ -10,7 +10,7 @@
 
 enum {
     GA_COALESCE_WORD_HEAP = 0, /* the ga_coalesce_heap, in device memory */
-    GA_COALESCE_WORD_SHAPE,    /* low half: `most`; high half: the fields below */
+    GA_COALESCE_WORD_SHAPE,    /* low half: `max`; high half: the fields below */
     GA_COALESCE_WORD_PARENT    /* four words of the parent's view */
 };
 
@@ -23,7 +23,7 @@ enum {
     16u /* 4: the static kind of ga_coalesce_malloc(), GA_COALESCE_HB ... */
 #define GA_COALESCE_AT_SINGLE 20u /* 1 */
 
-#define GA_COALESCE_WORDS_MOST(words) ((uint32_t)(words)[GA_COALESCE_WORD_SHAPE])
+#define GA_COALESCE_WORDS_MAX(words) ((uint32_t)(words)[GA_COALESCE_WORD_SHAPE])
 #define GA_COALESCE_WORDS_BITS(words, at)                                                          \
     ((uint32_t)((words)[GA_COALESCE_WORD_SHAPE] >> (32u + (at))) & 15u)
 

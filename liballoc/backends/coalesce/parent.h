@@ -138,7 +138,7 @@ GA_SIMT char *ga_parent_claim_alone(ga_parent parent, uint64_t bytes)
     return NULL;
 }
 
-GA_SIMT void ga_parent_release_alone(ga_parent parent, char *block)
+GA_SIMT void ga_parent_release_lone(ga_parent parent, char *block)
 {
 #ifdef __CUDACC__
     if (parent.kind == GA_BELOW_SIZED) {
@@ -292,7 +292,7 @@ GA_SIMT void ga_parent_release_plain(ga_parent parent, ga_tile tile, uint32_t fr
 #ifdef __CUDACC__
         ga_sized_kernel_free(ga_parent_sized(parent), (void *)ga_wide_read(blocks, own));
 #else
-        ga_parent_release_alone(parent, (char *)ga_wide_read(blocks, own));
+        ga_parent_release_lone(parent, (char *)ga_wide_read(blocks, own));
 #endif
     }
 }
@@ -303,7 +303,7 @@ GA_SIMT void ga_parent_release_lanes(ga_parent parent, ga_tile tile, uint32_t fr
 {
     GA_EACH_LANE(tile, freeing, own)
     {
-        ga_parent_release_alone(parent, (char *)ga_wide_read(blocks, own));
+        ga_parent_release_lone(parent, (char *)ga_wide_read(blocks, own));
     }
 }
 

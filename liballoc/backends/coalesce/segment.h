@@ -38,8 +38,8 @@
  *            header: the segment's owner, who sets `free` once, and the lane that freed the last
  *            segment, which sets `last` once.
  *
- * ORDER      S1 with S2: accesses to a segment happen before the superblock is freed.
- *            S3 with S4: so do accesses to all segments above one that became the last.
+ * ORDER      CS1 with CS2: accesses to a segment happen before the superblock is freed.
+ *            CS3 with CS4: so do accesses to all segments above one that became the last.
  *            A header is written before a lane gets its payload or a later one, so the lane that
  *            frees one of them sees it.
  *
@@ -65,7 +65,7 @@
 #define GA_SEGMENT_STATIC ((uint64_t)1 << 63)
 
 /* The largest payload with a header of 4 bytes, if no other payload of the superblock is larger. */
-#define GA_SEGMENT_SHORT_MOST ((uint32_t)1 << 14)
+#define GA_SEGMENT_SHORT_MAX ((uint32_t)1 << 14)
 
 /* ---- headers: always 64 bits in registers ---------------------------------------------------- */
 
@@ -131,7 +131,7 @@ GA_SIMT uint64_t ga_segment_read_relaxed(const char *payload)
                         ga_load16_relaxed((const uint16_t *)payload - 1));
 }
 
-/* Acquire: pairs with S1 or S3, which released the header. */
+/* Acquire: pairs with CS1 or CS3, which released the header. */
 GA_SIMT uint64_t ga_segment_read_acquire(const char *payload)
 {
     GA_SEGMENT_BY_WIDTH(payload, ga_load64_acquire((const uint64_t *)payload - 1),
@@ -170,7 +170,7 @@ GA_SIMT uint64_t ga_segment_mark(char *payload)
         ga_clock_sleep(GA_COALESCE_PLANTED_SLEEP);
         ga_segment_write(payload, ga_segment_header_bytes(payload), seen | GA_SEGMENT_FREE);
 #else
-        /* S1: release. Pairs with S2: the caller's accesses to the segment happen before the
+        /* CS1: release. Pairs with CS2: the caller's accesses to the segment happen before the
          * superblock is freed. */
         uint64_t found = ga_segment_cas_release(payload, seen, seen | GA_SEGMENT_FREE);
 #endif
@@ -188,8 +188,8 @@ GA_SIMT void ga_segment_take_over(const char *payload)
 #if GA_PLANTED(coalesce_take_over_relaxed)
     (void)ga_segment_read_relaxed(payload);
 #else
-    /* S4: acquire. Pairs with S3: the header read here is the caller's own change, which continues
-     * the release sequence of S3. */
+    /* CS4: acquire. Pairs with CS3: the header read here is the caller's own change, which
+     * continues the release sequence of CS3. */
     (void)ga_segment_read_acquire(payload);
 #endif
 }
@@ -204,7 +204,7 @@ GA_SIMT char *ga_segment_walk(char *payload, uint64_t header)
 #if GA_PLANTED(coalesce_walk_relaxed)
         header = ga_segment_read_relaxed(payload);
 #else
-        /* S2: acquire, here and if S3 fails. Pairs with S1. */
+        /* CS2: acquire, here and if CS3 fails. Pairs with CS1. */
         header = ga_segment_read_acquire(payload);
 #endif
         while (!(header & GA_SEGMENT_FREE)) {
@@ -215,7 +215,7 @@ GA_SIMT char *ga_segment_walk(char *payload, uint64_t header)
             ga_clock_sleep(GA_COALESCE_PLANTED_SLEEP);
             ga_segment_write(payload, ga_segment_header_bytes(payload), header | GA_SEGMENT_LAST);
 #else
-            /* S3: release. Pairs with S4: all segments above have been freed. */
+            /* CS3: release. Pairs with CS4: all segments above have been freed. */
             uint64_t found = ga_segment_cas_acq_rel(payload, header, header | GA_SEGMENT_LAST);
 #endif
             if (found == header || GA_PLANTED(coalesce_hand_on_not_retried)) {

@@ -56,7 +56,7 @@ void ga_hardened_bin_open(ga_hardened_bin *bin, const ga_hardened_class *class,
         .class = class,
         .limits = limits,
         .table_base = table,
-        .runs_most = runs_in(class, address_bytes),
+        .runs_max = runs_in(class, address_bytes),
         .partial = {GA_HARDENED_NO_RUN, GA_HARDENED_NO_RUN},
         .empty = {GA_HARDENED_NO_RUN, GA_HARDENED_NO_RUN},
         .purged = {GA_HARDENED_NO_RUN, GA_HARDENED_NO_RUN},
@@ -65,7 +65,7 @@ void ga_hardened_bin_open(ga_hardened_bin *bin, const ga_hardened_class *class,
     pthread_mutex_init(&bin->lock, NULL);
     size_t skipped = ga_hardened_random_word(&bin->random) % (address_bytes / 8 / page_bytes());
     bin->base = addresses + (1 + skipped) * page_bytes();
-    bin->runs_most -= bin->runs_most > 1; /* the page in front */
+    bin->runs_max -= bin->runs_max > 1; /* the page in front */
     bin->random_part = (uint64_t *)(void *)table;
     bin->queue = bin->random_part + bin->quarantine;
     bin->runs = (ga_hardened_run *)(void *)(table + quarantine_table(class));
@@ -198,7 +198,7 @@ static uint32_t reuse_purged(ga_hardened_bin *bin)
 static uint32_t begin_run(ga_hardened_bin *bin)
 {
     uint32_t index = bin->runs_used;
-    if (index == bin->runs_most || !commit_table(bin, index)) {
+    if (index == bin->runs_max || !commit_table(bin, index)) {
         return GA_HARDENED_NO_RUN;
     }
     ga_hardened_commit how = commit_pages(bin, index);

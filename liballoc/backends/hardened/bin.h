@@ -65,7 +65,7 @@ typedef struct ga_hardened_bin {
     size_t table_committed; /* bytes from table_base on */
     ga_hardened_run *runs;
     uint32_t runs_used; /* runs below this index have been committed once */
-    uint32_t runs_most;
+    uint32_t runs_max;
     ga_hardened_runs partial;
     ga_hardened_runs empty;  /* committed, all slots free: kept for the next request */
     ga_hardened_runs purged; /* reused in order, the oldest first */

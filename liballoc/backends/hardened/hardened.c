@@ -28,9 +28,9 @@
 enum {
     ARENAS = 4, /* one where addresses are limited */
     BINS = ARENAS * GA_HARDENED_CLASSES,
-    REGION_MOST = 34,   /* log2 of a bin's addresses: 16 GiB, 3 TiB for all */
+    REGION_MAX = 34,    /* log2 of a bin's addresses: 16 GiB, 3 TiB for all */
     REGION_ARENAS = 28, /* least for more than one arena: 48 GiB for all */
-    REGION_LEAST = 22,  /* 192 MiB for one arena */
+    REGION_MIN = 22,    /* 192 MiB for one arena */
     NATURAL_ALIGN = 16,
     USUAL_MAPPINGS = 65530 /* the kernel's default of vm.max_map_count */
 };
@@ -59,7 +59,7 @@ static void *reserve(size_t bytes)
         return start;
     }
     if (start != MAP_FAILED) {
-        ga_os_memory_release(start, bytes);
+        ga_os_memory_unmap(start, bytes);
     }
     return NULL;
 }
@@ -68,7 +68,7 @@ static void unreserve(void *start, size_t bytes)
 {
     if (start) {
         ga_reservations_remove(start, bytes);
-        ga_os_memory_release(start, bytes);
+        ga_os_memory_unmap(start, bytes);
     }
 }
 
@@ -84,7 +84,7 @@ static size_t address_bytes(const hardened *heap)
 
 /* Where the process's addresses are limited (ulimit -v), most are left for large blocks and for the
  * program. */
-static size_t most_addresses(void)
+static size_t addresses_max(void)
 {
     struct rlimit limit;
     bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -93,11 +93,11 @@ static size_t most_addresses(void)
 
 static bool reserve_addresses(hardened *heap)
 {
-    size_t most = most_addresses();
-    for (unsigned log = REGION_MOST; log >= REGION_LEAST && !heap->addresses; log--) {
+    size_t max = addresses_max();
+    for (unsigned log = REGION_MAX; log >= REGION_MIN && !heap->addresses; log--) {
         heap->region_log = log;
         heap->arenas = log >= REGION_ARENAS ? ARENAS : 1;
-        heap->addresses = address_bytes(heap) <= most ? reserve(address_bytes(heap)) : NULL;
+        heap->addresses = address_bytes(heap) <= max ? reserve(address_bytes(heap)) : NULL;
     }
     return heap->addresses;
 }
@@ -138,15 +138,15 @@ static int64_t guards_allowed(void)
     if (fd >= 0) {
         close(fd);
     }
-    long long most = length > 0 ? strtoll(text, NULL, 10) : 0;
-    return (most > 0 ? most : USUAL_MAPPINGS) / 4;
+    long long max = length > 0 ? strtoll(text, NULL, 10) : 0;
+    return (max > 0 ? max : USUAL_MAPPINGS) / 4;
 }
 
 static void release_all(hardened *heap)
 {
     unreserve(heap->addresses, address_bytes(heap));
     unreserve(heap->tables, heap->tables_bytes);
-    ga_os_memory_release(heap, sizeof *heap);
+    ga_os_memory_unmap(heap, sizeof *heap);
 }
 
 static ga_status hardened_open(const ga_open_args *args, void **state)
@@ -164,7 +164,7 @@ static ga_status hardened_open(const ga_open_args *args, void **state)
             GA_ERR_MEMORY,
             "hardened: cannot reserve %zu MiB of addresses; expected a limit (ulimit -v) "
             "of four times as much, or none",
-            ((size_t)GA_HARDENED_CLASSES << REGION_LEAST) >> 20);
+            ((size_t)GA_HARDENED_CLASSES << REGION_MIN) >> 20);
     }
     heap->limits.guards_left = guards_allowed();
     open_bins(heap);

@@ -46,7 +46,7 @@ static bool make_unreadable(uintptr_t start, size_t bytes)
 
 static void unmap(uintptr_t start, size_t bytes)
 {
-    ga_os_memory_release((void *)start, bytes);
+    ga_os_memory_unmap((void *)start, bytes);
 }
 
 /* ---- the table ---------------------------------------------------------------------------- */
@@ -159,10 +159,10 @@ void ga_hardened_large_close(ga_hardened_large *large)
 
 static size_t random_guard(ga_hardened_large *large, size_t body)
 {
-    size_t most = body / page_bytes() / GUARD_SHARE;
-    most = most < GUARD_PAGES ? most : GUARD_PAGES;
+    size_t max = body / page_bytes() / GUARD_SHARE;
+    max = max < GUARD_PAGES ? max : GUARD_PAGES;
     pthread_mutex_lock(&large->lock);
-    size_t pages = 1 + ga_hardened_random_below(&large->random, (uint32_t)most + 1);
+    size_t pages = 1 + ga_hardened_random_below(&large->random, (uint32_t)max + 1);
     pthread_mutex_unlock(&large->lock);
     return pages * page_bytes();
 }

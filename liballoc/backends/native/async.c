@@ -67,19 +67,19 @@ static bool interval_ends(async_state *async)
  * free all the time. If the driver refuses, the pool stays as it is. */
 static void purge_unused(const ga_cuda_scope *scope, async_state *async)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     uint64_t restart = 0;
     if (!interval_ends(async)) {
         return;
     }
     CUresult result =
-        scope->driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &most);
+        scope->driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &max);
     if (result == CUDA_SUCCESS) {
         result = scope->driver->cuMemPoolSetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
                                                       &restart);
     }
     if (result == CUDA_SUCCESS) {
-        scope->driver->cuMemPoolTrimTo(async->pool, most);
+        scope->driver->cuMemPoolTrimTo(async->pool, max);
     }
 }
 

@@ -137,7 +137,8 @@ static ga_status jemalloc_grow(void *state, void *block, size_t size)
     if (ga_je_xallocx(block, size, 0, 0) >= size) {
         return GA_OK;
     }
-    return ga_fail(GA_ERR_NO_ROOM, "jemalloc: %p cannot grow to %zu bytes in place", block, size);
+    return ga_fail(GA_ERR_CANNOT_GROW, "jemalloc: %p cannot grow to %zu bytes in place", block,
+                   size);
 }
 
 static ga_status jemalloc_free(void *state, void *block)

@@ -4,7 +4,6 @@
  * blocks.
  */
 #include "host/trim.h"
-#include "slab.h"
 #include "state.h"
 
 typedef struct walk {
@@ -108,14 +107,4 @@ ga_status ga_slab_state_reset(void *state)
     }
     ga_slab_starts_each(&s->large.starts, free_large, &s->large);
     return GA_OK;
-}
-
-uint64_t ga_slab_faults_of(const void *state, ga_slab_fault fault)
-{
-    const ga_slab_state *s = state;
-    uint64_t sum = 0;
-    for (uint32_t class = 0; class < s->classes.count; class ++) {
-        sum += __atomic_load_n(&s->slabs[class].heap.faults[fault], __ATOMIC_RELAXED);
-    }
-    return sum;
 }

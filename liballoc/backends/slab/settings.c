@@ -90,7 +90,8 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
                 .type = GA_OPTION_ENUM,
                 .fallback = "none",
                 .help = "paper: 1G of units of 128 bytes, 256 blocks, light, as in slab-hash-2018",
-                .choices = preset_choices},
+                .choices = preset_choices,
+                .expert = true},
     [ADDRESSING] =
         {.name = "addressing",
          .type = GA_OPTION_ENUM,
@@ -98,13 +99,15 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
          .help = "light: one array of `capacity`; table: superblocks as needed; auto: table, in "
                  "kernels light where a capacity and no limit is given, or the parent grows under "
                  "them",
-         .choices = addressing_choices},
+         .choices = addressing_choices,
+         .expert = true},
     [BLOCKS] = {.name = "blocks",
                 .type = GA_OPTION_SIZE,
                 .fallback = "auto",
                 .help =
                     "memory blocks of 1024 units in a superblock; auto: as many as make about 4M",
-                .choices = automatic},
+                .choices = automatic,
+                .expert = true},
     [CAPACITY] =
         {.name = "capacity",
          .type = GA_OPTION_SIZE,
@@ -353,25 +356,25 @@ static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exa
     uint32_t bits = shape->super_bits + GA_SLAB_BLOCK_BITS;
     uint64_t each = ga_slab_super_bytes(shape);
     uint64_t count = bytes / each + (bytes % each != 0);
-    uint64_t most = ((UINT64_C(1) << UNIT_BITS) - GA_SLAB_BLOCK_UNITS) >> bits;
-    return in_32_bits(exact || count < most ? count : most);
+    uint64_t max = ((UINT64_C(1) << UNIT_BITS) - GA_SLAB_BLOCK_UNITS) >> bits;
+    return in_32_bits(exact || count < max ? count : max);
 }
 
 /* log2 of the memory blocks of a superblock of the default size. Kernels have few address bits for
  * the superblock, so larger limits need larger superblocks there. */
 static uint32_t default_super_bits(const ga_slab_settings *s, uint32_t unit)
 {
-    uint32_t most = ga_slab_block_bits(unit);
+    uint32_t max = ga_slab_block_bits(unit);
     ga_slab_shape shape = {.unit = unit};
     uint64_t usual = s->grows && s->limit / GROWING_STEPS > DEFAULT_SUPER ? s->limit / GROWING_STEPS
                                                                           : DEFAULT_SUPER;
     usual = usual < GROWING_SUPER ? usual : GROWING_SUPER;
     usual = s->grows && s->capacity < usual ? s->capacity : usual;
-    while (shape.super_bits < most && ga_slab_super_bytes(&shape) * 2 <= usual) {
+    while (shape.super_bits < max && ga_slab_super_bytes(&shape) * 2 <= usual) {
         shape.super_bits++;
     }
-    while (s->place == GA_PLACE_KERNEL && !s->light && shape.super_bits < most &&
-           super_count(&shape, s->limit, false) >> (UNIT_BITS - GA_SLAB_BLOCK_BITS - most)) {
+    while (s->place == GA_PLACE_KERNEL && !s->light && shape.super_bits < max &&
+           super_count(&shape, s->limit, false) >> (UNIT_BITS - GA_SLAB_BLOCK_BITS - max)) {
         shape.super_bits++;
     }
     return shape.super_bits;
@@ -392,9 +395,9 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
         bool exact = fixed || (s->limit != DEFAULT_LIMIT && !s->grows);
         shape->supers = super_count(shape, fixed ? s->capacity : s->limit, exact);
     }
-    uint32_t most = UINT32_C(1) << (UNIT_BITS - GA_SLAB_BLOCK_BITS - ga_slab_block_bits(unit));
-    if (kernel && !s->light && s->limit == DEFAULT_LIMIT && shape->supers > most) {
-        shape->supers = most; /* a default limit ends where the addresses do */
+    uint32_t max = UINT32_C(1) << (UNIT_BITS - GA_SLAB_BLOCK_BITS - ga_slab_block_bits(unit));
+    if (kernel && !s->light && s->limit == DEFAULT_LIMIT && shape->supers > max) {
+        shape->supers = max; /* a default limit ends where the addresses do */
     }
     /* On the host a unit's address is its number: it needs no bits for the superblock. */
     ga_slab_shape checked = *shape;

@@ -288,7 +288,7 @@ static ga_status free_on_device(ga_slab_state *s, ga_slab_host *slab, uint32_t u
 {
     ga_slab_view view = ga_slab_view_of(&slab->heap);
     uint32_t bit = 1u << unit % 32u;
-    /* U2: release. Pairs with U1 (slab_tile.h). */
+    /* SU2: release. Pairs with SU1 (slab_tile.h). */
     if (!(ga_and_release(ga_slab_word(view, unit / 32u), ~bit) & bit)) {
         return ga_slab_cache_double_free(block);
     }
@@ -522,7 +522,7 @@ static ga_status slab_grow(void *state, void *block, size_t size)
         ga_slab_large_owns(&s->large, block)) {
         return ga_slab_large_grow(&s->large, block, size);
     }
-    return ga_fail(GA_ERR_NO_ROOM, "slab: %p: a unit cannot grow to %zu bytes in place", block,
+    return ga_fail(GA_ERR_CANNOT_GROW, "slab: %p: a unit cannot grow to %zu bytes in place", block,
                    size);
 }
 

@@ -11,8 +11,4 @@
 
 extern const ga_backend ga_slab_backend;
 
-/* The number of faults of that kind that the hardened checks have found; `state` is that of a heap
- * for the host or a device. */
-uint64_t ga_slab_faults_of(const void *state, ga_slab_fault fault);
-
 #endif

@@ -83,7 +83,7 @@ static ga_status fail_realloc(void *state, void *block, size_t size, void **out)
 static ga_status fail_grow(void *state, void *block, size_t size)
 {
     fail_state *f = state;
-    return due(f) ? ga_fail(GA_ERR_NO_ROOM, "fail: refused as nth=%llu says",
+    return due(f) ? ga_fail(GA_ERR_CANNOT_GROW, "fail: refused as nth=%llu says",
                             (unsigned long long)f->nth)
                   : ga_grow(f->parent, block, size);
 }

@@ -16,8 +16,8 @@
 
 enum {
     BUFFER_BYTES = 1 << 18,
-    MOST_DATA_OFFSET = 1 << 20, /* bytes; at least a page of every system */
-    MOST_ALIGN_LOG2 = 63
+    DATA_OFFSET_MAX = 1 << 20, /* bytes; at least a page of every system */
+    ALIGN_LOG2_MAX = 63
 };
 
 struct ga_trace_reader {
@@ -39,10 +39,10 @@ static ga_status check_layout(const char *path, const ga_trace_header *header)
         return ga_fail(GA_ERR_IO, "\"%.300s\": damaged header: record_size: expected %zu, got %u",
                        path, sizeof(ga_trace_record), header->record_size);
     }
-    if (header->data_offset < sizeof *header || header->data_offset > MOST_DATA_OFFSET) {
+    if (header->data_offset < sizeof *header || header->data_offset > DATA_OFFSET_MAX) {
         return ga_fail(GA_ERR_IO,
                        "\"%.300s\": damaged header: data_offset: expected %zu to %d, got %u", path,
-                       sizeof *header, MOST_DATA_OFFSET, header->data_offset);
+                       sizeof *header, DATA_OFFSET_MAX, header->data_offset);
     }
     if (!header->chunk_bytes || header->chunk_bytes % sizeof(ga_trace_record)) {
         return ga_fail(
@@ -137,7 +137,7 @@ static bool is_valid(const ga_trace_record *record)
     return record->operation < GA_TRACE_OP_COUNT && refused == !record->pointer &&
            record->time_ns <= INT64_MAX &&
            (!record->previous || record->operation == GA_TRACE_REALLOC) &&
-           (refused || record->size <= PTRDIFF_MAX) && record->align_log2 <= MOST_ALIGN_LOG2 &&
+           (refused || record->size <= PTRDIFF_MAX) && record->align_log2 <= ALIGN_LOG2_MAX &&
            record->place < GA_PLACE_COUNT;
 }
 

@@ -15,7 +15,7 @@
  * INVARIANT  a chunk belongs to one thread or is in `spare`, never both. A record has one position
  *            in the file only, so that writing it twice does no harm.
  * ORDER      `lock` guards the list of recorders and buffers, the file's end and `spare`. A
- *            buffer's `writing` is acquired after it and guards the writes. R1 makes a record
+ *            buffer's `writing` is acquired after it and guards the writes. TR1 makes a record
  *            whole.
  * PROGRESS   recording is wait-free until the buffer is full; then the thread writes the file
  *
@@ -92,7 +92,7 @@ typedef struct buffer {
     ga_recorder *recorder;    /* NULL: no thread uses the buffer; guarded by `lock` */
     pthread_mutex_t writing;  /* guards `at` and `end`; held while records are written */
     off_t at, end;            /* `end`: of the chunk */
-    unsigned count;           /* stored only by the owner: R1 */
+    unsigned count;           /* stored only by the owner: TR1 */
     unsigned written;         /* number of these in the file; stored with `writing` held */
     uint64_t written_ns;      /* time of the last record at the owner's last write; used by the
                                * owner only */
@@ -353,7 +353,7 @@ static bool write_span(int fd, void *context)
 /* With `writing` held. */
 static void write_ready(buffer *b, ga_recorder *r)
 {
-    /* R2: acquire. Pairs with R1: records of another thread are complete. */
+    /* TR2: acquire. Pairs with TR1: records of another thread are complete. */
     unsigned ready = __atomic_load_n(&b->count, __ATOMIC_ACQUIRE);
     span s = {b, b->written, ready};
     if (s.first < s.end && !is_stopped(r)) {
@@ -674,7 +674,7 @@ static void add_record(thread_slot *d, const ga_trace_record *record)
     unsigned count = b->count;
     b->records[count] = *record;
     b->records[count++].thread = ga_thread_id();
-    /* R1: release. Pairs with R2: a thread that writes another thread's buffer, because a heap is
+    /* TR1: release. Pairs with TR2: a thread that writes another thread's buffer, because a heap is
      * closed or the process ends, finds the record complete. */
     __atomic_store_n(&b->count, count, __ATOMIC_RELEASE);
     /* relaxed, both: see the members */

@@ -312,7 +312,7 @@ static ga_status grow(ga_vmm *vmm, const void *block, uint64_t size)
         return GA_OK;
     }
     if (run->sheet) {
-        return ga_fail(GA_ERR_NO_ROOM, "%p: other blocks follow its %llu bytes", block,
+        return ga_fail(GA_ERR_CANNOT_GROW, "%p: other blocks follow its %llu bytes", block,
                        (ull)before);
     }
     ga_status status = ga_vmm_pool_extend(&vmm->pool, run, ga_vmm_pool_round_up(&vmm->pool, size));

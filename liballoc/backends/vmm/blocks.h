@@ -51,7 +51,7 @@ ga_status ga_vmm_free(ga_vmm *vmm, const void *block);
  * now is done. */
 ga_status ga_vmm_free_on(ga_vmm *vmm, const void *block, ga_stream stream);
 
-/* Extend the block in place to at least `size` bytes. GA_ERR_NO_ROOM, GA_ERR_MEMORY,
+/* Extend the block in place to at least `size` bytes. GA_ERR_CANNOT_GROW, GA_ERR_MEMORY,
  * GA_ERR_POINTER. */
 ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size);
 

@@ -73,7 +73,7 @@ static ga_status create_chunk(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **o
     return GA_OK;
 }
 
-/* A detached chunk of at most `most` bytes, or NULL. */
+/* A detached chunk of at most `size_max` bytes, or NULL. */
 static ga_vmm_chunk *take_detached(ga_vmm_pool *pool, uint64_t size_max)
 {
     for (ga_vmm_link *l = pool->detached.after; l != &pool->detached; l = l->after) {

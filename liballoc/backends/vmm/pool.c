@@ -549,7 +549,7 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
         return status;
     }
     if (!is_free_behind(pool, run, behind.end) || !unmap_across(pool, run, behind.end)) {
-        return ga_fail(GA_ERR_NO_ROOM, "the addresses behind its %llu bytes are not free",
+        return ga_fail(GA_ERR_CANNOT_GROW, "the addresses behind its %llu bytes are not free",
                        (ull)run->room);
     }
     make_room(pool, more, NULL, &behind);

@@ -107,7 +107,7 @@ ga_status ga_vmm_pool_allocate(ga_vmm_pool *pool, uint64_t size, uint64_t align,
 /* Free a live run. `fence`: the work that may still use it, or NULL. Cannot fail. */
 void ga_vmm_pool_free(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence);
 
-/* Extend a live run in place to `size` bytes. GA_ERR_NO_ROOM: the addresses behind it are in
+/* Extend a live run in place to `size` bytes. GA_ERR_CANNOT_GROW: the addresses behind it are in
  * use. */
 ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size);
 

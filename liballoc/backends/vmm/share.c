@@ -74,24 +74,6 @@ ga_status ga_vmm_pieces_collect(const ga_backend *backend, void *state, const vo
     return status;
 }
 
-ga_status ga_vmm_pieces_copy(const ga_vmm_pieces *from, ga_vmm_pieces *out)
-{
-    ga_status status = make_list(out, from->count);
-    out->before = from->before;
-    for (size_t i = 0; status == GA_OK && i < from->count; i++) {
-        int fd = fcntl(from->list[i].fd, F_DUPFD_CLOEXEC, 0);
-        if (fd < 0) {
-            status = ga_fail(GA_ERR_MEMORY, "no file descriptor is left");
-        } else {
-            out->list[out->count++] = (struct ga_vmm_piece){from->list[i].size, fd};
-        }
-    }
-    if (status != GA_OK) {
-        ga_vmm_pieces_drop(out);
-    }
-    return status;
-}
-
 /* ---- exporting ----------------------------------------------------------------------------- */
 
 static ga_status export_chunk(const ga_vmm *vmm, const ga_vmm_chunk *chunk, ga_vmm_pieces *out)
@@ -153,10 +135,10 @@ ga_status ga_vmm_export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pi
 static ga_status check_sizes(const ga_vmm_guest *guest, const ga_vmm_pieces *pieces,
                              uint64_t *bytes)
 {
-    uint64_t most = (uint64_t)1 << 47;
+    uint64_t max = (uint64_t)1 << 47;
     for (size_t i = 0; i < pieces->count; i++) {
         uint64_t size = pieces->list[i].size;
-        if (!size || size % guest->space.granule || size > most - *bytes) {
+        if (!size || size % guest->space.granule || size > max - *bytes) {
             return ga_fail(GA_ERR_ARGUMENT, "a piece of %llu bytes: expected a multiple of %llu",
                            (ull)size, (ull)guest->space.granule);
         }

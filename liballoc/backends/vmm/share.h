@@ -46,9 +46,6 @@ ga_status ga_vmm_pieces_collect(const ga_backend *backend, void *state, const vo
 /* Close the descriptors and free the list. A descriptor of -1 has been passed on. */
 void ga_vmm_pieces_drop(ga_vmm_pieces *pieces);
 
-/* Copy the pieces, with duplicated descriptors. GA_ERR_MEMORY if no descriptor is left. */
-ga_status ga_vmm_pieces_copy(const ga_vmm_pieces *from, ga_vmm_pieces *out);
-
 /* Another process's pieces, mapped side by side in this process. */
 typedef struct ga_vmm_guest {
     ga_space space;

@@ -44,7 +44,7 @@ typedef struct ga_arena_options {
     uint64_t limit;        /* most bytes to back (rounded down); 0: no limit */
     uint64_t chunk;        /* least bytes to grow by; 0: one granule */
     /* Bytes of the largest chunk, and most bytes to grow ahead; 0: 1 GiB. */
-    uint64_t chunk_most;
+    uint64_t chunk_max;
     const int *peers; /* devices with access besides `device`; copied */
     uint32_t peer_count;
 } ga_arena_options;
@@ -60,7 +60,7 @@ enum {
 /* Open an arena: reserves addresses, backs nothing yet. If neither `reserve` nor `limit` is set and
  * 1 TiB is refused, the reservation is halved, down to 1 GiB. The caller closes the arena.
  *
- * GA_ERR_ARGUMENT     an invalid option: another place, a chunk above chunk_most or limit, a limit
+ * GA_ERR_ARGUMENT     an invalid option: another place, a chunk above chunk_max or limit, a limit
  *                     below one granule, ...
  * GA_ERR_DEVICE       no such device, or no driver
  * GA_ERR_UNSUPPORTED  the device, the driver or the host does not support a flag or peer; the error
@@ -74,12 +74,12 @@ GA_API void ga_arena_close(ga_arena *arena);
 
 /* Back at least `size` bytes from the base on. Backed memory stays; nothing moves. An arena grows
  * ahead: by the missing bytes, or by its current size if that is more, within `chunk` and
- * `chunk_most`. With GA_ARENA_EXACT, or if memory or the limit do not allow more, it grows by the
+ * `chunk_max`. With GA_ARENA_EXACT, or if memory or the limit do not allow more, it grows by the
  * missing bytes in whole granules. Kernels may use the arena during the call.
  *
- * GA_ERR_NO_ROOM  `size` is above the reserved bytes: see ga_arena_extend(), ga_arena_move()
- * GA_ERR_MEMORY   out of memory, above the limit, or more than the machine has in all (checked for
- *                 growths by 1 GiB or more); the error text says which */
+ * GA_ERR_CANNOT_GROW  `size` is above the reserved bytes: see ga_arena_extend(), ga_arena_move()
+ * GA_ERR_MEMORY       out of memory, above the limit, or more than the machine has in all (checked
+ *                     for growths by 1 GiB or more); the error text says which */
 GA_API ga_status ga_arena_grow(ga_arena *arena, uint64_t size);
 
 /* Release the chunks that lie wholly at or above `size`; on the host, the granules. They must not
@@ -89,9 +89,9 @@ GA_API ga_status ga_arena_shrink(ga_arena *arena, uint64_t size);
 /* Reserve more addresses directly behind the arena, up to `reserve` bytes from the base on. The
  * base stays. A size below the reserved bytes changes nothing.
  *
- * GA_ERR_NO_ROOM  the addresses behind it are in use
- * GA_ERR_MEMORY   no addresses
- * GA_ERR_SIZE     `reserve` is too large */
+ * GA_ERR_CANNOT_GROW  the addresses behind it are in use
+ * GA_ERR_MEMORY       no addresses
+ * GA_ERR_SIZE         `reserve` is too large */
 GA_API ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve);
 
 /* Like ga_arena_extend(), but if that fails, reserve a new range of `reserve` bytes, move the
@@ -113,7 +113,7 @@ typedef struct ga_arena_stats {
     uint64_t chunks;                  /* number of chunks now; the host merges them into one */
     uint64_t growths, shrinks, moves; /* number of calls that changed something */
     /* Times of growths, to within an eighth; 0 before the first. */
-    uint64_t grow_ns_p50, grow_ns_p99, grow_ns_p999, grow_ns_most;
+    uint64_t grow_ns_p50, grow_ns_p99, grow_ns_p999, grow_ns_max;
 } ga_arena_stats;
 
 /* Returns all zeros for NULL. */
@@ -138,9 +138,9 @@ GA_API ga_status ga_arena_export(ga_arena *arena, uint64_t index, ga_arena_share
 /* Map another process's chunk at the end of the arena, which grows by share->size. The options of
  * both arenas must be equal. The caller keeps `share->fd` and may close it afterwards.
  *
- * GA_ERR_NO_ROOM  it does not fit behind the arena's memory within one reservation
- * GA_ERR_MEMORY   above the limit
- * GA_ERR_DEVICE   the driver does not know the handle */
+ * GA_ERR_CANNOT_GROW  it does not fit behind the arena's memory within one reservation
+ * GA_ERR_MEMORY       above the limit
+ * GA_ERR_DEVICE       the driver does not know the handle */
 GA_API ga_status ga_arena_import(ga_arena *arena, const ga_arena_share *share);
 
 #ifdef __cplusplus

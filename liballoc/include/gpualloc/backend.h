@@ -20,8 +20,8 @@ extern "C" {
 #endif
 
 /* Raised when a member of ga_backend, or of a struct that it points to, changes its meaning or
- * offset. */
-#define GA_BACKEND_ABI 2u
+ * offset, or when the size of such a struct changes that stands in an array. */
+#define GA_BACKEND_ABI 3u
 
 /* ---- options --------------------------------------------------------------------------- */
 
@@ -44,6 +44,8 @@ typedef struct ga_option {
     const char *help;           /* one line, lower case, no full stop */
     const char *const *choices; /* GA_OPTION_ENUM, or NULL for GA_OPTION_SIZE: NULL-terminated */
     int64_t min, max;           /* GA_OPTION_INTEGER and GA_OPTION_SIZE; both 0: no bound */
+    bool expert; /* only reproduces a published experiment: `gpualloc list` leaves the row out,
+                  * `gpualloc list --all` has it. No effect on specs */
 } ga_option;
 
 /* A parsed value. The option's type selects the member. */
@@ -71,7 +73,7 @@ enum {
 typedef struct ga_growing {
     /* Set by the caller of growing_open(). */
     uint64_t step_bytes[GA_GROWING_PARTS]; /* bytes of one step in each range; 0: no second range */
-    uint32_t steps_most;                   /* number of steps for which addresses are reserved */
+    uint32_t steps_max;                    /* number of steps for which addresses are reserved */
     uint32_t ahead; /* one growth adds 1/ahead of the backed steps; 0: it doubles them */
     /* Set by the backend; the caller sets `steps` before growing_open() to the steps to begin
      * with. */
@@ -218,7 +220,7 @@ typedef struct ga_backend {
     ga_status (*alloc_aligned)(void *state, size_t size, size_t align, void **out);
     /* all blocks or none; sizes may be 0. Else the runtime allocates one by one */
     ga_status (*alloc_batch)(void *state, size_t n, const size_t *sizes, void **out);
-    /* grow in place; `size` is above the usable size. Else GA_ERR_NO_ROOM */
+    /* grow in place; `size` is above the usable size. Else GA_ERR_CANNOT_GROW */
     ga_status (*grow)(void *state, void *block, size_t size);
     /* else refused, as for all members down to kernel_view */
     ga_status (*trim)(void *state, size_t keep);

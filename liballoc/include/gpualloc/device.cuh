@@ -250,62 +250,63 @@ static __device__ __forceinline__ void *ga_slab_address_pointer(ga_kernel_heap h
 
 /* For a tile that allocates one unit at a time for all its lanes: it claims a word of units by one
  * atomic and hands them out from registers. Keep the struct in registers, and call
- * ga_slab_turn_end(), or its last units stay allocated.
+ * ga_slab_tile_cache_end(), or its last units stay allocated.
  *
- *     ga_slab_turn turn = ga_slab_turn_begin(heap, 8);    every lane of a tile of 8
- *     row *r = (row *)ga_slab_turn_claim(&turn);          the same pointer in each
- *     ga_slab_turn_end(&turn);
+ *     ga_slab_tile_cache cache = ga_slab_tile_cache_begin(heap, 8);    every lane of a tile of 8
+ *     row *r = (row *)ga_slab_tile_cache_claim(&cache);                the same pointer in each
+ *     ga_slab_tile_cache_end(&cache);
  *
  * `width`: 4, 8, 16 or 32, a constant; the first tile of a warp is its lanes 0 to width - 1, and so
  * on. All lanes of a tile must be present and call together: blocks consist of whole tiles.
  */
-typedef struct ga_slab_turn {
+typedef struct ga_slab_tile_cache {
     ga_slab_heap *heap;
     ga_tile tile;
     ga_slab_claimed claimed;
     char *units; /* first unit of the word that is claimed */
     uint32_t unit;
-} ga_slab_turn;
+} ga_slab_tile_cache;
 
-static __device__ __forceinline__ ga_slab_turn ga_slab_turn_begin(ga_kernel_heap heap,
-                                                                  uint32_t width)
+static __device__ __forceinline__ ga_slab_tile_cache ga_slab_tile_cache_begin(ga_kernel_heap heap,
+                                                                              uint32_t width)
 {
-    ga_slab_turn turn;
+    ga_slab_tile_cache cache;
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    turn.heap = slab.heap;
-    turn.tile = ga_tile_of(width);
-    turn.unit = slab.unit;
-    turn.units = NULL;
-    uint32_t word = ga_slab_home_word(slab) * (32u / width) + turn.tile.base / width;
-    turn.claimed.word = word < slab.words ? word : word % slab.words;
-    turn.claimed.units = 0;
-    return turn;
+    cache.heap = slab.heap;
+    cache.tile = ga_tile_of(width);
+    cache.unit = slab.unit;
+    cache.units = NULL;
+    uint32_t word = ga_slab_home_word(slab) * (32u / width) + cache.tile.base / width;
+    cache.claimed.word = word < slab.words ? word : word % slab.words;
+    cache.claimed.units = 0;
+    return cache;
 }
 
 /* Allocate one unit for the tile; NULL if the heap is full. */
-static __device__ __forceinline__ void *ga_slab_turn_claim(ga_slab_turn *turn)
+static __device__ __forceinline__ void *ga_slab_tile_cache_claim(ga_slab_tile_cache *cache)
 {
-    if (!turn->claimed.units) {
-        turn->claimed = ga_slab_claim_word_general(turn->heap, turn->tile.mask, turn->claimed.word);
-        turn->units =
-            (char *)ga_slab_pointer(ga_slab_view_of(turn->heap), turn->claimed.word * 32u);
-        if (!turn->claimed.units) {
+    if (!cache->claimed.units) {
+        cache->claimed =
+            ga_slab_claim_word_general(cache->heap, cache->tile.mask, cache->claimed.word);
+        cache->units =
+            (char *)ga_slab_pointer(ga_slab_view_of(cache->heap), cache->claimed.word * 32u);
+        if (!cache->claimed.units) {
             return NULL;
         }
     }
-    uint32_t place = ga_bits_lowest(turn->claimed.units);
-    turn->claimed.units &= turn->claimed.units - 1u;
-    return turn->units + place * turn->unit;
+    uint32_t place = ga_bits_lowest(cache->claimed.units);
+    cache->claimed.units &= cache->claimed.units - 1u;
+    return cache->units + place * cache->unit;
 }
 
 /* Free the units that the tile claimed and did not use. */
-static __device__ __forceinline__ void ga_slab_turn_end(ga_slab_turn *turn)
+static __device__ __forceinline__ void ga_slab_tile_cache_end(ga_slab_tile_cache *cache)
 {
     /* the heap's estimate counts them as allocated */
-    if (turn->claimed.units && turn->heap->growth) {
-        ga_slab_adjust_taken(turn->heap, turn->tile, 0u - ga_bits_count(turn->claimed.units));
+    if (cache->claimed.units && cache->heap->growth) {
+        ga_slab_adjust_taken(cache->heap, cache->tile, 0u - ga_bits_count(cache->claimed.units));
     }
-    ga_slab_release_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
+    ga_slab_release_word(ga_slab_view_of(cache->heap), cache->tile, &cache->claimed);
 }
 
 #endif

@@ -50,7 +50,7 @@ typedef enum ga_status {
     GA_ERR_SIZE,        /* no heap can serve the size (above PTRDIFF_MAX, overflow) */
     GA_ERR_ALIGN,       /* not a power of two, or above the backend's limit */
     GA_ERR_POINTER,     /* not a live block of this heap */
-    GA_ERR_NO_ROOM,     /* ga_grow: the block cannot grow in place */
+    GA_ERR_CANNOT_GROW, /* ga_grow: the block cannot grow in place */
     GA_ERR_UNSUPPORTED, /* the backend has no such operation */
     GA_ERR_ARGUMENT,    /* invalid argument: NULL or out of range */
     GA_ERR_LIBRARY,     /* a library or plugin cannot be loaded, or has no such symbol */
@@ -155,8 +155,8 @@ GA_API ga_status ga_alloc_batch(ga_heap *heap, size_t n, const size_t *sizes, vo
  *                     captures */
 GA_API ga_status ga_realloc(ga_heap *heap, void *block, size_t size, size_t align, void **out);
 
-/* Grow the block in place to at least `size` bytes; its address does not change. GA_ERR_NO_ROOM if
- * it cannot grow, also if the backend has no growth in place. */
+/* Grow the block in place to at least `size` bytes; its address does not change. GA_ERR_CANNOT_GROW
+ * if it cannot grow, also if the backend has no growth in place. */
 GA_API ga_status ga_grow(ga_heap *heap, void *block, size_t size);
 
 /* Free a block. NULL is ignored. GA_ERR_POINTER if the backend can tell that the block is not its

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Hazard-pointer domains: how threads that read a structure without locks can have its removed
- * objects freed (lfht-reclamation-2022, §4.3.1; asymmetric fences: §4.1.2.1). docs/internals/reclaim.md
- * has the proof; the head of liballoc/reclaim/scan.c says when an object is freed.
+ * objects freed (lfht-reclamation-2022, §4.3.1; asymmetric fences: §4.1.2.1).
+ * docs/internals/reclaim.md has the proof; the head of liballoc/reclaim/scan.c says when an object
+ * is freed.
  *
  * To protect an object, a reader stores the object's address in a slot of its own and then
  * validates: it loads again the word that led it to the object. A thread that has unlinked an
@@ -78,9 +79,9 @@ typedef struct ga_domain ga_domain;
 typedef struct ga_domain_options {
     uint32_t options_size; /* sizeof(ga_domain_options) */
     uint32_t flags;        /* GA_DOMAIN_* */
-    uint32_t slots;        /* of each member, at most GA_DOMAIN_SLOTS_MOST; 0: 8 */
+    uint32_t slots;        /* of each member, at most GA_DOMAIN_SLOTS_MAX; 0: 8 */
     uint32_t batch;        /* objects that a member collects between two scans, at most
-                            * GA_DOMAIN_BATCH_MOST; 0: 4096 */
+                            * GA_DOMAIN_BATCH_MAX; 0: 4096 */
     uint64_t batch_bytes;  /* bytes that all members collect together, by the sizes
                             * passed to ga_hazard_retire(); 0: 32 MiB */
 } ga_domain_options;
@@ -94,8 +95,8 @@ enum {
 };
 
 enum {
-    GA_DOMAIN_SLOTS_MOST = 1 << 16,
-    GA_DOMAIN_BATCH_MOST = 1 << 24
+    GA_DOMAIN_SLOTS_MAX = 1 << 16,
+    GA_DOMAIN_BATCH_MAX = 1 << 24
 };
 
 /* Open a domain; the caller closes it. NULL for `options` means all zeros.
@@ -159,11 +160,12 @@ GA_API void ga_domain_get_stats(const ga_domain *domain, ga_domain_stats *out);
 typedef struct ga_hazards {
     uintptr_t *slots; /* `count` of them, in cache lines that no other thread writes to */
     uint32_t count;
-    uint32_t seq_cst; /* ga_hazard_fences. Other threads may change it: 0 to 2, and 2 to 1 */
+    uint32_t fence_mode; /* ga_hazard_fence_mode. Other threads may change it: ASYMMETRIC to
+                          * UNCONFIRMED, and that to SEQ_CST */
 } ga_hazards;
 
 /* How a member orders its store to a slot before the load that validates it. */
-enum ga_hazard_fences {
+enum ga_hazard_fence_mode {
     GA_HAZARD_ASYMMETRIC = 0, /* by the scan's heavy fence, which acts in every thread */
     GA_HAZARD_SEQ_CST = 1,    /* by the member's own seq_cst accesses */
     /* By the member's own, from its next ga_hazard_set() on; no scan knows yet that the slots it
@@ -208,14 +210,14 @@ typedef uintptr_t __attribute__((may_alias)) ga_hazard_word;
 static inline uint32_t ga_hazard_mode(const ga_hazards *mine)
 {
     /* relaxed: ga_hazard_set() says why a late answer does no harm. */
-    return __atomic_load_n(&mine->seq_cst, __ATOMIC_RELAXED);
+    return __atomic_load_n(&mine->fence_mode, __ATOMIC_RELAXED);
 }
 
 /* The calling thread's member has changed to fences of its own. */
 static inline void ga_hazard_confirm(const ga_hazards *mine)
 {
-    /* C2: release. Pairs with C3 (fences.c): slots that the member set before are visible. */
-    __atomic_store_n((uint32_t *)(uintptr_t)&mine->seq_cst, (uint32_t)GA_HAZARD_SEQ_CST,
+    /* RC2: release. Pairs with RC3 (fences.c): slots that the member set before are visible. */
+    __atomic_store_n((uint32_t *)(uintptr_t)&mine->fence_mode, (uint32_t)GA_HAZARD_SEQ_CST,
                      __ATOMIC_RELEASE);
 }
 
@@ -226,8 +228,9 @@ static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_w
 #if GA_PLANTED(reclaim_validate_relaxed)
     return __atomic_load_n(location, __ATOMIC_RELAXED);
 #endif
-    /* P2: seq_cst, or acquire. Pairs with S1 (scan.c): this load sees that the object was unlinked,
-     * or the scan sees the slot. Also acquires the writes that were published with the word. */
+    /* RP2: seq_cst, or acquire. Pairs with RS1 (scan.c): this load sees that the object was
+     * unlinked, or the scan sees the slot. Also acquires the writes that were published with the
+     * word. */
     return ga_hazard_mode(mine) ? __atomic_load_n(location, __ATOMIC_SEQ_CST)
                                 : __atomic_load_n(location, __ATOMIC_ACQUIRE);
 }
@@ -237,16 +240,16 @@ static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_w
 static inline void ga_hazard_set(const ga_hazards *mine, uint32_t slot, const void *object)
 {
     uintptr_t *place = &mine->slots[slot];
-    /* P1: release. Pairs with S2 (scan.c): reads of the slot's previous object happen before that
+    /* RP1: release. Pairs with RS2 (scan.c): reads of the slot's previous object happen before that
      * object is freed. */
     __atomic_store_n(place, (uintptr_t)object, __ATOMIC_RELEASE);
-    /* P3: the light fence, for the compiler alone. Pairs with S1 (scan.c), whose membarrier turns
-     * it into a full fence. The mode is loaded after P1: a fence that acts too early for P1 acts
+    /* RP3: the light fence, for the compiler alone. Pairs with RS1 (scan.c), whose membarrier turns
+     * it into a full fence. The mode is loaded after RP1: a fence that acts too early for RP1 acts
      * early enough for the mode (fences.c). */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     uint32_t mode = ga_hazard_mode(mine);
     if (mode != GA_HAZARD_ASYMMETRIC && !GA_PLANTED(reclaim_slot_store_not_fenced)) {
-        /* P1: seq_cst. Pairs with S1 and S2 (scan.c), through P2. */
+        /* RP1: seq_cst. Pairs with RS1 and RS2 (scan.c), through RP2. */
         __atomic_store_n(place, (uintptr_t)object, __ATOMIC_SEQ_CST);
         if (__builtin_expect(mode == GA_HAZARD_UNCONFIRMED, 0)) {
             ga_hazard_confirm(mine);
@@ -260,7 +263,7 @@ static inline void ga_hazard_clear(const ga_hazards *mine, uint32_t slot)
 #if GA_PLANTED(reclaim_clear_relaxed)
     __atomic_store_n(&mine->slots[slot], 0, __ATOMIC_RELAXED);
 #else
-    /* P4: release. Pairs with S2 (scan.c): reads of the object happen before it is freed. */
+    /* RP4: release. Pairs with RS2 (scan.c): reads of the object happen before it is freed. */
     __atomic_store_n(&mine->slots[slot], 0, __ATOMIC_RELEASE);
 #endif
 }
@@ -291,7 +294,7 @@ static inline bool ga_hazard_try(const ga_hazards *mine, uint32_t slot,
 static inline uintptr_t ga_hazard_protect(const ga_hazards *mine, uint32_t slot,
                                           const ga_hazard_word *location, uintptr_t tags)
 {
-    /* relaxed: a guess, which P2 validates. */
+    /* relaxed: a guess, which RP2 validates. */
     uintptr_t word = __atomic_load_n(location, __ATOMIC_RELAXED);
     while (!ga_hazard_try(mine, slot, location, tags, &word)) {
     }

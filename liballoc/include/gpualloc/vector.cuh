@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Append to a vector in a kernel; the vector grows while the kernel runs. The host lends the
- * vector, passes the view to kernels by value, and takes the vector back once they have ended:
+ * vector, passes the view to kernels by value, and ends the loan once they have ended:
  *
  *     ga_vector_lend(v, 0, &view);
  *     produce<<<...>>>(view);
  *     cudaStreamSynchronize(stream);
- *     ga_vector_take_back(v, &appended);           sets its size
+ *     ga_vector_end_loan(v, &appended);           sets its size
  *
  *     __global__ void produce(ga_kernel_vector view)
  *     {
@@ -37,7 +37,7 @@
  * does not allow more, or if the view has another version than this header. */
 static __device__ __forceinline__ void *ga_kernel_vector_append(ga_kernel_vector view, uint32_t n)
 {
-    if (view.abi != GA_KERNEL_VECTOR_ABI || !n || n > GA_APPEND_MOST) {
+    if (view.abi != GA_KERNEL_VECTOR_ABI || !n || n > GA_APPEND_MAX) {
         return NULL;
     }
     ga_appended got = ga_append_take((ga_append *)view.state, ga_tile_present(), n);

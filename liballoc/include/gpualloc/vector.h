@@ -69,10 +69,10 @@ GA_API ga_status ga_vector_wait(ga_vector *vector);
 /* Make room for `n` elements in all, and for no more than chunks round it up to (Algorithm 2: the
  * difference is mapped). If the addresses run out, more are reserved directly behind.
  *
- * GA_ERR_SIZE     more bytes than addressable
- * GA_ERR_NO_ROOM  the addresses behind are in use: ga_arena_move() can reserve others, and moves
- *                 the data
- * GA_ERR_MEMORY   out of memory, above the limit, or more than the machine has in all
+ * GA_ERR_SIZE         more bytes than addressable
+ * GA_ERR_CANNOT_GROW  the addresses behind are in use: ga_arena_move() can reserve others, and
+ *                     moves the data
+ * GA_ERR_MEMORY       out of memory, above the limit, or more than the machine has in all
  *
  * All calls below that make the vector longer return these as well. */
 GA_API ga_status ga_vector_reserve(ga_vector *vector, uint64_t n);
@@ -132,7 +132,7 @@ typedef struct ga_kernel_vector {
 /* Lend the vector to kernels. They grow it by the rule of ga_vector_open(), but by at least `step`
  * bytes at once (0: 32 MiB; else at least 64 KiB) and by little more than 1 GiB, so that no kernel
  * waits for long, and only in whole steps within its limit. Waits for the stream. Until the vector
- * is taken back, only data, size (the old one), capacity, wait and close may be called. A vector on
+ * is back, only data, size (the old one), capacity, wait and close may be called. A vector on
  * the host is lent to threads, which append with the functions of arena/append.h.
  *
  * Whether memory grows under running kernels of a device is tried once per process. If it does not,
@@ -150,12 +150,12 @@ typedef struct ga_vector_appended {
     uint64_t growths;           /* while it was lent */
     /* Per growth, from the pager's poll of the request until it was granted. */
     uint64_t grow_ns_p50, grow_ns_p99;
-    uint64_t grow_ns_p999, grow_ns_most;
+    uint64_t grow_ns_p999, grow_ns_max;
 } ga_vector_appended;
 
-/* Take the vector back from kernels, all of which have ended; their elements are now part of it.
- * `out` may be NULL. If the call fails, the vector is taken back too, but with its old size. */
-GA_API ga_status ga_vector_take_back(ga_vector *vector, ga_vector_appended *out);
+/* End the loan; all kernels that use the vector have ended. Their elements are now part of it.
+ * `out` may be NULL. If the call fails, the loan ends too, but the vector keeps its old size. */
+GA_API ga_status ga_vector_end_loan(ga_vector *vector, ga_vector_appended *out);
 
 #ifdef __cplusplus
 }

@@ -47,12 +47,12 @@ namespace gpualloc
 struct where {
     static constexpr int current = -1;
 
-    int device = current;         /* with Thrust the current device of the CUDA runtime, else 0 */
-    ga_stream stream = nullptr;   /* as in ga_vector_open() */
-    std::uint64_t reserve = 0;    /* bytes */
-    std::uint64_t limit = 0;      /* bytes */
-    std::uint64_t chunk_most = 0; /* bytes */
-    std::uint32_t flags = 0;      /* GA_ARENA_* */
+    int device = current;        /* with Thrust the current device of the CUDA runtime, else 0 */
+    ga_stream stream = nullptr;  /* as in ga_vector_open() */
+    std::uint64_t reserve = 0;   /* bytes */
+    std::uint64_t limit = 0;     /* bytes */
+    std::uint64_t chunk_max = 0; /* bytes */
+    std::uint32_t flags = 0;     /* GA_ARENA_* */
 };
 
 template <class T, ga_place Place, class Pointer> class vector;
@@ -170,7 +170,7 @@ template <class T, ga_place Place, class Pointer> class vector
             at.device == where::current ? detail::reach<Pointer>::current_device() : at.device;
         options.reserve = at.reserve;
         options.limit = at.limit;
-        options.chunk_most = at.chunk_most;
+        options.chunk_max = at.chunk_max;
         options.flags = at.flags;
         where_.device = options.device;
         check(ga_vector_open(&handle_, sizeof(T), &options, at.stream));

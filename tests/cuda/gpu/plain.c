@@ -19,7 +19,7 @@
 
 enum {
     BLOCKS = 300,
-    MOST_GIB = 1024,
+    GIB_MAX = 1024,
     RATE_PAIRS = 2000
 };
 
@@ -101,10 +101,10 @@ static void questions(void)
 
 static void exhausted(void)
 {
-    static void *at[MOST_GIB];
+    static void *at[GIB_MAX];
     int got = 0;
     cudaError_t result = cudaSuccess;
-    while (got < MOST_GIB && (result = cudaMalloc(&at[got], (size_t)1 << 30)) == cudaSuccess) {
+    while (got < GIB_MAX && (result = cudaMalloc(&at[got], (size_t)1 << 30)) == cudaSuccess) {
         got++;
     }
     say("cudaMalloc when all is used", result);
@@ -252,10 +252,10 @@ static void default_pool(void)
     cudaMemPool_t pool = NULL;
     void *large = NULL;
     void *small = NULL;
-    uint64_t most = UINT64_MAX;
+    uint64_t max = UINT64_MAX;
     uint64_t zero = 0;
     say("cudaDeviceGetDefaultMemPool", cudaDeviceGetDefaultMemPool(&pool, 0));
-    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most);
+    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &max);
     say("cudaMallocAsync", cudaMallocAsync(&large, 400 << 20, NULL));
     say("cudaMallocAsync", cudaMallocAsync(&small, 10 << 20, NULL));
     printf("used: %u MiB\n", mebibytes(pool, cudaMemPoolAttrUsedMemCurrent));

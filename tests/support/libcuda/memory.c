@@ -24,7 +24,7 @@ enum {
 struct CUmemPoolHandle_st {
     int device;
     uint64_t used, reserved, used_high, reserved_high;
-    uint64_t most;      /* bytes that it may have; 0: all */
+    uint64_t max;       /* bytes that it may have; 0: all */
     uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, stored without effect */
     unsigned access;    /* a bit for each other device that may reach it */
 };
@@ -98,10 +98,10 @@ static void trim(CUmemoryPool pool, uint64_t keep)
 static CUresult add_pooled(size_t size, CUmemoryPool pool, pooled **out)
 {
     CUdeviceptr block = 0;
-    if (pool->most && (size > pool->most || pool->reserved > pool->most - size)) {
+    if (pool->max && (size > pool->max || pool->reserved > pool->max - size)) {
         trim(pool, 0);
     }
-    if (pool->most && (size > pool->most || pool->reserved > pool->most - size)) {
+    if (pool->max && (size > pool->max || pool->reserved > pool->max - size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = stand_in_table.cuMemAlloc(&block, size);
@@ -223,7 +223,7 @@ static CUresult pool_create(WORDS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->device = props->location.id;
-    made->most = props->maxSize;
+    made->max = props->maxSize;
     *(CUmemoryPool *)a = made;
     return CUDA_SUCCESS;
 }
@@ -445,15 +445,15 @@ static pinned *all_pinned; /* under pinned_lock */
 static size_t pinned_bytes;
 static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const size_t MOST_PINNED = (size_t)1 << 40;
+static const size_t PINNED_MAX = (size_t)1 << 40;
 
 /* STAND_IN_PINNED in the environment: bytes that may be pinned at once. */
 static CUresult add_pinned(void **out, size_t size)
 {
     const char *told = getenv("STAND_IN_PINNED");
-    size_t most = told ? strtoull(told, NULL, 10) : MOST_PINNED;
+    size_t max = told ? strtoull(told, NULL, 10) : PINNED_MAX;
     pinned *made = malloc(sizeof *made);
-    if (!made || size > most || pinned_bytes > most - size || posix_memalign(out, 4096, size)) {
+    if (!made || size > max || pinned_bytes > max - size || posix_memalign(out, 4096, size)) {
         free(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -21,10 +21,10 @@
 
 enum {
     ALIGN = 256,
-    REGION_BITS_LEAST = 17,
-    REGION_BITS_MOST = 21,
-    REGIONS_TARGET = 512, /* regions are made smaller until the heap has this number */
-    GROW_DIVISOR = 16     /* add 1/16 at a time, so that little memory is unused */
+    REGION_BITS_MIN = 17,
+    REGION_BITS_MAX = 21,
+    REGIONS_TARGET = 512,  /* regions are made smaller until the heap has this number */
+    HEAP_GROW_DIVISOR = 16 /* the heap backs 1/16 more regions at a time: little is unused */
 };
 
 /* ---- work on the device: on its own stream; the caller waits --------------------------- */
@@ -86,14 +86,14 @@ ga_status ga_sized_wait(const ga_cuda_scope *scope)
 
 static ga_status choose_regions(ga_sized *sized, uint64_t limit)
 {
-    sized->region_bits = REGION_BITS_MOST;
-    while (sized->region_bits > REGION_BITS_LEAST &&
+    sized->region_bits = REGION_BITS_MAX;
+    while (sized->region_bits > REGION_BITS_MIN &&
            limit / REGIONS_TARGET < ga_sized_region_size(sized)) {
         sized->region_bits--;
     }
     uint64_t regions = limit >> sized->region_bits;
-    uint64_t most = UINT64_C(1) << (32 - ga_sized_stride_bits(sized->region_bits));
-    sized->regions = (uint32_t)(regions < most ? regions : most - 1);
+    uint64_t max = UINT64_C(1) << (32 - ga_sized_stride_bits(sized->region_bits));
+    sized->regions = (uint32_t)(regions < max ? regions : max - 1);
     return regions ? GA_OK
                    : ga_fail(GA_ERR_SPEC,
                              "slab: limit: expected room for a region of %llu bytes, got %llu",
@@ -103,7 +103,7 @@ static ga_status choose_regions(ga_sized *sized, uint64_t limit)
 
 /* Offsets into the bookkeeping, and its size. */
 typedef struct bookkeeping_plan {
-    size_t owners, growth, pool, places, watches, tables, bits, size;
+    size_t owners, growth, pool, table_indices, watches, tables, bits, size;
 } bookkeeping_plan;
 
 static size_t round_up(size_t size)
@@ -122,8 +122,8 @@ static bookkeeping_plan plan_bookkeeping(const ga_sized *sized)
     bookkeeping_plan plan = {.owners = GA_SIZED_OWNERS_AT};
     plan.growth = plan.owners + list;
     plan.pool = plan.growth + round_up(sizeof(ga_growth));
-    plan.places = plan.pool + round_up((sized->regions + 31) / 32 * sizeof(uint32_t));
-    plan.watches = plan.places + list;
+    plan.table_indices = plan.pool + round_up((sized->regions + 31) / 32 * sizeof(uint32_t));
+    plan.watches = plan.table_indices + list;
     plan.tables = plan.watches + list;
     plan.bits = plan.tables + list * class_count(sized);
     plan.size = plan.bits + (sized->grows ? 0 : ga_sized_bits_size(sized) * sized->regions);
@@ -138,7 +138,7 @@ static void fill_image(ga_sized *sized, const bookkeeping_plan *plan)
         .bits = sized->grows ? sized->growing.base[1] : (void *)(sized->bookkeeping + plan->bits),
         .owners = (uint32_t *)(sized->bookkeeping + plan->owners),
         .pool = (uint32_t *)(sized->bookkeeping + plan->pool),
-        .places = (uint32_t *)(sized->bookkeeping + plan->places),
+        .table_indices = (uint32_t *)(sized->bookkeeping + plan->table_indices),
         .watches = (uint32_t *)(sized->bookkeeping + plan->watches),
         .region_bits = sized->region_bits,
         .classes = class_count(sized),
@@ -178,8 +178,8 @@ static ga_status allocate_regions(ga_sized *sized, uint64_t capacity)
     uint64_t first = (capacity + ga_sized_region_size(sized) - 1) >> sized->region_bits;
     sized->growing = (ga_growing){
         .step_bytes = {ga_sized_region_size(sized), ga_sized_bits_size(sized)},
-        .steps_most = sized->regions,
-        .ahead = GROW_DIVISOR,
+        .steps_max = sized->regions,
+        .ahead = HEAP_GROW_DIVISOR,
         .steps = first < sized->regions ? (uint32_t)(first + !first) : sized->regions,
     };
     ga_status status = ga_growing_open(sized->parent, &sized->growing);

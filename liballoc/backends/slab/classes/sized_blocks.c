@@ -56,7 +56,7 @@ static void locate_unit(const ga_sized *sized, uint64_t offset, uint32_t owner, 
         uint32_t region = (uint32_t)(offset >> sized->region_bits);
         out->unit.class_ = class;
         out->unit.word_index = ga_sized_bitmap_index(sized->region_bits, region, owner) + slot / 32;
-        out->unit.place = slot % 32;
+        out->unit.bit_index = slot % 32;
     }
 }
 
@@ -93,7 +93,7 @@ static ga_status check_taken(ga_sized *sized, const ga_cuda_scope *scope, const 
     }
     ga_status status =
         ga_sized_get(scope, &word, sized->image.bits + at->unit.word_index, sizeof word);
-    return status == GA_OK && !(word >> at->unit.place & 1)
+    return status == GA_OK && !(word >> at->unit.bit_index & 1)
                ? ga_fail(GA_ERR_POINTER, "slab: %p is free already", block)
                : status;
 }
@@ -152,16 +152,17 @@ static void visit_region(const ga_sized *sized, uint32_t region, uint32_t class,
 {
     const ga_sized_class *c = &sized->image.of[class];
     char *units = sized->image.units + ((uint64_t)region << sized->region_bits);
-    for (uint32_t word = 0; word < c->map.words; word++) {
-        uint32_t rest = bits[word] & ~(word + 1 == c->map.words ? c->tail : 0);
+    for (uint32_t bitmap_word = 0; bitmap_word < c->map.words; bitmap_word++) {
+        uint32_t rest = bits[bitmap_word] & ~(bitmap_word + 1 == c->map.words ? c->tail : 0);
         for (; rest; rest &= rest - 1) {
-            uint32_t slot = word * 32 + ga_bits_lowest(rest);
+            uint32_t slot = bitmap_word * 32 + ga_bits_lowest(rest);
             visit(context, units + (uint64_t)slot * c->map.unit, c->map.unit);
         }
     }
 }
 
-/* Copy a region's owner, and its bitmap if a class has it. GA_ERR_NO_ROOM after the last region. */
+/* Copy a region's owner, and its bitmap if a class has it. GA_ERR_CANNOT_GROW after the last
+ * region. */
 static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, uint32_t *bits)
 {
     ga_cuda_scope scope;
@@ -185,7 +186,7 @@ static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, 
         status = ga_sized_get(&scope, bits, from, sized->image.of[class].map.words * sizeof *bits);
     }
     ga_sized_leave(sized, &scope);
-    return status == GA_OK && region >= next ? GA_ERR_NO_ROOM : status;
+    return status == GA_OK && region >= next ? GA_ERR_CANNOT_GROW : status;
 }
 
 /* No lock is held while `visit` runs, because it may call the heap. */
@@ -208,7 +209,7 @@ ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context)
         }
     }
     ga_libc.free(bits);
-    return status == GA_ERR_NO_ROOM ? GA_OK : status;
+    return status == GA_ERR_CANNOT_GROW ? GA_OK : status;
 }
 
 static uint64_t held_bytes(const ga_sized *sized, uint32_t ready)

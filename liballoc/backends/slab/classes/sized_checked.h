@@ -4,7 +4,7 @@
  * first region, by one atomic, whose answer tells if the block was live. A block that was not, or
  * an invalid pointer, is reported (report.h) and otherwise ignored.
  *
- * ORDER      U2 (sized_search.h), with an answer: of several lanes that free a unit, one finds it
+ * ORDER      KU2 (sized_search.h), with an answer: of several lanes that free a unit, one finds it
  *            live.
  */
 #ifndef GPUALLOC_SLAB_CLASSES_SIZED_CHECKED_H
@@ -22,8 +22,8 @@ GA_SIMT void ga_sized_report(ga_sized_heap *heap, uint32_t fault, const void *ad
 /* Free the unit that begins at the lane's block. */
 GA_SIMT void ga_sized_free_unit_checked(ga_sized_view heap, ga_sized_found found, const void *block)
 {
-    uint32_t bit = 1u << found.place;
-    /* U2: release, with an answer. Pairs with U1 (sized_search.h). */
+    uint32_t bit = 1u << found.bit_index;
+    /* KU2: release, with an answer. Pairs with KU1 (sized_search.h). */
     if (!(ga_and_release(heap.bits + found.word_index, ~bit) & bit)) {
         ga_sized_report(heap.heap, GA_SLAB_DOUBLE_FREE, block);
     }

@@ -18,11 +18,11 @@
  *            only by the tile that holds the class's `table_lock`, and so is an owner that names
  *            the class. The tile that holds the class's `grow_lock` gets regions for it.
  *
- * ORDER      S1 and S2: a region's bitmap has been cleared before a class publishes the region; S1
- *            is in sized_places.h and sized_search.h as well. T1 and T2: the holder of a class's
- *            `grow_lock` sees the changes of the one before. E1 and E2: likewise for
- *            `table_lock`. O1 and O2: a region's bitmap has been cleared before its owner names the
- *            class. P, Q and H are those of the pool.
+ * ORDER      KS1 and KS2: a region's bitmap has been cleared before a class publishes the region;
+ *            KS1 is in sized_places.h and sized_search.h as well. KT1 and KT2: the holder of a
+ *            class's `grow_lock` sees the changes of the one before. KE1 and KE2: likewise for
+ *            `table_lock`. KO1 and KO2: a region's bitmap has been cleared before its owner names
+ *            the class. KP, KQ and KH are those of the pool.
  *
  * PROGRESS   A tile that needs more regions waits for the holder of `grow_lock`, and that one for a
  *            region, for as long as growth.h says. The holder of `table_lock` does not wait.
@@ -41,24 +41,24 @@ GA_SIMT void ga_sized_publish(uint32_t *word, uint32_t value)
 #if GA_PLANTED(sized_publish_relaxed)
     ga_store_relaxed(word, value);
 #else
-    /* S2: release. Pairs with S1, here and elsewhere: bitmaps and owners are set. */
+    /* KS2: release. Pairs with KS1, here and elsewhere: bitmaps and owners are set. */
     ga_store_release(word, value);
 #endif
 }
 
 /* A store that readers acquire, by a lane whose tile has called ga_tile_publish() since it wrote
- * the data behind it. S2 for tables. Pairs with S1; for owners with O1, for second bitmaps with
- * U1. */
+ * the data behind it. KS2 for tables. Pairs with KS1; for owners with KO1, for second bitmaps with
+ * KU1. */
 GA_SIMT void ga_sized_store_published(uint32_t *word, uint32_t value)
 {
 #ifdef __CUDACC__
     ga_store_relaxed(word, value); /* after the fence of ga_tile_publish() */
 #else
-    ga_store_release(word, value);
+    ga_store_release(word, value); /* KS2. Pairs with KS1, KO1 and KU1. */
 #endif
 }
 
-/* S2 by the tile's publish, for an entry of the table: readers with an old class map may read it
+/* KS2 by the tile's publish, for an entry of the table: readers with an old class map may read it
  * before `total_words`. */
 GA_SIMT void ga_sized_publish_fenced(uint32_t *word, uint32_t value)
 {
@@ -78,7 +78,7 @@ GA_SIMT void ga_sized_table_lock(ga_sized_class *c, ga_tile tile)
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        /* E1: acquire. Pairs with E2: the table and the owners as the last holder left them. */
+        /* KE1: acquire. Pairs with KE2: the table and the owners as the last holder left them. */
         while (!GA_PLANTED(sized_table_not_locked) &&
                (ga_load_relaxed(&c->table_lock) || ga_cas_acquire(&c->table_lock, 0, 1u) != 0)) {
             ga_clock_sleep(200);
@@ -93,7 +93,7 @@ GA_SIMT void ga_sized_table_unlock(ga_sized_class *c, ga_tile tile)
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_store_release(&c->table_lock, 0); /* E2: release. Pairs with E1. */
+        ga_store_release(&c->table_lock, 0); /* KE2: release. Pairs with KE1. */
     }
     ga_tile_sync(tile);
 }
@@ -112,8 +112,9 @@ GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_si
     bool follows = words > 1u && !ga_load_relaxed(&c->shrunk);
     for (uint32_t i = 0; i < extent.n; i++) {
         uint32_t region = extent.first + i;
-        uint32_t spent = any_spent ? ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT : 0;
-        ga_store_relaxed(heap->places + region, (count + i) | spent);
+        uint32_t spent =
+            any_spent ? ga_load_relaxed(heap->table_indices + region) & GA_SIZED_SPENT : 0;
+        ga_store_relaxed(heap->table_indices + region, (count + i) | spent);
         ga_sized_publish_fenced(c->map.table + count + i, (region + 1u) | spent);
         follows = follows && !spent && contiguous == count + i && first + contiguous == region;
         contiguous += follows;
@@ -132,21 +133,21 @@ GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_si
  * The region that was moved is still the class's, at either index. */
 GA_SIMT void ga_sized_table_remove(ga_sized_heap *heap, ga_sized_class *c, uint32_t region)
 {
-    uint32_t place = ga_load_relaxed(heap->places + region) & ~GA_SIZED_SPENT;
+    uint32_t index = ga_load_relaxed(heap->table_indices + region) & ~GA_SIZED_SPENT;
     uint32_t last = ga_load_relaxed(&c->map.total_words) / c->map.words - 1u;
-    if (place < ga_load_relaxed(&c->map.contiguous) >> 6) {
-        ga_sized_publish(&c->map.contiguous, place << 6 | GA_SIZED_SHIFT(c->map));
+    if (index < ga_load_relaxed(&c->map.contiguous) >> 6) {
+        ga_sized_publish(&c->map.contiguous, index << 6 | GA_SIZED_SHIFT(c->map));
         ga_store_relaxed(&c->shrunk, 1u);
     }
-    if (place != last) {
+    if (index != last) {
         uint32_t entry = ga_load_relaxed(c->map.table + last);
-        ga_store_relaxed(heap->places + ((entry & ~GA_SIZED_SPENT) - 1u),
-                         place | (entry & GA_SIZED_SPENT));
-        ga_sized_publish(c->map.table + place, entry);
+        ga_store_relaxed(heap->table_indices + ((entry & ~GA_SIZED_SPENT) - 1u),
+                         index | (entry & GA_SIZED_SPENT));
+        ga_sized_publish(c->map.table + index, entry);
     }
     ga_sized_publish(c->map.table + last, 0);
     ga_sized_publish(&c->map.total_words, last * c->map.words);
-    ga_store_relaxed(heap->places + region, GA_SIZED_SPENT);
+    ga_store_relaxed(heap->table_indices + region, GA_SIZED_SPENT);
 }
 
 /* ---- regions for a class --------------------------------------------------------------- */
@@ -154,9 +155,9 @@ GA_SIMT void ga_sized_table_remove(ga_sized_heap *heap, ga_sized_class *c, uint3
 /* The owner to store for a region that the class gets. */
 GA_SIMT uint32_t ga_sized_owner_for(const ga_sized_heap *heap, uint32_t class_, uint32_t region)
 {
-    /* relaxed: acquired with the region (P1) */
+    /* relaxed: acquired with the region (KP1) */
     bool spent = ga_load_relaxed(&heap->sweep.any_spent) &&
-                 ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT;
+                 ga_load_relaxed(heap->table_indices + region) & GA_SIZED_SPENT;
     return (class_ + 1u) | (spent ? GA_SIZED_SECOND : 0);
 }
 
@@ -171,19 +172,21 @@ GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t 
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
-        uint32_t spent = ga_load_relaxed(&heap->sweep.any_spent); /* relaxed: P1, as above */
+        uint32_t spent = ga_load_relaxed(&heap->sweep.any_spent); /* relaxed: KP1, as above */
         for (uint32_t i = rank; i < words * extent.n; i += ga_tile_size(tile)) {
             uint32_t region = extent.first + i / words;
-            uint32_t word = i % words;
+            uint32_t bitmap_word = i % words;
             uint32_t owner = spent ? ga_sized_owner_for(heap, class_, region) : 0;
-            uint32_t word_index = ga_sized_bitmap_index(heap->region_bits, region, owner) + word;
+            uint32_t word_index =
+                ga_sized_bitmap_index(heap->region_bits, region, owner) + bitmap_word;
             uint32_t bits =
-                word + 1u == words && !GA_PLANTED(sized_tail_not_reserved) ? c->tail : 0;
+                bitmap_word + 1u == words && !GA_PLANTED(sized_tail_not_reserved) ? c->tail : 0;
             bits |= hold && i == 0; /* the unit that the caller holds */
             if (owner & GA_SIZED_SECOND) {
                 ga_sized_store_published(heap->bits + word_index, bits);
             } else {
-                ga_store_relaxed(heap->bits + word_index, bits); /* relaxed: S2 and O2 release it */
+                /* relaxed: KS2 and KO2 release it */
+                ga_store_relaxed(heap->bits + word_index, bits);
             }
         }
     }
@@ -198,8 +201,8 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
 {
     ga_sized_class *c = heap->of + class_;
     ga_sized_extent extent = {first, n};
-    /* U1 (sized_search.h) may read the bitmaps stored next; this fence comes before them and after
-     * the last owners' accesses (P1). */
+    /* KU1 (sized_search.h) may read the bitmaps stored next; this fence comes before them and after
+     * the last owners' accesses (KP1). */
     ga_tile_publish(tile);
     ga_sized_bitmaps_clear(heap, tile, class_, extent, hold);
     ga_tile_publish(tile);
@@ -208,7 +211,7 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < n; i += ga_tile_size(tile)) {
-            /* O2: release, with the tile's publish. Pairs with O1 (sized_sweep.h): a sweep that
+            /* KO2: release, with the tile's publish. Pairs with KO1 (sized_sweep.h): a sweep that
              * sees the class here sees the bitmap cleared. */
             uint32_t owner = ga_sized_owner_for(heap, class_, first + i);
             ga_sized_store_published(heap->owners + first + i, owner);
@@ -218,8 +221,8 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        /* H2: release, after the owners, and before an allocation can find the regions. Pairs with
-         * H1: the result of a sweep that has passed these regions becomes invalid. */
+        /* KH2: release, after the owners, and before an allocation can find the regions. Pairs with
+         * KH1: the result of a sweep that has passed these regions becomes invalid. */
         ga_post_add_release(&heap->releases, 1u);
         ga_sized_table_append(heap, c, extent);
     }
@@ -228,7 +231,7 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
     return hold ? ga_sized_bitmap_index(heap->region_bits, first, owner) : GA_SIZED_NONE;
 }
 
-#define GA_SIZED_GROW_DIVISOR 32u /* a class grows by 1/32 of its regions at a time */
+#define GA_SIZED_CLASS_GROW_DIVISOR 32u /* a class grows by 1/32 of its regions at a time */
 
 /* Get a 32nd more regions for the class, at least one, by the holder of its `grow_lock`. Waits for
  * memory if necessary. Returns their number. `*held` is set to the word of the unit that the tile
@@ -238,7 +241,8 @@ GA_SIMT uint32_t ga_sized_class_get_regions(ga_sized_heap *heap, ga_tile tile, u
 {
     ga_sized_class *c = heap->of + class_;
     /* relaxed: an estimate; a sweep may take regions at the same time */
-    uint32_t more = ga_load_relaxed(&c->map.total_words) / c->map.words / GA_SIZED_GROW_DIVISOR;
+    uint32_t more =
+        ga_load_relaxed(&c->map.total_words) / c->map.words / GA_SIZED_CLASS_GROW_DIVISOR;
     ga_sized_request request = {1u, more ? more : 1u, 1u, 0};
     uint32_t got = 0;
     ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
@@ -247,8 +251,8 @@ GA_SIMT uint32_t ga_sized_class_get_regions(ga_sized_heap *heap, ga_tile tile, u
             ga_sized_class_add_regions(heap, tile, class_, extent.first, extent.n, got == 0);
         *held = got ? *held : word_index;
         got += extent.n;
-        request.most -= extent.n;
-        if (!request.most) {
+        request.max -= extent.n;
+        if (!request.max) {
             break;
         }
         extent = ga_sized_regions_alloc_fast(heap, tile, request); /* without waiting */
@@ -265,17 +269,17 @@ typedef enum ga_sized_grow_step {
 
 /* Try to take the class's `grow_lock`. By one lane. The value is odd while a tile holds it, so that
  * a tile that waits for one holder does not wait for the next holder too. */
-GA_SIMT bool ga_sized_grow_try_lock_alone(ga_sized_class *c)
+GA_SIMT bool ga_sized_grow_try_lock_lone(ga_sized_class *c)
 {
     uint32_t ticket = ga_load_relaxed(&c->grow_lock);
-    /* T1: acquire. Pairs with T2: `total_words` and the table as the last holder left them. */
+    /* KT1: acquire. Pairs with KT2: `total_words` and the table as the last holder left them. */
     return !(ticket & 1u) && ga_cas_acquire(&c->grow_lock, ticket, ticket + 1u) == ticket;
 }
 
 /* By the lane that took it. */
 GA_SIMT void ga_sized_grow_unlock(ga_sized_class *c)
 {
-    /* T2: release. Pairs with T1. The load is relaxed because no other tile changes the word
+    /* KT2: release. Pairs with KT1. The load is relaxed because no other tile changes the word
      * now. */
     ga_store_release(&c->grow_lock, ga_load_relaxed(&c->grow_lock) + 1u);
 }
@@ -287,9 +291,9 @@ GA_SIMT uint32_t ga_sized_grow_try_lock(ga_sized_class *c, ga_tile tile, uint32_
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         uint32_t step = GA_SIZED_GROW_WAIT;
-        if (ga_load_acquire(&c->map.total_words) != seen) { /* S1. Pairs with S2. */
+        if (ga_load_acquire(&c->map.total_words) != seen) { /* KS1. Pairs with KS2. */
             step = GA_SIZED_GROW_DONE;
-        } else if (ga_sized_grow_try_lock_alone(c)) {
+        } else if (ga_sized_grow_try_lock_lone(c)) {
             step = ga_load_relaxed(&c->map.total_words) == seen ? GA_SIZED_GROW_LOCKED
                                                                 : GA_SIZED_GROW_DONE;
             if (step == GA_SIZED_GROW_DONE) {
@@ -314,13 +318,13 @@ GA_SIMT bool ga_sized_class_cannot_grow(const ga_sized_heap *heap, ga_tile tile,
     ga_lanes none = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        if (ga_sized_pool_known_full(heap, 1u)) {             /* N2, before T1 */
-            uint32_t ticket = ga_load_acquire(&c->grow_lock); /* T1: acquire. Pairs with T2. */
-            while (ticket & 1u && ga_load_acquire(&c->grow_lock) == ticket) { /* T1 */
+        if (ga_sized_pool_known_full(heap, 1u)) {             /* KN2, before KT1 */
+            uint32_t ticket = ga_load_acquire(&c->grow_lock); /* KT1: acquire. Pairs with KT2. */
+            while (ticket & 1u && ga_load_acquire(&c->grow_lock) == ticket) { /* KT1 */
                 ga_clock_sleep(500);
             }
             ga_lane_write(&none, own,
-                          ga_load_acquire(&c->map.total_words) == seen); /* S1. Pairs with S2. */
+                          ga_load_acquire(&c->map.total_words) == seen); /* KS1. Pairs with KS2. */
         }
     }
     ga_tile_sync(tile);

@@ -56,7 +56,7 @@
  * unit late enough after that. It counts only while the watch lasts. */
 #define GA_SIZED_SETTLED 1u
 
-/* In `places`, beside the index of the region in its class's table. */
+/* In `table_indices`, beside the index of the region in its class's table. */
 #define GA_SIZED_SPENT 0x80000000u /* its first bitmap stays full until no kernel runs */
 
 /* The class map: all that an allocation needs to find a word of the class. 32 bytes, loaded at
@@ -118,13 +118,13 @@ typedef struct ga_sized_heap {
     /* Set once, before the first allocation. */
     char *units;
     uint32_t *bits;
-    uint32_t *owners;     /* the owner of each region */
-    uint32_t *pool;       /* P: for each region below `next` a bit, set while it is free */
-    uint32_t *places;     /* of each region its index in its class's table, and GA_SIZED_SPENT */
-    uint32_t *watches;    /* of each region the time of its watch, and GA_SIZED_SETTLED */
-    uint32_t region_bits; /* log2 of the bytes of a region */
-    uint32_t classes;     /* their number; the largest unit is half a region */
-    uint32_t regions;     /* number of regions that there are addresses for */
+    uint32_t *owners;        /* the owner of each region */
+    uint32_t *pool;          /* P: for each region below `next` a bit, set while it is free */
+    uint32_t *table_indices; /* of each region its index in its class's table, and GA_SIZED_SPENT */
+    uint32_t *watches;       /* of each region the time of its watch, and GA_SIZED_SETTLED */
+    uint32_t region_bits;    /* log2 of the bytes of a region */
+    uint32_t classes;        /* their number; the largest unit is half a region */
+    uint32_t regions;        /* number of regions that there are addresses for */
     uint32_t fixed;
     ga_growth *growth; /* its steps are regions; NULL: `fixed` regions and no more */
     uint32_t check;    /* 1: hardened checks (sized_checked.h) */
@@ -256,7 +256,7 @@ GA_SIMT uint32_t ga_sized_class_aligned(ga_sized_view heap, uint64_t size, uint6
 /* The unit that a pointer is in. */
 typedef struct ga_sized_found {
     uint32_t class_; /* GA_SIZED_NONE: in none */
-    uint32_t word_index, place;
+    uint32_t word_index, bit_index;
     uint32_t offset; /* from the first byte of the unit */
 } ga_sized_found;
 

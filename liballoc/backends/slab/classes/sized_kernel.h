@@ -82,7 +82,7 @@ GA_SIMT void *ga_sized_pointer_or_null(ga_sized_view heap, uint32_t class_, ga_s
 {
     return got.word_indices == GA_SIZED_NONE
                ? NULL
-               : ga_sized_pointer(heap, ga_sized_unit(class_), got.word_indices, got.places);
+               : ga_sized_pointer(heap, ga_sized_unit(class_), got.word_indices, got.bit_indices);
 }
 
 /* Lanes that ask for different classes. Not inlined, so that the fast path stays small. */
@@ -157,9 +157,11 @@ GA_SIMT void *ga_sized_claim_slow(ga_sized_view heap, uint32_t lanes, uint32_t n
     uint32_t class_ = ga_sized_class_of_last(heap, missed.unit - 1u);
     if (missed.word_index == GA_SIZED_NONE) {
         ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-        uint32_t word = number < map.total_words ? number : ga_bits_round(number, map.total_words);
-        missed.word_index =
-            word < map.total_words ? ga_sized_word_index(heap, map, word) : GA_SIZED_NONE;
+        uint32_t class_word =
+            number < map.total_words ? number : ga_bits_round(number, map.total_words);
+        missed.word_index = class_word < map.total_words
+                                ? ga_sized_word_index(heap, map, class_word)
+                                : GA_SIZED_NONE;
         if (missed.word_index != GA_SIZED_NONE) {
             missed.taken = ga_sized_try_set_lanes_verify(heap, ga_tile_among(lanes), class_,
                                                          missed.word_index);
@@ -209,7 +211,7 @@ GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
 }
 
 /* A run of whole regions for each lane that calls. `align` counts regions and is at most
- * GA_SIZED_REGIONS_MOST. */
+ * GA_SIZED_REGIONS_MAX. */
 GA_SIMT_SLOW void *ga_sized_kernel_claim_run(ga_sized_heap *heap, size_t size, uint32_t align)
 {
     ga_tile tile = ga_tile_present();
@@ -233,7 +235,7 @@ GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, s
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
     uint64_t regions = align >> view.region_bits;
-    if (!align || align & (align - 1u) || regions > GA_SIZED_REGIONS_MOST) {
+    if (!align || align & (align - 1u) || regions > GA_SIZED_REGIONS_MAX) {
         return NULL;
     }
     uint32_t class_ = ga_sized_class_aligned(view, size, align);
@@ -258,7 +260,7 @@ GA_SIMT void ga_sized_free_slow_flagged(ga_sized_view view, uint32_t lanes, void
     uint32_t freeing = ga_lanes_nonzero(tile, is_one);
     if (is_one) {
         got->word_indices = found.word_index;
-        got->places = found.place;
+        got->bit_indices = found.bit_index;
     }
     if (freeing) {
         ga_sized_free_units(view, tile, freeing, *got);
@@ -296,7 +298,7 @@ GA_SIMT ga_sized_units ga_sized_free_locate(ga_sized_view view, ga_tile tile, vo
     ga_tile_gate(tile); /* else the assembler waits for the load before the fence */
     ga_sized_found found = ga_sized_find_with_owner(view, owner, block);
     bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
-    ga_sized_units got = {is_one ? found.word_index : GA_SIZED_NONE, found.place};
+    ga_sized_units got = {is_one ? found.word_index : GA_SIZED_NONE, found.bit_index};
     return got;
 }
 
@@ -309,7 +311,7 @@ GA_SIMT bool ga_sized_free_fast(ga_sized_view view, ga_tile tile, void *block, g
     *got = ga_sized_free_locate(view, tile, block);
     if (!(lanes & (lanes - 1u)) &&
         got->word_indices != GA_SIZED_NONE) { /* a lone lane needs no vote */
-        ga_sized_release_bits(view, got->word_indices, 1u << got->places);
+        ga_sized_release_bits(view, got->word_indices, 1u << got->bit_indices);
         return true;
     }
     return !ga_lanes_any(tile, got->word_indices == GA_SIZED_NONE) &&
@@ -329,9 +331,9 @@ GA_SIMT void ga_sized_free_slow_units(ga_sized_view view, uint32_t lanes, ga_siz
 /* Slow path of free: units of several words, units of regions with flags, runs, invalid
  * pointers. */
 GA_SIMT_SLOW void ga_sized_free_slow(ga_sized_heap *heap, uint32_t lanes, void *block,
-                                     uint32_t word_index, uint32_t place)
+                                     uint32_t word_index, uint32_t bit_index)
 {
-    ga_sized_units got = {word_index, place};
+    ga_sized_units got = {word_index, bit_index};
     ga_sized_free_slow_units(ga_sized_view_of(heap), lanes, got);
     ga_sized_free_slow_flagged(ga_sized_view_of(heap), lanes, block, &got);
     if (got.word_indices == GA_SIZED_NONE && block) {
@@ -357,7 +359,7 @@ GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
     } else if (ga_warp_is_whole(lanes)
                    ? !ga_sized_free_fast(view, ga_tile_of(32), block, &got)
                    : !ga_sized_free_fast(view, ga_tile_among(lanes), block, &got)) {
-        ga_sized_free_slow(view.heap, lanes, block, got.word_indices, got.places);
+        ga_sized_free_slow(view.heap, lanes, block, got.word_indices, got.bit_indices);
     }
 }
 

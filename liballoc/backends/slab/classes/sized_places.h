@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Addresses of units: from a word number of a class to the index of the word, from an index and a
- * bit to the unit, and from a pointer back to both.
+ * Addresses of units: from a class word to the index of the word, from an index and a bit to the
+ * unit, and from a pointer back to both.
  *
- * STRUCTURE  See sized_heap.h. The words of a class are numbered from 0; the index of a word is its
- *            number among the words of all regions. A unit is a word index and a bit. If the word
+ * STRUCTURE  See sized_heap.h. A bitmap word has three numbers: `class_word` among the words of
+ *            its class, from 0; `bitmap_word` within the bitmap of its region; `word_index` among
+ *            the words of all regions. A unit is a word index and a bit index, 0 to 31. If the word
  *            is in the contiguous regions at the front of the class's table, its index is computed
  *            without a load from the table.
  *
@@ -13,7 +14,7 @@
  *            the caller checks the owner once it holds a bit (ga_sized_class_owns()); a region with
  *            a live unit keeps its owner, so the answer stays true.
  *
- * ORDER      S1 here is the partner of S2 in sized_grow.h: a region's bitmap has been cleared
+ * ORDER      KS1 here is the partner of KS2 in sized_grow.h: a region's bitmap has been cleared
  *            before a class publishes the region.
  *
  * PROGRESS   Nothing waits.
@@ -24,17 +25,16 @@
 #include "../../../simt/simt.h"
 #include "sized_heap.h"
 
-/* Units, one for each lane: the index of a word, GA_SIZED_NONE for none, and the number of a
- * bit. */
+/* Units, one for each lane: a word index, GA_SIZED_NONE for none, and a bit index. */
 typedef struct ga_sized_units {
     ga_lanes word_indices;
-    ga_lanes places;
+    ga_lanes bit_indices;
 } ga_sized_units;
 
 /* Load a word of the class map or table. On the GPU the value may come from the multiprocessor's L1
  * cache and be stale. Then it is 0, or leads to a region that the class had, and a search loads
  * again. New values were released at device scope, and the atomics that follow on the bitmaps are
- * performed in L2. On the CPU, S1: acquire. Pairs with S2 (sized_grow.h). */
+ * performed in L2. On the CPU, KS1: acquire. Pairs with KS2 (sized_grow.h). */
 GA_SIMT uint32_t ga_sized_load_map_word(const uint32_t *word)
 {
 #ifdef __CUDACC__
@@ -42,7 +42,7 @@ GA_SIMT uint32_t ga_sized_load_map_word(const uint32_t *word)
 #elif GA_PLANTED(sized_class_map_relaxed)
     return ga_load_relaxed(word);
 #else
-    return ga_load_acquire(word); /* S1. Pairs with S2 (sized_grow.h). */
+    return ga_load_acquire(word); /* KS1. Pairs with KS2 (sized_grow.h). */
 #endif
 }
 
@@ -74,11 +74,12 @@ GA_SIMT ga_sized_class_map ga_sized_load_class_map(const ga_sized_class *class_)
     return map;
 }
 
-/* The index of word number `word` of the class, which is below `total_words`. */
-GA_SIMT uint32_t ga_sized_word_index(ga_sized_view heap, ga_sized_class_map map, uint32_t word)
+/* The index of the class word, which is below `total_words`. */
+GA_SIMT uint32_t ga_sized_word_index(ga_sized_view heap, ga_sized_class_map map,
+                                     uint32_t class_word)
 {
-    uint32_t region = (uint32_t)((uint64_t)word * map.factor >> GA_SIZED_SHIFT(map));
-    uint32_t within = word - region * map.words;
+    uint32_t region = (uint32_t)((uint64_t)class_word * map.factor >> GA_SIZED_SHIFT(map));
+    uint32_t within = class_word - region * map.words;
     uint32_t stride = ga_sized_stride_bits(heap.region_bits);
     if (region < GA_SIZED_CONTIGUOUS(map)) { /* saves a load */
         return ((map.first + region) << stride) + within;
@@ -101,7 +102,7 @@ GA_SIMT bool ga_sized_class_owns(ga_sized_view heap, uint32_t class_, uint32_t w
     if (ga_sized_in_first_bitmap(heap, word_index) || GA_PLANTED(sized_owner_not_checked)) {
         return true;
     }
-    /* relaxed: U1 acquired the owner that was stored before these bits were cleared for another
+    /* relaxed: KU1 acquired the owner that was stored before these bits were cleared for another
      * class. */
     uint32_t owner =
         ga_load_relaxed(heap.owners + (word_index >> ga_sized_stride_bits(heap.region_bits)));
@@ -111,24 +112,24 @@ GA_SIMT bool ga_sized_class_owns(ga_sized_view heap, uint32_t class_, uint32_t w
 /* A word, as two numbers that need fewer instructions to find and to turn into a pointer. */
 typedef struct ga_sized_position {
     uint32_t region;
-    uint32_t word; /* of its bitmap */
+    uint32_t bitmap_word;
 } ga_sized_position;
 
-/* The position of word number `word` of the class, which may be any number. False if it is not in
- * the contiguous regions. These have at least two words each, so GA_SIZED_SHIFT() is at least 32,
- * and the upper half of the product is enough. */
-GA_SIMT bool ga_sized_locate_contiguous(ga_sized_class_map map, uint32_t word,
+/* The position of the class word, which may be any number. False if it is not in the contiguous
+ * regions. These have at least two words each, so GA_SIZED_SHIFT() is at least 32, and the upper
+ * half of the product is enough. */
+GA_SIMT bool ga_sized_locate_contiguous(ga_sized_class_map map, uint32_t class_word,
                                         ga_sized_position *position)
 {
-    uint32_t nth = ga_bits_down(ga_bits_high32(word, map.factor), map.contiguous);
+    uint32_t nth = ga_bits_down(ga_bits_high32(class_word, map.factor), map.contiguous);
     position->region = map.first + nth;
-    position->word = word - nth * map.words;
+    position->bitmap_word = class_word - nth * map.words;
     return nth < GA_SIZED_CONTIGUOUS(map);
 }
 
 GA_SIMT uint32_t ga_sized_position_index(ga_sized_view heap, ga_sized_position position)
 {
-    return (position.region << ga_sized_stride_bits(heap.region_bits)) + position.word;
+    return (position.region << ga_sized_stride_bits(heap.region_bits)) + position.bitmap_word;
 }
 
 /* The home word of warp `number`: the word of that number. Numbers beyond the class's last word
@@ -137,25 +138,26 @@ GA_SIMT uint32_t ga_sized_position_index(ga_sized_view heap, ga_sized_position p
 GA_SIMT bool ga_sized_home_position(ga_sized_class_map map, uint32_t number,
                                     ga_sized_position *home)
 {
-    uint32_t word = number < map.total_words ? number : ga_bits_round(number, map.total_words);
-    return ga_sized_locate_contiguous(map, word, home);
+    uint32_t class_word =
+        number < map.total_words ? number : ga_bits_round(number, map.total_words);
+    return ga_sized_locate_contiguous(map, class_word, home);
 }
 
 /* The unit of that bit of the word. */
 GA_SIMT char *ga_sized_position_pointer(ga_sized_view heap, uint32_t unit,
-                                        ga_sized_position position, uint32_t place)
+                                        ga_sized_position position, uint32_t bit_index)
 {
     char *region = ga_bits_element(heap.units, position.region, 1u << heap.region_bits);
-    return region + (position.word * 32u + place) * unit; /* below 2^31 in a region */
+    return region + (position.bitmap_word * 32u + bit_index) * unit; /* below 2^31 in a region */
 }
 
 /* The unit of that bit of the word. */
 GA_SIMT char *ga_sized_pointer(ga_sized_view heap, uint32_t unit, uint32_t word_index,
-                               uint32_t place)
+                               uint32_t bit_index)
 {
     uint64_t region = word_index >> ga_sized_stride_bits(heap.region_bits);
     uint32_t slot =
-        (word_index & ga_bits_below(ga_sized_bitmap_bits(heap.region_bits))) * 32u + place;
+        (word_index & ga_bits_below(ga_sized_bitmap_bits(heap.region_bits))) * 32u + bit_index;
     return heap.units + (region << heap.region_bits) + slot * unit; /* below 2^31 in a region */
 }
 
@@ -185,7 +187,7 @@ GA_SIMT ga_sized_found ga_sized_find_with_owner(ga_sized_view heap, uint32_t own
     bool is_one = region < heap.regions && class_ < GA_SIZED_CLASSES && (slot + 1u) * unit <= size;
     found.class_ = is_one ? class_ : GA_SIZED_NONE;
     found.word_index = ((uint32_t)region << ga_sized_stride_bits(heap.region_bits)) + slot / 32u;
-    found.place = slot % 32u;
+    found.bit_index = slot % 32u;
     found.offset = within - slot * unit;
     return found;
 }

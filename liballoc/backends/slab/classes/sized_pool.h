@@ -22,11 +22,11 @@
  *            that a third one might have used. `pooled` is never less than the number of bits that
  *            are set.
  *
- * ORDER      P1 and P2: the last owner's accesses to a region happen before those of the next one.
- *            Q1 and Q2: the holder of `pool_lock` sees all bits that the one before has set again.
- *            H1 and H2: a tile that relies on the failure of an earlier search sees that nothing
- *            was freed since. N1 and N2: a tile that sees that regions have been taken sees the
- *            `grow_lock` of the class that they are for.
+ * ORDER      KP1 and KP2: the last owner's accesses to a region happen before those of the next
+ *            one. KQ1 and KQ2: the holder of `pool_lock` sees all bits that the one before has set
+ *            again. KH1 and KH2: a tile that relies on the failure of an earlier search sees that
+ *            nothing was freed since. KN1 and KN2: a tile that sees that regions have been taken
+ *            sees the `grow_lock` of the class that they are for.
  *
  * PROGRESS   The fast paths do not wait. A tile that needs `pool_lock` waits for its holder, and
  *            the holder waits for memory at most, as growth.h says. An allocation fails only if
@@ -40,10 +40,10 @@
 #include "../../../simt/simt.h"
 #include "sized_heap.h"
 
-/* A request for `least` to `most` contiguous regions. The number of the first plus `phase` must be
+/* A request for `min` to `max` contiguous regions. The number of the first plus `phase` must be
  * a multiple of `align`, a power of two. */
 typedef struct ga_sized_request {
-    uint32_t least, most;
+    uint32_t min, max;
     uint32_t align, phase;
 } ga_sized_request;
 
@@ -62,22 +62,9 @@ GA_SIMT void ga_sized_prepare_nothing(ga_tile tile, void *context, uint32_t from
 }
 
 /* The number of regions that have memory. By one lane. */
-GA_SIMT uint32_t ga_sized_ready_alone(const ga_sized_heap *heap)
+GA_SIMT uint32_t ga_sized_ready(const ga_sized_heap *heap)
 {
     return heap->growth ? ga_growth_ready(heap->growth) : heap->fixed;
-}
-
-/* For all lanes of the tile: the number of regions that have memory. */
-GA_SIMT uint32_t ga_sized_ready(const ga_sized_heap *heap, ga_tile tile)
-{
-    uint32_t leader = ga_tile_leader(tile);
-    ga_lanes ready = ga_lanes_all(0);
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        ga_lane_write(&ready, own, ga_sized_ready_alone(heap));
-    }
-    ga_tile_sync(tile);
-    return ga_lanes_get(tile, ready, leader);
 }
 
 /* Relaxed load by the leader, for all lanes. The value is a guess: other tiles change the word. */
@@ -119,7 +106,7 @@ GA_SIMT bool ga_sized_pool_claim_bits(uint32_t *word, uint32_t bits)
         uint32_t now = seen;
         ga_store_relaxed(word, seen & ~bits);
 #else
-        /* P1: acquire. Pairs with P2: the last owners are done with the regions. */
+        /* KP1: acquire. Pairs with KP2: the last owners are done with the regions. */
         uint32_t now = ga_cas_acquire(word, seen, seen & ~bits);
 #endif
         if (now == seen) {
@@ -130,31 +117,31 @@ GA_SIMT bool ga_sized_pool_claim_bits(uint32_t *word, uint32_t bits)
     return false;
 }
 
-/* The bits of word `index` at which enough contiguous free regions begin; `least` is at most 32. */
+/* The bits of word `index` at which enough contiguous free regions begin; `min` is at most 32. */
 GA_SIMT uint32_t ga_sized_pool_starts(uint32_t word, uint32_t index, ga_sized_request request)
 {
-    for (uint32_t have = 1; have < request.least && word;) {
-        uint32_t step = request.least - have < have ? request.least - have : have;
+    for (uint32_t have = 1; have < request.min && word;) {
+        uint32_t step = request.min - have < have ? request.min - have : have;
         word &= word >> step;
         have += step;
     }
     if (request.align > 1u && word) {
-        uint32_t places = 0;
+        uint32_t aligned = 0;
         uint32_t first = ga_sized_align_up(request, index * 32u) - index * 32u;
-        for (uint32_t place = first; place < 32u; place += request.align) {
-            places |= 1u << place;
+        for (uint32_t bit_index = first; bit_index < 32u; bit_index += request.align) {
+            aligned |= 1u << bit_index;
         }
-        word &= places;
+        word &= aligned;
     }
     return word;
 }
 
-/* The number of contiguous free regions from bit `place` on, at most `most`. */
-GA_SIMT uint32_t ga_sized_pool_free_from(uint32_t word, uint32_t place, uint32_t most)
+/* The number of contiguous free regions from bit `bit_index` on, at most `max`. */
+GA_SIMT uint32_t ga_sized_pool_free_from(uint32_t word, uint32_t bit_index, uint32_t max)
 {
-    uint32_t taken = ~(word >> place);
+    uint32_t taken = ~(word >> bit_index);
     uint32_t n = taken ? ga_bits_lowest(taken) : 32u;
-    return n < most ? n : most;
+    return n < max ? n : max;
 }
 
 /* ---- the pool: by all lanes ------------------------------------------------------------ */
@@ -178,7 +165,7 @@ GA_SIMT void ga_sized_pool_free(ga_sized_heap *heap, ga_tile tile, ga_sized_exte
 #if GA_PLANTED(sized_regions_release_relaxed)
             ga_post_or_relaxed(heap->pool + index, ga_sized_pool_mask(extent, index));
 #else
-            /* P2: release, with the tile's publish. Pairs with P1. */
+            /* KP2: release, with the tile's publish. Pairs with KP1. */
             ga_post_or_published(heap->pool + index, ga_sized_pool_mask(extent, index));
 #endif
         }
@@ -188,8 +175,8 @@ GA_SIMT void ga_sized_pool_free(ga_sized_heap *heap, ga_tile tile, ga_sized_exte
     {
         (void)own;
         ga_store_relaxed(&heap->pool_hint, extent.first / 32u); /* relaxed: a guess */
-        /* H2: release, after the bits. Pairs with H1: a tile that still reads the old count has not
-         * missed these bits. */
+        /* KH2: release, after the bits. Pairs with KH1: a tile that still reads the old count has
+         * not missed these bits. */
         ga_post_add_release(&heap->releases, 1u);
     }
 }
@@ -226,11 +213,11 @@ GA_SIMT ga_sized_extent ga_sized_pool_try_word(ga_sized_heap *heap, ga_tile tile
     ga_lanes n = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << finder, own)
     {
-        uint32_t place = ga_bits_lowest(ga_sized_pool_starts(word, index, request));
-        ga_sized_extent extent = {index * 32u + place,
-                                  ga_sized_pool_free_from(word, place, request.most)};
+        uint32_t bit_index = ga_bits_lowest(ga_sized_pool_starts(word, index, request));
+        ga_sized_extent extent = {index * 32u + bit_index,
+                                  ga_sized_pool_free_from(word, bit_index, request.max)};
         if (ga_sized_pool_claim_bits(heap->pool + index, ga_sized_pool_mask(extent, index))) {
-            /* N1: release. Pairs with N2. After the bits, so that `pooled` was never less than
+            /* KN1: release. Pairs with KN2. After the bits, so that `pooled` was never less than
              * their number. */
             ga_post_add_release(&heap->pooled, 0u - extent.n);
             ga_store_relaxed(&heap->pool_hint, index);
@@ -249,7 +236,7 @@ GA_SIMT ga_sized_extent ga_sized_pool_alloc_fast(ga_sized_heap *heap, ga_tile ti
 {
     ga_sized_extent none = {0, 0};
     uint32_t words = ga_sized_pool_words(heap, tile);
-    if (request.least > 32u || ga_sized_load_guess(&heap->pooled, tile) < request.least || !words) {
+    if (request.min > 32u || ga_sized_load_guess(&heap->pooled, tile) < request.min || !words) {
         return none;
     }
     uint32_t hint = ga_sized_load_guess(&heap->pool_hint, tile) % words;
@@ -290,18 +277,18 @@ GA_SIMT ga_sized_extent ga_sized_bump(ga_sized_heap *heap, ga_tile tile, ga_size
     ga_lanes gaps = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        uint32_t ready = ga_sized_ready_alone(heap);
+        uint32_t ready = ga_sized_ready(heap);
         uint32_t next = ga_load_relaxed(&heap->next); /* relaxed: the CAS below decides */
         for (;;) {
             uint32_t at = ga_sized_align_up(request, next);
-            if (at > ready || ready - at < request.least) {
+            if (at > ready || ready - at < request.min) {
                 break;
             }
-            uint32_t most = ready - at < request.most ? ready - at : request.most;
-            uint32_t seen = ga_cas_release(&heap->next, next, at + most); /* N1. Pairs with N2. */
+            uint32_t max = ready - at < request.max ? ready - at : request.max;
+            uint32_t seen = ga_cas_release(&heap->next, next, at + max); /* KN1. Pairs with KN2. */
             if (seen == next) {
                 ga_lane_write(&first, own, at);
-                ga_lane_write(&n, own, most);
+                ga_lane_write(&n, own, max);
                 ga_lane_write(&gaps, own, at - next);
                 break;
             }
@@ -353,14 +340,14 @@ GA_SIMT bool ga_sized_pool_alloc_extent(ga_sized_heap *heap, ga_tile tile, ga_si
     GA_EACH_LANE(tile, all ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        ga_post_add_release(&heap->pooled, 0u - extent.n); /* N1: as above. Pairs with N2. */
+        ga_post_add_release(&heap->pooled, 0u - extent.n); /* KN1: as above. Pairs with KN2. */
     }
     GA_EACH_LANE(tile, all ? 0 : ga_tile_lanes(tile), own)
     {
         uint32_t index = extent.first / 32u + ga_lane_read(ranks, own);
         for (uint32_t i = 0; i < ga_lane_read(taken, own); i++, index += size) {
-            /* P2: release, as above. Pairs with P1: this tile did not use the regions, but the
-             * accesses that its own P1 acquired come first. */
+            /* KP2: release, as above. Pairs with KP1: this tile did not use the regions, but the
+             * accesses that its own KP1 acquired come first. */
             ga_post_or_release(heap->pool + index, ga_sized_pool_mask(extent, index));
         }
     }
@@ -378,17 +365,17 @@ GA_SIMT bool ga_sized_free_run_extend(ga_sized_free_run *run, uint32_t word, uin
                                       ga_sized_request request)
 {
     while (word) {
-        uint32_t place = ga_bits_lowest(word);
-        uint32_t n = ga_sized_pool_free_from(word, place, 32u);
-        if (run->end != index * 32u + place) {
-            run->begin = index * 32u + place;
+        uint32_t bit_index = ga_bits_lowest(word);
+        uint32_t n = ga_sized_pool_free_from(word, bit_index, 32u);
+        if (run->end != index * 32u + bit_index) {
+            run->begin = index * 32u + bit_index;
         }
-        run->end = index * 32u + place + n;
+        run->end = index * 32u + bit_index + n;
         uint32_t first = ga_sized_align_up(request, run->begin);
-        if (first < run->end && run->end - first >= request.least) {
+        if (first < run->end && run->end - first >= request.min) {
             return true;
         }
-        word &= ~(ga_bits_below(n) << place);
+        word &= ~(ga_bits_below(n) << bit_index);
     }
     return false;
 }
@@ -441,15 +428,15 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc_locked(ga_sized_heap *heap, ga_ti
         uint32_t end = ga_sized_pool_absorb_ready(heap, tile);
         if (ga_sized_pool_search(heap, tile, (end + 31u) / 32u, request, &run)) {
             extent.first = ga_sized_align_up(request, run.begin);
-            extent.n = request.least;
+            extent.n = request.min;
             if (ga_sized_pool_alloc_extent(heap, tile, extent)) {
                 return extent;
             }
             continue; /* another tile claimed some of them */
         }
         uint32_t begin = ga_sized_align_up(request, run.end == end ? run.begin : end);
-        if (!heap->growth || begin > heap->regions || heap->regions - begin < request.least ||
-            ga_growth_await(tile, heap->growth, begin + request.least, ga_sized_prepare_nothing,
+        if (!heap->growth || begin > heap->regions || heap->regions - begin < request.min ||
+            ga_growth_await(tile, heap->growth, begin + request.min, ga_sized_prepare_nothing,
                             heap) != GA_GROWTH_GRANTED) {
             return none;
         }
@@ -458,29 +445,29 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc_locked(ga_sized_heap *heap, ga_ti
 
 /* ---- known full ------------------------------------------------------------------------ */
 
-/* Record that a search for `least` contiguous regions failed when `releases` had this value. By one
+/* Record that a search for `min` contiguous regions failed when `releases` had this value. By one
  * lane. */
-GA_SIMT void ga_sized_pool_set_known_full(ga_sized_heap *heap, uint32_t releases, uint32_t least)
+GA_SIMT void ga_sized_pool_set_known_full(ga_sized_heap *heap, uint32_t releases, uint32_t min)
 {
     /* relaxed: a tile that relies on it checks that `releases` has not changed */
-    ga_store64_relaxed(&heap->known_full, (uint64_t)releases << 32 | least);
+    ga_store64_relaxed(&heap->known_full, (uint64_t)releases << 32 | min);
 }
 
-/* True if a search for `least` contiguous regions cannot succeed: fewer are free, or the last
+/* True if a search for `min` contiguous regions cannot succeed: fewer are free, or the last
  * search failed, nothing has been freed since, and no more memory can be committed. By one lane. */
-GA_SIMT bool ga_sized_pool_known_full(const ga_sized_heap *heap, uint32_t least)
+GA_SIMT bool ga_sized_pool_known_full(const ga_sized_heap *heap, uint32_t min)
 {
-    /* N2: acquire. Pairs with N1: a tile that has taken the last region for a class holds the
+    /* KN2: acquire. Pairs with KN1: a tile that has taken the last region for a class holds the
      * class's `grow_lock`. */
     uint32_t next = ga_load_acquire(&heap->next);
-    if (heap->regions - next + ga_load_acquire(&heap->pooled) < least) {
+    if (heap->regions - next + ga_load_acquire(&heap->pooled) < min) {
         return true;
     }
     uint64_t since = ga_load64_relaxed(&heap->known_full);
-    /* H1: acquire. Pairs with H2. */
-    if (!(uint32_t)since || (uint32_t)since > least ||
+    /* KH1: acquire. Pairs with KH2. */
+    if (!(uint32_t)since || (uint32_t)since > min ||
         (uint32_t)(since >> 32) != ga_load_acquire(&heap->releases) ||
-        ga_sized_ready_alone(heap) != next) {
+        ga_sized_ready(heap) != next) {
         return false;
     }
     uint32_t growth_state = heap->growth && next < heap->regions
@@ -497,7 +484,7 @@ typedef enum ga_sized_pool_lock_state {
 
 /* Try to take `pool_lock`, unless the pool is known to be full. `*releases` is the count at that
  * time. */
-GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint32_t least,
+GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint32_t min,
                                         uint32_t *releases)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -505,15 +492,15 @@ GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint3
     ga_lanes seen = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        if (ga_sized_pool_known_full(heap, least)) {
+        if (ga_sized_pool_known_full(heap, min)) {
             ga_lane_write(&states, own, GA_SIZED_POOL_FULL);
-            /* Q1: acquire. Pairs with Q2: the last holder has set again all bits that it did not
+            /* KQ1: acquire. Pairs with KQ2: the last holder has set again all bits that it did not
              * keep. */
         } else if (!ga_load_relaxed(&heap->pool_lock) &&
                    ga_cas_acquire(&heap->pool_lock, 0, 1u) == 0) {
             ga_lane_write(&states, own, GA_SIZED_POOL_LOCKED);
         }
-        ga_lane_write(&seen, own, ga_load_acquire(&heap->releases)); /* H1. Pairs with H2. */
+        ga_lane_write(&seen, own, ga_load_acquire(&heap->releases)); /* KH1. Pairs with KH2. */
     }
     ga_tile_sync(tile);
     *releases = ga_lanes_get(tile, seen, leader);
@@ -527,9 +514,9 @@ GA_SIMT void ga_sized_pool_unlock(ga_sized_heap *heap, ga_tile tile, ga_sized_re
     {
         (void)own;
         if (!found && request.align == 1u) {
-            ga_sized_pool_set_known_full(heap, releases, request.least);
+            ga_sized_pool_set_known_full(heap, releases, request.min);
         }
-        ga_store_release(&heap->pool_lock, 0); /* Q2: release. Pairs with Q1. */
+        ga_store_release(&heap->pool_lock, 0); /* KQ2: release. Pairs with KQ1. */
     }
     ga_tile_sync(tile);
 }
@@ -547,12 +534,12 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc(ga_sized_heap *heap, uint32_t lan
     ga_tile tile = ga_tile_among(lanes);
     ga_sized_extent extent = {0, 0};
     uint32_t releases;
-    for (uint32_t rounds = 0; request.least <= heap->regions; rounds++) {
+    for (uint32_t rounds = 0; request.min <= heap->regions; rounds++) {
         extent = ga_sized_regions_alloc_fast(heap, tile, request);
         if (extent.n) {
             return extent;
         }
-        uint32_t state = ga_sized_pool_try_lock(heap, tile, request.least, &releases);
+        uint32_t state = ga_sized_pool_try_lock(heap, tile, request.min, &releases);
         if (state == GA_SIZED_POOL_LOCKED) {
             extent = ga_sized_regions_alloc_locked(heap, tile, request);
             ga_sized_pool_unlock(heap, tile, request, releases, extent.n != 0);

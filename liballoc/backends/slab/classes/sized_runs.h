@@ -9,9 +9,9 @@
  * INVARIANT  A run is live from the time the owner of its first region is set until one lane has
  *            cleared it: if several lanes free it, one succeeds.
  *
- * ORDER      P1 and P2 of the pool: the last owners' accesses to the regions happen before those of
- *            the next ones. The owners of regions are relaxed: a thread that has the address of a
- *            run got it from the thread that allocated it.
+ * ORDER      KP1 and KP2 of the pool: the last owners' accesses to the regions happen before those
+ *            of the next ones. The owners of regions are relaxed: a thread that has the address of
+ *            a run got it from the thread that allocated it.
  *
  * PROGRESS   As in sized_pool.h. A free does not wait.
  */
@@ -21,7 +21,7 @@
 #include "../../../simt/share.h"
 #include "sized_tile.h"
 
-#define GA_SIZED_REGIONS_MOST (1u << 24) /* more than any heap has (sized_words.h) */
+#define GA_SIZED_REGIONS_MAX (1u << 24) /* more than any heap has (sized_words.h) */
 
 /* The run that a pointer is in. */
 typedef struct ga_sized_run {
@@ -29,12 +29,12 @@ typedef struct ga_sized_run {
     uint64_t offset;   /* from the first byte of the run */
 } ga_sized_run;
 
-/* The number of regions for `size` bytes. GA_SIZED_REGIONS_MOST, which no heap has, if that is too
+/* The number of regions for `size` bytes. GA_SIZED_REGIONS_MAX, which no heap has, if that is too
  * large. */
 GA_SIMT uint32_t ga_sized_run_regions(ga_sized_view heap, uint64_t size)
 {
     uint64_t n = (size >> heap.region_bits) + ((size & ga_bits_below(heap.region_bits)) != 0);
-    return n < GA_SIZED_REGIONS_MOST ? (uint32_t)n + !n : GA_SIZED_REGIONS_MOST;
+    return n < GA_SIZED_REGIONS_MAX ? (uint32_t)n + !n : GA_SIZED_REGIONS_MAX;
 }
 
 GA_SIMT char *ga_sized_run_pointer(ga_sized_view heap, uint32_t first)
@@ -89,7 +89,7 @@ GA_SIMT bool ga_sized_run_sweep_found_none(ga_sized_heap *heap, ga_tile tile, ui
         GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
     return (ga_sized_known_full(heap, tile, GA_SIZED_NONE) ||
             ga_sized_sweep_join(ga_sized_view_of(heap), tile, last, &search)) &&
-           ga_sized_load_synced(&heap->releases, tile) == releases; /* H1. Pairs with H2. */
+           ga_sized_load_synced(&heap->releases, tile) == releases; /* KH1. Pairs with KH2. */
 }
 
 /* Allocate a run of `n` regions. The number of the first plus `phase` is a multiple of `align`.
@@ -100,8 +100,8 @@ GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t 
     ga_sized_request request = {n, n, align, phase};
     uint32_t last = 0;
     bool over = n > heap->regions;
-    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_SWEEPS_MOST; rounds++) {
-        uint32_t releases = ga_sized_load_synced(&heap->releases, tile); /* H1. Pairs with H2. */
+    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_SWEEPS_MAX; rounds++) {
+        uint32_t releases = ga_sized_load_synced(&heap->releases, tile); /* KH1. Pairs with KH2. */
         ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
         if (extent.n) {
             ga_sized_run_mark(heap, tile, extent);
@@ -144,7 +144,7 @@ GA_SIMT uint32_t ga_sized_run_clear(ga_sized_heap *heap, ga_tile tile, uint32_t 
     ga_lanes n = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* relaxed, and the CAS too: it decides which lane frees the regions, and P2 releases
+        /* relaxed, and the CAS too: it decides which lane frees the regions, and KP2 releases
          * them */
         uint32_t owner = ga_load_relaxed(heap->owners + first);
         if (owner & GA_SIZED_RUN && ga_cas_relaxed(heap->owners + first, owner, 0) == owner) {

@@ -8,9 +8,9 @@
  *            Bits of a second bitmap count only after a check of the region's owner; else the tile
  *            clears them again.
  *
- * ORDER      U1 and U2 (this file): the last owner's accesses to a unit happen before those of
- *            the next one. H1 and H2 (sized_pool.h): events that `releases` counts happen before a
- *            tile sees the count. O3 and O4: the checks of a free for a sweep (sized_sweep.h).
+ * ORDER      KU1 and KU2 (this file): the last owner's accesses to a unit happen before those of
+ *            the next one. KH1 and KH2 (sized_pool.h): events that `releases` counts happen before
+ *            a tile sees the count. KO3 and KO4: the checks of a free for a sweep (sized_sweep.h).
  *
  * PROGRESS   No search waits. Each loads a fixed number of words, and repeats that only if another
  *            tile claimed the units that it saw.
@@ -31,12 +31,12 @@ GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint3
 #if GA_PLANTED(sized_claim_relaxed)
     return ga_or_relaxed(heap.bits + word_index, bits);
 #elif GA_PLANTED(sized_claim_not_atomic)
-    /* U1, but not atomic. Pairs with U2. */
+    /* KU1, but not atomic. Pairs with KU2. */
     uint32_t taken = ga_load_acquire(heap.bits + word_index);
     ga_store_relaxed(heap.bits + word_index, taken | bits);
     return taken;
 #else
-    /* U1: acquire. Pairs with U2: the last owner's accesses to a unit happen before ours. */
+    /* KU1: acquire. Pairs with KU2: the last owner's accesses to a unit happen before ours. */
     return ga_or_acquire(heap.bits + word_index, bits);
 #endif
 }
@@ -47,7 +47,7 @@ GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint3
 GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
 {
     uint32_t *word = heap->owners + region;
-    /* O3: acq_rel, though it changes nothing. Pairs with O1 (sized_sweep.h): a sweep that comes
+    /* KO3: acq_rel, though it changes nothing. Pairs with KO1 (sized_sweep.h): a sweep that comes
      * later sees the bit clear, and one that came before is seen here. */
     uint32_t owner = ga_or_acq_rel(word, 0);
     while (ga_sized_owner_class(owner) != GA_SIZED_NONE && owner & GA_SIZED_WATCH) {
@@ -59,9 +59,9 @@ GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
             continue;
         }
 #if !GA_PLANTED(sized_sweep_not_notified)
-        ga_post_add_release(&heap->releases, 1u); /* H2: release, after the bit. Pairs with H1. */
+        ga_post_add_release(&heap->releases, 1u); /* KH2: release, after the bit. Pairs with KH1. */
 #endif
-        /* O4: release. Pairs with O3, and with the fence of a free on the fast path: a free that
+        /* KO4: release. Pairs with KO3, and with the fence of a free on the fast path: a free that
          * does not see the watch any more comes after the change of `releases`. */
         ga_cas_release(word, freed, freed & ~(GA_SIZED_WATCH | GA_SIZED_FREED));
         return;
@@ -82,7 +82,7 @@ GA_SIMT void ga_sized_release_bits(ga_sized_view heap, uint32_t word_index, uint
 #if GA_PLANTED(sized_free_relaxed)
     ga_post_and_relaxed(heap.bits + word_index, ~bits);
 #else
-    /* U2: release, with the tile's publish. Pairs with U1. No answer to wait for. */
+    /* KU2: release, with the tile's publish. Pairs with KU1. No answer to wait for. */
     ga_post_and_published(heap.bits + word_index, ~bits);
 #endif
 #if !defined __CUDACC__ && !GA_PLANTED(sized_sweep_notified_too_early)
@@ -120,7 +120,7 @@ GA_SIMT uint32_t ga_sized_claim_bits(ga_sized_view heap, uint32_t class_, uint32
  * different bits of it. Tiles beyond the last word share words with others, and begin at different
  * bits. */
 typedef struct ga_sized_start {
-    uint32_t word, shift;
+    uint32_t class_word, shift;
 } ga_sized_start;
 
 GA_SIMT ga_sized_start ga_sized_start_of(uint32_t total_words, uint32_t number, uint32_t lane,
@@ -130,7 +130,7 @@ GA_SIMT ga_sized_start ga_sized_start_of(uint32_t total_words, uint32_t number, 
     uint32_t bits = n > 1u ? 32u - ga_bits_leading(n - 1u) : 0; /* n is at most 2^bits */
     if (number >= total_words) {
         uint32_t round = number / total_words;
-        start.word = number - round * total_words;
+        start.class_word = number - round * total_words;
         start.shift += round << bits;
     }
     start.shift = start.shift >> bits << bits & 31u;
@@ -179,7 +179,7 @@ GA_SIMT uint32_t ga_sized_claim_group(ga_sized_view heap, uint32_t class_, uint3
         return 0;
     }
     ga_sized_start start = ga_sized_start_of(map.total_words, number, lane, n);
-    *word_index = ga_sized_word_index(heap, map, start.word);
+    *word_index = ga_sized_word_index(heap, map, start.class_word);
     if (*word_index == GA_SIZED_NONE) {
         return 0;
     }
@@ -232,7 +232,7 @@ GA_SIMT void ga_sized_deal(ga_tile tile, uint32_t requesting, ga_lanes equal, ga
         uint32_t rank = ga_bits_count(ga_lane_read(equal, own) & ga_bits_below(own));
         if (rank < ga_bits_count(theirs)) {
             ga_lane_write(&got->word_indices, own, ga_lane_read(word_indices, own));
-            ga_lane_write(&got->places, own, ga_sized_nth_bit(theirs, rank));
+            ga_lane_write(&got->bit_indices, own, ga_sized_nth_bit(theirs, rank));
         }
     }
 }
@@ -244,13 +244,13 @@ typedef struct ga_sized_search {
     uint32_t class_;
     uint32_t requesting; /* mask of the lanes that still have no unit */
     ga_sized_units got;
-    uint32_t word;     /* number, in the class, of the word of the last units found */
-    uint32_t rotation; /* 0 to 31: the bit at which claims begin, so that tiles spread out */
+    uint32_t class_word; /* the word of the last units found */
+    uint32_t rotation;   /* 0 to 31: the bit at which claims begin, so that tiles spread out */
     bool lost_race; /* another tile claimed some of the bits seen: try again, there may be more */
 } ga_sized_search;
 
 /* Deal out the units that the lanes have claimed: `bits` of the words `word_indices`. */
-GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes words, ga_lanes word_indices,
+GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes class_words, ga_lanes word_indices,
                                   ga_lanes bits, ga_sized_search *search)
 {
     uint32_t served = 0;
@@ -260,8 +260,8 @@ GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes words, ga_lanes word_in
         uint32_t word_index = ga_lanes_get(tile, word_indices, claimer);
         uint32_t takers = ga_bits_take(
             search->requesting & ~ga_bits_take(search->requesting, served), ga_bits_count(claimed));
-        search->word = ga_lanes_get(tile, words, claimer);
-        ga_lanes_deal(tile, search->requesting, served, claimed, 0, &search->got.places);
+        search->class_word = ga_lanes_get(tile, class_words, claimer);
+        ga_lanes_deal(tile, search->requesting, served, claimed, 0, &search->got.bit_indices);
         search->got.word_indices =
             ga_lanes_select(tile, takers, ga_lanes_all(word_index), search->got.word_indices);
         served += ga_bits_count(claimed);
@@ -273,7 +273,7 @@ GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes words, ga_lanes word_in
  * from one word if any has enough, else from as many as necessary, lowest lane first. `words` are
  * the numbers that the search records. */
 GA_SIMT void ga_sized_search_at(ga_sized_view heap, ga_tile tile, ga_lanes word_indices,
-                                ga_lanes words, ga_sized_search *search)
+                                ga_lanes class_words, ga_sized_search *search)
 {
     uint32_t needed = ga_bits_count(search->requesting);
     ga_lanes free_bits = ga_lanes_all(0);
@@ -303,58 +303,61 @@ GA_SIMT void ga_sized_search_at(ga_sized_view heap, ga_tile tile, ga_lanes word_
     }
     ga_tile_sync(tile);
     search->lost_race = ga_lanes_any(tile, missed);
-    ga_sized_search_deal(tile, words, word_indices, enough, search);
+    ga_sized_search_deal(tile, class_words, word_indices, enough, search);
 }
 
 /* Search one word of the class for each lane. */
-GA_SIMT void ga_sized_search_words(ga_sized_view heap, ga_tile tile, ga_lanes words,
+GA_SIMT void ga_sized_search_words(ga_sized_view heap, ga_tile tile, ga_lanes class_words,
                                    ga_sized_search *search)
 {
     ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + search->class_);
     ga_lanes word_indices = ga_lanes_all(GA_SIZED_NONE);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        ga_lane_write(&word_indices, own, ga_sized_word_index(heap, map, ga_lane_read(words, own)));
+        ga_lane_write(&word_indices, own,
+                      ga_sized_word_index(heap, map, ga_lane_read(class_words, own)));
     }
-    ga_sized_search_at(heap, tile, word_indices, words, search);
+    ga_sized_search_at(heap, tile, word_indices, class_words, search);
 }
 
-/* Consecutive words from `word` on, wrapping round, one for each lane. */
-GA_SIMT ga_lanes ga_sized_words_from(ga_tile tile, uint32_t word, uint32_t total_words)
+/* Consecutive words from `class_word` on, wrapping round, one for each lane. */
+GA_SIMT ga_lanes ga_sized_words_from(ga_tile tile, uint32_t class_word, uint32_t total_words)
 {
-    ga_lanes words = ga_tile_ranks(tile);
+    ga_lanes class_words = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint32_t mine = word + ga_lane_read(words, own);
-        ga_lane_write(&words, own, mine < total_words ? mine : (mine - total_words) % total_words);
+        uint32_t mine = class_word + ga_lane_read(class_words, own);
+        ga_lane_write(&class_words, own,
+                      mine < total_words ? mine : (mine - total_words) % total_words);
     }
-    return words;
+    return class_words;
 }
 
 /* A random word for each lane, of the `n` words from `from` on. */
 GA_SIMT ga_lanes ga_sized_words_random(ga_tile tile, uint32_t hash, uint32_t from, uint32_t n)
 {
-    ga_lanes words = ga_tile_ranks(tile);
+    ga_lanes class_words = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
-        ga_lane_write(&words, own, from + (uint32_t)(random * n >> 32));
+        uint64_t random = ga_bits_mix(hash + ga_lane_read(class_words, own));
+        ga_lane_write(&class_words, own, from + (uint32_t)(random * n >> 32));
     }
-    return words;
+    return class_words;
 }
 
 /* ---- words that may have free units ---------------------------------------------------- */
 
 /* Record where a search found free units, as a distance from its start, so that other searches
  * begin there. */
-GA_SIMT void ga_sized_set_hint(ga_sized_class *c, ga_tile tile, uint32_t start, uint32_t word,
+GA_SIMT void ga_sized_set_hint(ga_sized_class *c, ga_tile tile, uint32_t start, uint32_t class_word,
                                uint32_t total_words)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
         /* relaxed: a guess */
-        ga_store_relaxed(&c->hint, word >= start ? word - start : word + total_words - start);
+        ga_store_relaxed(&c->hint, class_word >= start ? class_word - start
+                                                       : class_word + total_words - start);
     }
 }
 
@@ -365,7 +368,7 @@ GA_SIMT uint32_t ga_sized_load_synced(const uint32_t *word, ga_tile tile)
     ga_lanes now = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&now, own, ga_load_acquire(word)); /* S1. Pairs with S2 (sized_grow.h). */
+        ga_lane_write(&now, own, ga_load_acquire(word)); /* KS1. Pairs with KS2 (sized_grow.h). */
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, now, leader);
@@ -396,13 +399,14 @@ GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t nu
 {
     ga_sized_class *c = heap.heap->of + search->class_;
     uint32_t start = number % total_words;
-    uint32_t word = (start + ga_sized_load_synced(&c->hint, tile) % total_words) % total_words;
+    uint32_t class_word =
+        (start + ga_sized_load_synced(&c->hint, tile) % total_words) % total_words;
     uint32_t hash = ga_bits_mix(number) +
                     ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
-    uint32_t last = total_words / GA_SIZED_GROW_DIVISOR > c->map.words
-                        ? total_words / GA_SIZED_GROW_DIVISOR
+    uint32_t last = total_words / GA_SIZED_CLASS_GROW_DIVISOR > c->map.words
+                        ? total_words / GA_SIZED_CLASS_GROW_DIVISOR
                         : c->map.words;
-    ga_sized_search_words(heap, tile, ga_sized_words_from(tile, word, total_words), search);
+    ga_sized_search_words(heap, tile, ga_sized_words_from(tile, class_word, total_words), search);
     if (!search->requesting) {
         return;
     }
@@ -410,7 +414,7 @@ GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t nu
     ga_sized_search_random(heap, tile, ~hash, total_words - last, last, GA_SIZED_SEARCH_TRIES,
                            search);
     if (!search->requesting) {
-        ga_sized_set_hint(c, tile, start, search->word, total_words);
+        ga_sized_set_hint(c, tile, start, search->class_word, total_words);
     }
 }
 

@@ -43,8 +43,9 @@ GA_SIMT uint32_t ga_sized_count_taken(const ga_sized_heap *heap, ga_tile tile, u
     const ga_sized_class *c = heap->of + ga_sized_class_at(heap, region);
     const uint32_t *bits = ga_sized_bits_at(heap, region);
     uint32_t taken = 0;
-    for (uint32_t word = tile.lane; word < c->map.words; word += 32u) {
-        taken += ga_bits_count(bits[word] & ~(word + 1u == c->map.words ? c->tail : 0u));
+    for (uint32_t bitmap_word = tile.lane; bitmap_word < c->map.words; bitmap_word += 32u) {
+        taken +=
+            ga_bits_count(bits[bitmap_word] & ~(bitmap_word + 1u == c->map.words ? c->tail : 0u));
     }
     return ga_lanes_sum(tile, taken);
 }
@@ -112,7 +113,7 @@ GA_SIMT void ga_sized_reset_spent(ga_sized_heap *heap)
     uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     for (uint32_t region = thread; region < heap->next; region += gridDim.x * blockDim.x) {
         if (ga_load_relaxed(heap->pool + region / 32u) >> region % 32u & 1u) {
-            heap->places[region] = 0;
+            heap->table_indices[region] = 0;
         }
     }
 }
@@ -133,12 +134,12 @@ extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
         uint32_t taken = ga_sized_count_taken(heap, tile, region);
         if (tile.lane == 0) {
             if (taken) {
-                uint32_t spent = heap->places[region] & GA_SIZED_SPENT;
+                uint32_t spent = heap->table_indices[region] & GA_SIZED_SPENT;
                 c->map.table[kept] = (region + 1u) | spent;
-                heap->places[region] = kept | spent;
+                heap->table_indices[region] = kept | spent;
             } else {
                 heap->owners[region] = 0;
-                heap->places[region] = 0;
+                heap->table_indices[region] = 0;
             }
         }
         __syncwarp();

@@ -29,9 +29,9 @@
  *            that sweep began. So a block that was freed before the request began is found, unless
  *            another tile claims it or holds its bit for a moment. If `releases` changes during a
  *            sweep, free units may have moved from ahead of the sweep to behind it. Then the
- *            request waits for another sweep, up to GA_SIZED_SWEEPS_MOST of them. So there was a
+ *            request waits for another sweep, up to GA_SIZED_SWEEPS_MAX of them. So there was a
  *            moment during the call at which no unit was free, unless units were freed during each
- *            of GA_SIZED_SWEEPS_MOST sweeps.
+ *            of GA_SIZED_SWEEPS_MAX sweeps.
  *
  *            A watch costs the frees in a region nothing until the first of them. The sweep writes
  *            its number beside the owner (GA_SIZED_WATCH). The fast path of a free reads the owner
@@ -49,20 +49,20 @@
  *            One case remains. If a free was stopped for longer than GA_SIZED_GRACE_NS between two
  *            consecutive instructions, its block may be missed until a sweep reads the region
  *            again; each does with one of GA_SIZED_RECHECK settled regions. On the CPU a free reads
- *            the owner again (O3), and this cannot happen.
+ *            the owner again (KO3), and this cannot happen.
  *
  *            A region leaves its class while the tile holds all of its units and the class's
  *            `table_lock`. If a unit turns out to be live, the tile clears the bits that it set. No
  *            other tile of the sweep is in that region, so that a sweep does not take units held in
  *            this way for live blocks.
  *
- * ORDER      W1 and W2: a tile that helps sees how the sweep was set up. W3 and W4: the tile that
- *            ends the sweep sees the findings of all its tiles. W5 and W6: a tile that is refused
- *            sees that the sweep has ended. W7: a sweep that a request does not see begins after
- *            everything that happened before the request. O1 to O4: the sweep sees a free that
- *            ended before the region came under watch, and a later free sees the watch. H1 and H2
- *            (sized_pool.h): events that `releases` counts happen before a tile sees the count. E
- *            and P as in sized_grow.h and sized_pool.h.
+ * ORDER      KW1 and KW2: a tile that helps sees how the sweep was set up. KW3 and KW4: the tile that
+ *            ends the sweep sees the findings of all its tiles. KW5 and KW6: a tile that is refused
+ *            sees that the sweep has ended. KW7: a sweep that a request does not see begins after
+ *            everything that happened before the request. KO1 to KO4: the sweep sees a free that
+ *            ended before the region came under watch, and a later free sees the watch. KH1 and KH2
+ *            (sized_pool.h): events that `releases` counts happen before a tile sees the count. KE
+ *            and KP as in sized_grow.h and sized_pool.h.
  *
  * PROGRESS   A tile that finds nothing waits for the tiles that are in regions. Each of these is
  *            done after a number of steps bounded by the words of the regions, and may wait for a
@@ -106,9 +106,9 @@ GA_SIMT bool ga_sized_is_after(uint32_t a, uint32_t b)
 
 /* True if a valid result says that the class, or for GA_SIZED_NONE the pool, has nothing free. By
  * one lane. */
-GA_SIMT bool ga_sized_known_full_alone(const ga_sized_heap *heap, uint32_t class_)
+GA_SIMT bool ga_sized_known_full_lone(const ga_sized_heap *heap, uint32_t class_)
 {
-    /* W6: acquire. Pairs with W5: for which classes the sweep found nothing. */
+    /* KW6: acquire. Pairs with KW5: for which classes the sweep found nothing. */
     uint64_t result = ga_load64_acquire(&heap->sweep.valid_result);
     uint32_t number = (uint32_t)result;
     /* relaxed: as new as `valid_result` or newer, and if newer, another sweep found nothing
@@ -122,17 +122,17 @@ GA_SIMT bool ga_sized_known_full_alone(const ga_sized_heap *heap, uint32_t class
         return false;
     }
 #endif
-    return (uint32_t)(result >> 32) == ga_load_acquire(&heap->releases); /* H1. Pairs with H2. */
+    return (uint32_t)(result >> 32) == ga_load_acquire(&heap->releases); /* KH1. Pairs with KH2. */
 }
 
-/* For all lanes of the tile: ga_sized_known_full_alone() by the leader. */
+/* For all lanes of the tile: ga_sized_known_full_lone() by the leader. */
 GA_SIMT bool ga_sized_known_full(const ga_sized_heap *heap, ga_tile tile, uint32_t class_)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes full = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&full, own, ga_sized_known_full_alone(heap, class_));
+        ga_lane_write(&full, own, ga_sized_known_full_lone(heap, class_));
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, full, leader) != 0;
@@ -164,11 +164,11 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
         uint32_t seen = ga_load_relaxed(word); /* relaxed: the CAS below decides */
         while (ga_sized_owner_class(seen) != GA_SIZED_NONE && !ga_sized_is_watched(seen)) {
             uint32_t plain = seen & ~(GA_SIZED_WATCH | GA_SIZED_FREED);
-            /* O1: acq_rel. Pairs with O2, O3 and O4. */
+            /* KO1: acq_rel. Pairs with KO2, KO3 and KO4. */
             uint32_t now = ga_cas_acq_rel(word, seen, plain | mark);
             if (now == seen) {
                 uint64_t time = ga_clock_ns();
-                /* relaxed, both: W3 releases them */
+                /* relaxed, both: KW3 releases them */
                 ga_store_relaxed(heap->watches + region, ga_sized_watch_time(time));
                 ga_store64_relaxed(&heap->sweep.watched_at, time);
                 break;
@@ -188,7 +188,7 @@ GA_SIMT void ga_sized_settle(ga_sized_heap *heap, ga_tile tile, uint32_t region)
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        /* relaxed, all: after W2, and W3 releases the store */
+        /* relaxed, all: after KW2, and KW3 releases the store */
         uint32_t since = ga_load_relaxed(heap->watches + region);
         uint32_t began = ga_sized_watch_time(ga_load64_relaxed(&heap->sweep.began_at));
         /* signed: this sweep may have begun the watch */
@@ -214,21 +214,21 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
     ga_lanes tried = ga_lanes_all(0);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint32_t word = ga_lane_read(ranks, own);
+        uint32_t bitmap_word = ga_lane_read(ranks, own);
         uint32_t failed = 0, seen = 0;
-        for (; word < words && !failed; word += size) {
+        for (; bitmap_word < words && !failed; bitmap_word += size) {
 #if GA_PLANTED(sized_leaving_claim_relaxed)
-            seen = ga_or_relaxed(heap->bits + word_index + word, GA_ALL_BITS);
+            seen = ga_or_relaxed(heap->bits + word_index + bitmap_word, GA_ALL_BITS);
 #else
-            /* U1: acquire. Pairs with U2: the last owners' accesses to the units. */
-            seen = ga_or_acquire(heap->bits + word_index + word, GA_ALL_BITS);
+            /* KU1: acquire. Pairs with KU2: the last owners' accesses to the units. */
+            seen = ga_or_acquire(heap->bits + word_index + bitmap_word, GA_ALL_BITS);
 #endif
-            failed = seen != (word + 1u == words ? c->tail : 0) &&
+            failed = seen != (bitmap_word + 1u == words ? c->tail : 0) &&
                      !GA_PLANTED(sized_live_region_leaves_class);
         }
         ga_lane_write(&missed, own, failed);
         ga_lane_write(&before, own, seen);
-        ga_lane_write(&tried, own, word); /* one step after the last word tried */
+        ga_lane_write(&tried, own, bitmap_word); /* one step after the last bitmap_word tried */
     }
     ga_tile_sync(tile);
     if (!ga_lanes_any(tile, missed)) {
@@ -237,11 +237,14 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t end = ga_lane_read(tried, own);
-        for (uint32_t word = ga_lane_read(ranks, own); word < end; word += size) {
-            bool last = word + size >= end && ga_lane_read(missed, own);
-            uint32_t were = last ? ga_lane_read(before, own) : word + 1u == words ? c->tail : 0;
-            /* U2: release. Pairs with U1. Bits that were set before belong to other tiles. */
-            ga_post_and_release(heap->bits + word_index + word, were);
+        for (uint32_t bitmap_word = ga_lane_read(ranks, own); bitmap_word < end;
+             bitmap_word += size) {
+            bool last = bitmap_word + size >= end && ga_lane_read(missed, own);
+            uint32_t were = last                        ? ga_lane_read(before, own)
+                            : bitmap_word + 1u == words ? c->tail
+                                                        : 0;
+            /* KU2: release. Pairs with KU1. Bits that were set before belong to other tiles. */
+            ga_post_and_release(heap->bits + word_index + bitmap_word, were);
         }
     }
     ga_tile_sync(tile);
@@ -262,7 +265,7 @@ GA_SIMT bool ga_sized_region_to_pool(ga_sized_heap *heap, ga_tile tile, uint32_t
     GA_EACH_LANE(tile, is_free ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        /* relaxed, and the owner too: P2 releases both */
+        /* relaxed, and the owner too: KP2 releases both */
         ga_store_relaxed(&heap->sweep.any_spent, 1u);
         ga_store_relaxed(heap->owners + region, 0u); /* before another class can get the region */
         ga_sized_table_remove(heap, c, region);
@@ -312,7 +315,7 @@ GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_til
         uint32_t quads[GA_SIZED_QUADS_PER_LANE][4];
         for (uint32_t i = 0; i < GA_SIZED_QUADS_PER_LANE; i++) {
             uint32_t at = first + i * 4u * size;
-            /* relaxed: after O1. Past the last word any other serves, so that no load waits for a
+            /* relaxed: after KO1. Past the last word any other serves, so that no load waits for a
              * branch. A bitmap has room for a multiple of four words. */
             ga_load_quad_relaxed(heap->bits + word_index + (at < words ? at : 0), quads[i]);
         }
@@ -388,7 +391,7 @@ GA_SIMT void ga_sized_sweep_region(ga_sized_view heap, ga_tile tile, uint32_t nu
     GA_EACH_LANE(tile, found.free ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        if (released) { /* relaxed, both: W3 releases them */
+        if (released) { /* relaxed, both: KW3 releases them */
             ga_post_add_relaxed(&heap.heap->sweep.regions_released, 1u);
         } else {
             ga_post_or64_relaxed(&heap.heap->sweep.found_classes, (uint64_t)1 << class_);
@@ -415,7 +418,7 @@ GA_SIMT ga_lanes ga_sized_sweep_select(const ga_sized_heap *heap, ga_tile tile, 
         uint32_t mine = first + ga_lane_read(ranks, own);
         for (uint32_t i = 0; i < GA_SIZED_REGIONS_PER_LANE; i++) { /* all loads first */
             uint32_t region = mine + i * size < end ? mine + i * size : first;
-            /* relaxed: after W2, so a free that ended before the request is seen */
+            /* relaxed: after KW2, so a free that ended before the request is seen */
             owners[i] = ga_load_relaxed(heap->owners + region);
             watches[i] = ga_load_relaxed(heap->watches + region);
         }
@@ -464,19 +467,19 @@ GA_SIMT void ga_sized_sweep_begin(ga_sized_heap *heap, uint32_t ended)
 {
     ga_sized_sweep *sweep = &heap->sweep;
     uint32_t number = ended + 1u;
-    /* W7: acq_rel. Pairs with itself in ga_sized_sweep_latest(). */
+    /* KW7: acq_rel. Pairs with itself in ga_sized_sweep_latest(). */
     if (ga_load_relaxed(&sweep->begun) != ended ||
         ga_cas_acq_rel(&sweep->begun, ended, number) != ended) {
         return;
     }
     uint32_t end = ga_load_relaxed(&heap->next) + 1u;
-    ga_store_relaxed(&sweep->releases, ga_load_acquire(&heap->releases)); /* H1. Pairs with H2. */
+    ga_store_relaxed(&sweep->releases, ga_load_acquire(&heap->releases)); /* KH1. Pairs with KH2. */
     ga_store64_relaxed(&sweep->began_at, ga_clock_ns());
     ga_store64_relaxed(&sweep->found_classes, 0u);
     ga_store_relaxed(&sweep->regions_released, 0u);
     ga_store_relaxed(&sweep->regions_left, end);
-    ga_store_release(&sweep->end, end);                         /* W1: release. Pairs with W2. */
-    ga_store64_release(&sweep->cursor, (uint64_t)number << 32); /* W1 */
+    ga_store_release(&sweep->end, end);                         /* KW1: release. Pairs with KW2. */
+    ga_store64_release(&sweep->cursor, (uint64_t)number << 32); /* KW1 */
 }
 
 /* End the sweep. Called by all lanes of the tile that was done last. */
@@ -487,7 +490,7 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
     {
         (void)own;
         uint64_t found_classes =
-            ga_load64_relaxed(&sweep->found_classes); /* relaxed, also below: after W4 */
+            ga_load64_relaxed(&sweep->found_classes); /* relaxed, also below: after KW4 */
         bool released = ga_load_relaxed(&sweep->regions_released) != 0;
         for (uint32_t class_ = 0; class_ < heap->classes && !released; class_++) {
             if (!(found_classes >> class_ & 1u)) {
@@ -501,7 +504,7 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
         bool ripe = !GA_SIZED_GRACE_NS ||
                     began >= ga_load64_relaxed(&sweep->watched_at) + GA_SIZED_GRACE_NS;
         uint32_t releases = ga_load_relaxed(&sweep->releases);
-        bool undisturbed = ga_load_acquire(&heap->releases) == releases; /* H1. Pairs with H2. */
+        bool undisturbed = ga_load_acquire(&heap->releases) == releases; /* KH1. Pairs with KH2. */
         if (undisturbed) {
             ga_store_relaxed(&sweep->undisturbed, number);
         }
@@ -509,10 +512,10 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
 #ifdef __CUDACC__
             ga_store64_relaxed(&sweep->valid_until, began + GA_SIZED_RESULT_LIFE_NS);
 #endif
-            /* W5: release. Pairs with W6. */
+            /* KW5: release. Pairs with KW6. */
             ga_store64_release(&sweep->valid_result, (uint64_t)releases << 32 | number);
         }
-        ga_store_release(&sweep->ended, number);              /* W5: release. Pairs with W6. */
+        ga_store_release(&sweep->ended, number);              /* KW5: release. Pairs with KW6. */
         if (ga_load_relaxed(&sweep->wanted) == number + 1u) { /* relaxed: a hint */
             ga_sized_sweep_begin(heap, number);
         }
@@ -529,7 +532,7 @@ GA_SIMT void ga_sized_sweep_regions_done(ga_sized_heap *heap, ga_tile tile, uint
     ga_tile_sync(tile);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* W3, W4: acq_rel. Pairs with itself: the findings of all tiles. */
+        /* KW3, KW4: acq_rel. Pairs with itself: the findings of all tiles. */
         ga_lane_write(&regions_left, own, ga_add_acq_rel(&heap->sweep.regions_left, 0u - n));
     }
     ga_tile_sync(tile);
@@ -545,7 +548,7 @@ GA_SIMT uint32_t ga_sized_sweep_latest(ga_sized_heap *heap, ga_tile tile)
     ga_lanes last = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* W7: acq_rel, though it changes nothing. Pairs with itself in ga_sized_sweep_begin(): a
+        /* KW7: acq_rel, though it changes nothing. Pairs with itself in ga_sized_sweep_begin(): a
          * sweep that this does not see begins after everything that the tile has done and seen. */
         ga_lane_write(&last, own, ga_add_acq_rel(&heap->sweep.begun, 0u));
     }
@@ -580,10 +583,10 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_regions(ga_sized_heap *heap, uin
         (uint32_t)cursor >= ga_load_relaxed(&sweep->end)) {
         return step;
     }
-    cursor = ga_add64_acq_rel(&sweep->cursor, n); /* W2: acquire. Pairs with W1. */
+    cursor = ga_add64_acq_rel(&sweep->cursor, n); /* KW2: acquire. Pairs with KW1. */
     step.number = (uint32_t)(cursor >> 32);
     step.region = (uint32_t)cursor;
-    /* W2, then W6. A larger `end` belongs to a later sweep, whose beginning has seen the end of
+    /* KW2, then KW6. A larger `end` belongs to a later sweep, whose beginning has seen the end of
      * this one. */
     uint32_t end = ga_load_acquire(&sweep->end);
     if (step.region < end && ga_sized_is_after(step.number, ga_load_acquire(&sweep->ended))) {
@@ -599,7 +602,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
                                                      uint32_t last, uint32_t n)
 {
     ga_sized_sweep_step step = {GA_SIZED_SWEEP_WAIT, 0, 0, 0};
-    uint32_t ended = ga_load_acquire(&heap->sweep.ended); /* W6: acquire. Pairs with W5. */
+    uint32_t ended = ga_load_acquire(&heap->sweep.ended); /* KW6: acquire. Pairs with KW5. */
 #if GA_PLANTED(sized_earlier_sweep_accepted)
     last--; /* a sweep that began before the request is accepted */
 #endif
@@ -623,7 +626,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
 
 /* After this number of sweeps that found nothing a request is refused, even if memory was freed
  * behind each of them. */
-#define GA_SIZED_SWEEPS_MOST 8u
+#define GA_SIZED_SWEEPS_MAX 8u
 
 /* A tile that waits for the others of a sweep sleeps, each time twice as long as before. */
 #define GA_SIZED_SWEEP_SLEEP_NS        250u /* the first time */
@@ -710,7 +713,7 @@ GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *las
             waited++;
         } else if (action == GA_SIZED_SWEEP_REPEAT) {
             *last = ga_sized_load_guess(&heap.heap->sweep.ended, tile);
-            action = ++again == GA_SIZED_SWEEPS_MOST ? GA_SIZED_SWEEP_FULL : action;
+            action = ++again == GA_SIZED_SWEEPS_MAX ? GA_SIZED_SWEEP_FULL : action;
         }
     }
     if (action == GA_SIZED_SWEEP_FOUND) {

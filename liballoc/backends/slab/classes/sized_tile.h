@@ -9,8 +9,9 @@
  *
  * INVARIANT  A unit belongs to its tile from the time the tile sets the bit until it clears it.
  *
- * ORDER      U1 and U2: the last owner's accesses to a unit happen before those of the next one. S1
- *            (sized_search.h) is the partner of S2 in sized_grow.h: a class gets its words by it.
+ * ORDER      KU1 and KU2: the last owner's accesses to a unit happen before those of the next one.
+ *            KS1 (sized_search.h) is the partner of KS2 in sized_grow.h: a class gets its words by
+ *            it.
  *
  * PROGRESS   An allocation tries the home word twice and a few random words. Then its tile
  *            searches, and waits for another region for as long as growth.h says. If there is none,
@@ -30,7 +31,7 @@ GA_SIMT void ga_sized_search_use_held(ga_tile tile, uint32_t word_index, ga_size
     GA_EACH_LANE(tile, 1u << ga_bits_lowest(search->requesting), own)
     {
         ga_lane_write(&search->got.word_indices, own, word_index);
-        ga_lane_write(&search->got.places, own, 0u);
+        ga_lane_write(&search->got.bit_indices, own, 0u);
     }
     search->requesting &= search->requesting - 1u;
 }
@@ -131,7 +132,7 @@ GA_SIMT void ga_sized_claim_search_groups(ga_sized_view heap, ga_tile tile, uint
         ga_sized_units more = ga_sized_claim_search(heap.heap, ga_tile_members(tile), group,
                                                     ga_lanes_get(tile, classes, first), number);
         got->word_indices = ga_lanes_select(tile, group, more.word_indices, got->word_indices);
-        got->places = ga_lanes_select(tile, group, more.places, got->places);
+        got->bit_indices = ga_lanes_select(tile, group, more.bit_indices, got->bit_indices);
         missing &= ~group;
     }
 }
@@ -248,7 +249,7 @@ GA_SIMT ga_sized_units ga_sized_claim_retry(ga_sized_view heap, ga_tile tile, ui
 /* Free the units of all lanes of the tile, which are all in one word. */
 GA_SIMT void ga_sized_free_units_of_word(ga_sized_view heap, ga_tile tile, ga_sized_units got)
 {
-    uint32_t bits = ga_lanes_union(tile, ga_lanes_all(1u) << got.places);
+    uint32_t bits = ga_lanes_union(tile, ga_lanes_all(1u) << got.bit_indices);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own), bits);
@@ -271,7 +272,7 @@ GA_SIMT bool ga_sized_free_units_fast(ga_sized_view heap, ga_tile tile, ga_sized
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own),
-                              1u << ga_lane_read(got.places, own));
+                              1u << ga_lane_read(got.bit_indices, own));
     }
     return true;
 }
@@ -284,7 +285,7 @@ GA_SIMT void ga_sized_free_units(ga_sized_view heap, ga_tile tile, uint32_t free
     if (freeing == ga_tile_lanes(tile) && ga_sized_free_units_fast(heap, tile, got)) {
         return;
     }
-    ga_lanes bits = ga_lanes_all(1u) << got.places;
+    ga_lanes bits = ga_lanes_all(1u) << got.bit_indices;
     ga_lanes equal = ga_lanes_equal(tile, freeing, got.word_indices);
     bits = ga_lanes_merge_or(tile, equal, bits);
     GA_EACH_LANE(tile, freeing, own)

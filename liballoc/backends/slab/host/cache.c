@@ -3,7 +3,7 @@
  * STRUCTURE  heap -> its threads' caches -> a bin for each class. A thread finds its cache in a
  *            thread-local slot that has the heap's serial number.
  * INVARIANT  a unit in a bin is free, and its bit in the slab is set; no unit is in two bins
- * ORDER      units pass from thread to thread through the slab's bitmaps (U1, U2 in slab_tile.h).
+ * ORDER      units pass from thread to thread through the slab's bitmaps (SU1, SU2 in slab_tile.h).
  *            Only its own thread changes a bin; other threads read it, relaxed, for figures.
  * PROGRESS   wait-free while the bins serve; claiming a word is lock-free, growth takes the lock
  */

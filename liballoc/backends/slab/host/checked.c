@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ORDER  a thread poisons a unit while it still owns it, and checks the poison once it owns it: U1
- *        and U2 in slab_tile.h order the two. Only the owner of a unit changes its bit in
+ * ORDER  a thread poisons a unit while it still owns it, and checks the poison once it owns it: SU1
+ *        and SU2 in slab_tile.h order the two. Only the owner of a unit changes its bit in
  *        `poisoned`, relaxed; the bits beside it in the word belong to other threads, hence the
  *        atomics.
  */
@@ -51,8 +51,8 @@ ga_status ga_slab_checked_free(ga_slab_host *slab, ga_slab_region *region, uint3
         memset(block, POISON, slab->shape.unit);
         ga_or_relaxed(poisoned_word(region, unit), bit);
     }
-    /* U2: release, with a result: of two threads that free the unit at once, one fails. Pairs with
-     * U1 (slab_tile.h). */
+    /* SU2: release, with a result: of two threads that free the unit at once, one fails. Pairs with
+     * SU1 (slab_tile.h). */
     if (!(ga_and_release(word, ~bit) & bit)) {
         return report_fault(slab, GA_SLAB_DOUBLE_FREE, block, "it is free already");
     }

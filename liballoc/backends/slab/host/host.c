@@ -5,8 +5,8 @@
  * INVARIANT  a superblock is never removed before the end, though its memory may be (trim.c); a
  *            word below heap.words can be reached
  * ORDER      a new superblock is first written to the table, then published: in the map of regions
- *            (R3), in `super_count` (G5), in the counts of free units (G2), and last in `words`
- *            (G4). Claims find it by the last two.
+ *            (SR3), in `super_count` (SG5), in the counts of free units (SG2), and last in `words`
+ *            (SG4). Claims find it by the last two.
  * PROGRESS   one thread grows at a time; threads that claim or free do not wait for it
  */
 #include "host.h"
@@ -170,11 +170,11 @@ static void insert_sorted(ga_slab_heap *heap, uint32_t super)
 {
     uint32_t at = super;
     uintptr_t units = (uintptr_t)heap->supers[super].units;
-    /* G8: release. Pairs with G7 (slab_units.h): threads look up units at the same time. */
+    /* SG8: release. Pairs with SG7 (slab_units.h): threads look up units at the same time. */
     for (; at && (uintptr_t)heap->supers[heap->sorted[at - 1]].units > units; at--) {
         __atomic_store_n(&heap->sorted[at], heap->sorted[at - 1], __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE); /* G8. Pairs with G7. */
+    __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE); /* SG8. Pairs with SG7. */
 }
 
 /* Publish `supers` more superblocks. */
@@ -183,15 +183,15 @@ static void publish(ga_slab_host *slab, uint32_t supers)
     ga_slab_heap *heap = &slab->heap;
     uint32_t first = heap->super_count << slab->shape.super_bits;
     uint32_t last = (heap->super_count + supers) << slab->shape.super_bits;
-    /* G5: release. Pairs with G7 (slab_units.h). */
+    /* SG5: release. Pairs with SG7 (slab_units.h). */
     __atomic_store_n(&heap->super_count, heap->super_count + supers, __ATOMIC_RELEASE);
     for (uint32_t block = first; block < last; block++) {
-        /* G2: release. Pairs with G1 (slab_tile.h). */
+        /* SG2: release. Pairs with SG1 (slab_tile.h). */
         ga_store_release(&heap->free[ga_slab_count_index(slab->shape.spread, block)],
                          GA_SLAB_BLOCK_UNITS);
     }
-    /* G4: release. Pairs with G3 (slab_heap.h). After the counts, because a thread that claims from
-     * one of the words changes its count. */
+    /* SG4: release. Pairs with SG3 (slab_heap.h). After the counts, because a thread that claims
+     * from one of the words changes its count. */
     __atomic_store_n(&heap->words, last * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
 }
 

@@ -29,7 +29,7 @@ typedef struct ga_slab_host {
     uint32_t hints[GA_SLAB_HOST_HINTS]; /* words where threads found their last unit without a
                                          * cache, by a hash of the thread; relaxed, guesses */
     /* Changed under the lock for growth. Other threads read `held`, `growths` and `purged` relaxed,
-     * and `room` by G10. */
+     * and `room` by SG10. */
     ga_slab_region *regions;
     void *tables;
     uint64_t held; /* bytes allocated from the parent, less those returned to it or to the system */
@@ -60,7 +60,7 @@ void ga_slab_host_end(ga_slab_host *slab);
 /* The number of superblocks that can be claimed from. */
 static inline uint32_t ga_slab_host_supers(const ga_slab_host *slab)
 {
-    /* G3. Pairs with G4 (host.c). */
+    /* SG3. Pairs with SG4 (host.c). */
     return ga_slab_words(&slab->heap) / GA_SLAB_ROW_WORDS >> slab->shape.super_bits;
 }
 
@@ -68,14 +68,14 @@ static inline uint32_t ga_slab_host_supers(const ga_slab_host *slab)
  * ga_slab_host_grow() after one that found nothing. */
 static inline uint32_t ga_slab_host_room(const ga_slab_host *slab)
 {
-    /* G10: acquire. Pairs with G9: all room that was published can be claimed. */
+    /* SG10: acquire. Pairs with SG9: all room that was published can be claimed. */
     return __atomic_load_n(&slab->room, GA_PLANTED_ORDER(slab_room_relaxed, __ATOMIC_ACQUIRE));
 }
 
 /* Publish that there is more to claim, once there is. Under the lock. */
 static inline void ga_slab_host_publish_room(ga_slab_host *slab)
 {
-    /* G9: release. Pairs with G10. */
+    /* SG9: release. Pairs with SG10. */
     __atomic_store_n(&slab->room, slab->room + (GA_PLANTED(slab_room_not_published) ? 0u : 1u),
                      __ATOMIC_RELEASE);
 }
@@ -86,7 +86,7 @@ static inline bool ga_slab_host_is_purged(const ga_slab_host *slab, uint32_t blo
     return ga_load_relaxed(&slab->purged[block / 32u]) >> block % 32u & 1u; /* relaxed: a figure */
 }
 
-/* The address of a unit that is taken: by U1 and U2 the caller sees the present memory of its
+/* The address of a unit that is taken: by SU1 and SU2 the caller sees the present memory of its
  * superblock. With light addressing on a device a view does not have it, because the view may be
  * older. */
 static inline char *ga_slab_host_pointer(const ga_slab_host *slab, ga_slab_view view, uint32_t unit)

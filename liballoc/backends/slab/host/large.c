@@ -2,10 +2,10 @@
  *
  * Large blocks: each call goes to the parent and updates the record.
  *
- * ORDER  V1 to V4 keep a block alive while ga_slab_large_each() asks for its size. The visitor
+ * ORDER  SV1 to SV4 keep a block alive while ga_slab_large_each() asks for its size. The visitor
  *        publishes the address, then looks it up in the set. The thread that frees the block
  *        removes it from the set, then reads the published address. All four operations are
- *        sequentially consistent, so that at least one of the two threads sees the other. V5: the
+ *        sequentially consistent, so that at least one of the two threads sees the other. SV5: the
  *        question happens before the free of a thread that no longer finds the address published.
  */
 #include "large.h"
@@ -42,7 +42,7 @@ ga_status ga_slab_large_alloc_zeroed(ga_slab_large *large, size_t size, void **o
 
 static void wait_for_visitor(ga_slab_large *large, const void *block)
 {
-    /* V4. Pairs with V1, and with V5. */
+    /* SV4. Pairs with SV1, and with SV5. */
     bool visited = __atomic_load_n(&large->visited, __ATOMIC_SEQ_CST) == block;
     if (__builtin_expect(visited && !GA_PLANTED(slab_visitor_not_awaited), 0)) {
         pthread_mutex_lock(large->lock);
@@ -54,7 +54,7 @@ static void wait_for_visitor(ga_slab_large *large, const void *block)
  * one may ask the parent for the size. */
 static bool forget(ga_slab_large *large, void *block)
 {
-    /* V3. Pairs with V2. */
+    /* SV3. Pairs with SV2. */
     bool removed = ga_slab_starts_remove(&large->starts, block);
     if (removed) {
         wait_for_visitor(large, block);
@@ -137,11 +137,11 @@ typedef struct walk {
 static size_t size_of_visited(ga_slab_large *large, const void *block)
 {
     pthread_mutex_lock(large->lock);
-    /* V1. Pairs with V4. */
+    /* SV1. Pairs with SV4. */
     __atomic_store_n(&large->visited, block, __ATOMIC_SEQ_CST);
-    /* V2. Pairs with V3. */
+    /* SV2. Pairs with SV3. */
     size_t size = ga_slab_large_usable_size(large, block);
-    /* V5: release. Pairs with V4: a thread that finds another value frees after the question. */
+    /* SV5: release. Pairs with SV4: a thread that finds another value frees after the question. */
     __atomic_store_n(&large->visited, NULL, __ATOMIC_RELEASE);
     pthread_mutex_unlock(large->lock);
     return size;

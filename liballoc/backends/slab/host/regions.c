@@ -3,7 +3,7 @@
  * STRUCTURE  root[address >> 32] -> a leaf of 2^16 entries, one for each 64 KiB of those 4 GiB
  * INVARIANT  a leaf never leaves the root. The memory of a record is never used for anything else:
  *            a record that its heap has freed is used again by another heap.
- * ORDER      R1/R2 publish a leaf, R3/R4 a region, R5/R6 pass a record to its next owner.
+ * ORDER      SR1/SR2 publish a leaf, SR3/SR4 a region, SR5/SR6 pass a record to its next owner.
  * PROGRESS   look-ups are wait-free; entering and the list of free records are lock-free
  */
 #include "regions.h"
@@ -22,10 +22,10 @@ static ga_slab_region *free_records; /* free records */
 static void push_free(ga_slab_region *first, ga_slab_region *last)
 {
     ga_slab_region *before =
-        __atomic_load_n(&free_records, __ATOMIC_RELAXED); /* relaxed: a guess; R5 decides */
+        __atomic_load_n(&free_records, __ATOMIC_RELAXED); /* relaxed: a guess; SR5 decides */
     do {
         last->next = before;
-        /* R5: release. Pairs with R6. */
+        /* SR5: release. Pairs with SR6. */
     } while (!__atomic_compare_exchange_n(&free_records, &before, first, true, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
 }
@@ -34,7 +34,7 @@ static void push_free(ga_slab_region *first, ga_slab_region *last)
  * returns to it during the exchange (ABA). */
 ga_slab_region *ga_slab_region_new(void)
 {
-    /* R6: acquire. Pairs with R5: the last owner has finished with it. */
+    /* SR6: acquire. Pairs with SR5: the last owner has finished with it. */
     ga_slab_region *region = __atomic_exchange_n(
         &free_records, NULL, GA_PLANTED_ORDER(slab_region_record_relaxed, __ATOMIC_ACQUIRE));
     if (!region) {
@@ -61,7 +61,7 @@ void ga_slab_region_delete(ga_slab_region *region)
 static ga_slab_region_leaf *leaf_of(uintptr_t step)
 {
     ga_slab_region_leaf **slot = &ga_slab_region_root[step >> GA_SLAB_LEAF_BITS];
-    /* R2: acquire. Pairs with R1. */
+    /* SR2: acquire. Pairs with SR1. */
     ga_slab_region_leaf *leaf = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
     if (leaf) {
         return leaf;
@@ -72,12 +72,12 @@ static ga_slab_region_leaf *leaf_of(uintptr_t step)
     if (fresh == MAP_FAILED) {
         return NULL;
     }
-    /* R1: release. Pairs with R2. */
+    /* SR1: release. Pairs with SR2. */
     if (__atomic_compare_exchange_n(slot, &leaf, (ga_slab_region_leaf *)fresh, false,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return fresh;
     }
-    ga_os_memory_release(fresh, sizeof *leaf);
+    ga_os_memory_unmap(fresh, sizeof *leaf);
     return leaf;
 }
 
@@ -95,7 +95,7 @@ static uintptr_t last_step(const ga_slab_region *region)
 static void set_entry(uintptr_t step, ga_slab_region *region)
 {
     ga_slab_region_leaf *leaf = leaf_of(step);
-    /* R3: release. Pairs with R4. */
+    /* SR3: release. Pairs with SR4. */
     __atomic_store_n(&(*leaf)[step & ((1u << GA_SLAB_LEAF_BITS) - 1u)], region, __ATOMIC_RELEASE);
 }
 

@@ -45,14 +45,14 @@ static inline ga_slab_region *ga_slab_region_at(const void *pointer)
     if (__builtin_expect(step >> (2 * GA_SLAB_LEAF_BITS) != 0, 0)) {
         return NULL;
     }
-    /* R2: acquire. Pairs with R1: the leaf is seen empty. */
+    /* SR2: acquire. Pairs with SR1: the leaf is seen empty. */
     ga_slab_region_leaf *leaf =
         __atomic_load_n(&ga_slab_region_root[step >> GA_SLAB_LEAF_BITS],
                         GA_PLANTED_ORDER(slab_region_leaf_relaxed, __ATOMIC_ACQUIRE));
     if (__builtin_expect(!leaf, 0)) {
         return NULL;
     }
-    /* R4: acquire. Pairs with R3: the region's fields are seen. */
+    /* SR4: acquire. Pairs with SR3: the region's fields are seen. */
     return __atomic_load_n(&(*leaf)[step & ((1u << GA_SLAB_LEAF_BITS) - 1u)],
                            GA_PLANTED_ORDER(slab_region_relaxed, __ATOMIC_ACQUIRE));
 }

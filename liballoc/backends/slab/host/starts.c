@@ -2,11 +2,11 @@
  *
  * STRUCTURE  root[address >> 36] -> middle[address >> 25 & 2047] -> a leaf of 2^21 bits
  * INVARIANT  a middle and a leaf stay until the end; a bit is set while its block is live
- * ORDER      L1/L2 publish a middle or a leaf. The bits need no order of their own: a thread that
+ * ORDER      SL1/SL2 publish a middle or a leaf. The bits need no order of their own: a thread that
  *            frees a block got it from the thread that allocated it, through the program's own
  *            synchronisation. They are sequentially consistent, because a visitor of large blocks
- *            relies on it (V2 and V3 in large.c).
- *            L3/L4 pass a spare table from one reservation to the next.
+ *            relies on it (SV2 and SV3 in large.c).
+ *            SL3/SL4 pass a spare table from one reservation to the next.
  * PROGRESS   wait-free, but for the compare-and-swap that installs: lock-free
  */
 #include "starts.h"
@@ -28,7 +28,7 @@ enum {
 
 static void *load(void *const *slot)
 {
-    /* L2: acquire. Pairs with L1: the table is seen empty. */
+    /* SL2: acquire. Pairs with SL1: the table is seen empty. */
     return __atomic_load_n(slot, GA_PLANTED_ORDER(slab_large_set_relaxed, __ATOMIC_ACQUIRE));
 }
 
@@ -46,7 +46,7 @@ static void unmap_table(void *table, size_t size)
 {
     int error = errno;
     if (table) {
-        ga_os_memory_release(table, size);
+        ga_os_memory_unmap(table, size);
     }
     errno = error;
 }
@@ -58,7 +58,7 @@ static void *load_or_install(void **slot, void **spare)
     if (table || !*spare) {
         return table;
     }
-    /* L1: release. Pairs with L2. */
+    /* SL1: release. Pairs with SL2. */
     if (!__atomic_compare_exchange_n(slot, &table, *spare, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
         return table;
@@ -117,7 +117,7 @@ static void **middle_slot(ga_slab_starts *starts, const void *block)
 
 static void set_bit(ga_slab_starts_leaf *leaf, const void *block)
 {
-    /* Pairs with V2 (large.c): the parent has finished with the block. */
+    /* Pairs with SV2 (large.c): the parent has finished with the block. */
     __atomic_fetch_or(word_of(leaf, block), bit_of(block), __ATOMIC_SEQ_CST);
 }
 
@@ -141,7 +141,7 @@ bool ga_slab_starts_add(ga_slab_starts *starts, const void *block)
 
 static void *reserve_table(void **kept, size_t size)
 {
-    /* L3: acquire. Pairs with L4: the thread that put the table there has finished with it. */
+    /* SL3: acquire. Pairs with SL4: the thread that put the table there has finished with it. */
     void *table = __atomic_exchange_n(kept, NULL, __ATOMIC_ACQUIRE);
     return table ? table : map_table(size);
 }
@@ -150,7 +150,7 @@ static void *reserve_table(void **kept, size_t size)
 static void release_table(void **kept, void *table, size_t size)
 {
     void *none = NULL;
-    /* L4: release. Pairs with L3. */
+    /* SL4: release. Pairs with SL3. */
     if (table && !__atomic_compare_exchange_n(kept, &none, table, false, __ATOMIC_RELEASE,
                                               __ATOMIC_RELAXED)) {
         unmap_table(table, size);
@@ -189,14 +189,14 @@ void ga_slab_starts_add_reserved(ga_slab_starts *starts, const void *block,
 bool ga_slab_starts_remove(ga_slab_starts *starts, const void *block)
 {
     uint64_t *word = find_word(starts, block);
-    /* V3 (large.c). Pairs with V2, if the block is large. */
+    /* SV3 (large.c). Pairs with SV2, if the block is large. */
     return word && __atomic_fetch_and(word, ~bit_of(block), __ATOMIC_SEQ_CST) & bit_of(block);
 }
 
 bool ga_slab_starts_has(const ga_slab_starts *starts, const void *block)
 {
     uint64_t *word = find_word(starts, block);
-    /* V2 (large.c). Pairs with V3, if the caller visits the block. */
+    /* SV2 (large.c). Pairs with SV3, if the caller visits the block. */
     return word && __atomic_load_n(word, __ATOMIC_SEQ_CST) & bit_of(block);
 }
 

@@ -10,9 +10,9 @@
  *            change. On a device the region leaves the map before its memory is freed, and is
  *            restored at other addresses. So addresses of free units must not be stored there, and
  *            threads have no caches (cache.h).
- * ORDER      the slab's claim acquires the accesses of the last owners of all 1024 units (U1, U2 in
- *            slab_tile.h), so no thread accesses the pages when they are returned. A thread that
- *            claims a unit of a restored block acquires the restoring (U2, U1). G9 publishes the
+ * ORDER      the slab's claim acquires the accesses of the last owners of all 1024 units (SU1, SU2
+ *            in slab_tile.h), so no thread accesses the pages when they are returned. A thread that
+ *            claims a unit of a restored block acquires the restoring (SU2, SU1). SG9 publishes the
  *            new room.
  * PROGRESS   under the lock for growth, one thread at a time. Claims and frees that need no growth
  *            never wait for it. A claim that finds nothing because a block is being tried waits as
@@ -383,10 +383,10 @@ static uint32_t lowest_purged(const ga_slab_host *slab)
 static void restore_pages(ga_slab_host *slab)
 {
     ga_slab_view view = ga_slab_view_of(&slab->heap);
-    uint32_t most = 1u << slab->shape.super_bits;
-    for (uint32_t block = lowest_purged(slab); block < blocks_of(slab) && most; block++) {
+    uint32_t max = 1u << slab->shape.super_bits;
+    for (uint32_t block = lowest_purged(slab); block < blocks_of(slab) && max; block++) {
         if (ga_slab_host_is_purged(slab, block)) {
-            most--;
+            max--;
             if (!GA_PLANTED(slab_restored_block_stays_purged)) {
                 set_purged(slab, block, false);
             }

@@ -48,7 +48,7 @@ ga_status ga_slab_growing_alloc(ga_slab_kernel *slab, const ga_cuda_scope *scope
     ga_growing *growing = &slab->growing;
     *growing = (ga_growing){
         .step_bytes = {ga_slab_super_bytes(&slab->shape), ga_slab_super_rows_bytes(&slab->shape)},
-        .steps_most = slab->shape.supers,
+        .steps_max = slab->shape.supers,
         .steps = first < slab->shape.supers ? first : slab->shape.supers,
     };
     ga_status status = ga_growing_open(slab->parent, growing);

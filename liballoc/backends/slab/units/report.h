@@ -3,7 +3,7 @@
  * Reports of the hardened checks (check=full), from kernels to the host: an array of slots, each
  * used once. Faults beyond its end are only counted.
  *
- * ORDER      F1 with F2 (checked.c): a report that is ready is complete.
+ * ORDER      SF1 with SF2 (checked.c): a report that is ready is complete.
  */
 #ifndef GPUALLOC_SLAB_UNITS_REPORT_H
 #define GPUALLOC_SLAB_UNITS_REPORT_H
@@ -33,7 +33,7 @@ GA_SIMT void ga_slab_report_put(ga_slab_report *reports, uint64_t *reported, uin
     if (place < GA_SLAB_REPORTS) {
         reports[place].address = (uint64_t)address;
         reports[place].fault = fault;
-        /* F1: release, to the host. Pairs with F2 (checked.c): the host may read while the kernel
+        /* SF1: release, to the host. Pairs with SF2 (checked.c): the host may read while the kernel
          * runs. */
         ga_store_release_system(&reports[place].ready, 1);
     }

@@ -11,7 +11,7 @@ void ga_slab_report_log(int device, const char *const *faults, const ga_slab_rep
 {
     for (; *logged < reported && *logged < GA_SLAB_REPORTS; ++*logged) {
         const ga_slab_report *report = &reports[*logged];
-        /* F2: the state when the heap was copied. Pairs with F1 (report.h). */
+        /* SF2: the state when the heap was copied. Pairs with SF1 (report.h). */
         if (!report->ready) {
             return; /* a kernel is still writing it */
         }

@@ -86,26 +86,6 @@ size_t ga_slab_counts_bytes(const ga_slab_shape *shape)
     return (size_t)((blocks + group - 1) / group * group * sizeof(uint32_t));
 }
 
-uint32_t ga_slab_address_of(const ga_slab_shape *shape, uint32_t number)
-{
-    uint32_t bits = shape->super_bits + GA_SLAB_BLOCK_BITS;
-    uint32_t field = ga_slab_block_bits(shape->unit) + GA_SLAB_BLOCK_BITS;
-    if (shape->light || number == GA_SLAB_FULL) {
-        return number;
-    }
-    return (number >> bits) << field | (number & ((1u << bits) - 1u));
-}
-
-uint32_t ga_slab_number_of(const ga_slab_shape *shape, uint32_t address)
-{
-    uint32_t bits = shape->super_bits + GA_SLAB_BLOCK_BITS;
-    uint32_t field = ga_slab_block_bits(shape->unit) + GA_SLAB_BLOCK_BITS;
-    if (shape->light || address == GA_SLAB_FULL) {
-        return address;
-    }
-    return (address >> field) << bits | (address & ((1u << bits) - 1u));
-}
-
 void ga_slab_heap_shape(ga_slab_heap *heap, const ga_slab_shape *shape)
 {
     uint32_t shift = (uint32_t)__builtin_ctz(shape->unit);

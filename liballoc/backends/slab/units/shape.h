@@ -49,10 +49,6 @@ uint64_t ga_slab_super_bytes(const ga_slab_shape *shape);
 size_t ga_slab_super_rows_bytes(const ga_slab_shape *shape);
 size_t ga_slab_counts_bytes(const ga_slab_shape *shape);
 
-/* Conversions between a unit's number and its address. */
-uint32_t ga_slab_address_of(const ga_slab_shape *shape, uint32_t number);
-uint32_t ga_slab_number_of(const ga_slab_shape *shape, uint32_t address);
-
 /* Set the constant fields of a heap of this shape. Its pointers and its numbers of superblocks and
  * words are not changed. */
 void ga_slab_heap_shape(ga_slab_heap *heap, const ga_slab_shape *shape);

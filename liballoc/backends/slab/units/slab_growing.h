@@ -13,9 +13,9 @@
  *    `- grow_ahead                 3/4 of the units are taken: requests a step, does not wait
  *   ga_slab_claim_word_growing     like ga_slab_claim_word(); otherwise the same path
  *
- * ORDER      The tile that prepares a superblock releases twice. G1 and G2: a tile that sees a new
- *            count sees the cleared row, and its words are counted. G3 and G4: a tile that sees a
- *            new number of words sees their cleared rows.
+ * ORDER      The tile that prepares a superblock releases twice. SG1 and SG2: a tile that sees a
+ *            new count sees the cleared row, and its words are counted. SG3 and SG4: a tile that
+ *            sees a new number of words sees their cleared rows.
  *
  * PROGRESS   A claim that finds nothing waits as growth.h says and retries with the new memory. It
  *            returns FULL when growth is refused, after it has searched all memory that was there
@@ -56,7 +56,7 @@ GA_SIMT void ga_slab_poison_units(ga_slab_heap *heap, ga_tile tile, uint32_t ste
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint64_t i = rank; i < heap->super_bytes / 4u; i += ga_tile_size(tile)) {
-            ga_store_relaxed(words + i, GA_SLAB_POISON); /* relaxed: G2 and G4 release it */
+            ga_store_relaxed(words + i, GA_SLAB_POISON); /* relaxed: SG2 and SG4 release it */
         }
     }
 }
@@ -72,7 +72,7 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < words; i += ga_tile_size(tile)) {
-            /* relaxed: G2 and G4 release it. */
+            /* relaxed: SG2 and SG4 release it. */
             ga_store_relaxed(rows + i, GA_PLANTED(slab_new_rows_not_cleared) ? GA_ALL_BITS : 0);
         }
     }
@@ -83,9 +83,9 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        /* G4: release. Pairs with G3 (slab_heap.h): the rows are clear. Before the counts, because
-         * these lead other tiles here: a unit that a tile claims it may free at once, and then
-         * `words` must cover it. */
+        /* SG4: release. Pairs with SG3 (slab_heap.h): the rows are clear. Before the counts,
+         * because these lead other tiles here: a unit that a tile claims it may free at once, and
+         * then `words` must cover it. */
         ga_store_release(&heap->words, first + words);
     }
     ga_tile_publish(tile);
@@ -95,8 +95,8 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
         for (uint32_t i = rank; i < words / GA_SLAB_ROW_WORDS; i += ga_tile_size(tile)) {
             uint32_t block = (from << heap->super_bits) + i;
             uint32_t *count = heap->free + ga_slab_count_index(GA_SLAB_SPREAD, block);
-            /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear, and its
-             * words are counted. */
+            /* SG2: release, with the publish. Pairs with SG1 (slab_tile.h): the row is clear, and
+             * its words are counted. */
             ga_post_add_published(count,
                                   GA_PLANTED(slab_new_counts_not_set) ? 0 : GA_SLAB_BLOCK_UNITS);
         }

@@ -115,16 +115,16 @@ GA_SIMT uint32_t ga_slab_block_of_count(uint32_t spread, uint32_t index)
 }
 
 /* The number of bitmap words. Superblocks may be added at the same time: on the CPU always, in
- * kernels if `growth` is set. G3: acquire. Pairs with G4 (host.c, slab_growing.h): the rows of
+ * kernels if `growth` is set. SG3: acquire. Pairs with SG4 (host.c, slab_growing.h): the rows of
  * these words can be reached. */
 GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 {
 #if defined __CUDACC__
-    return heap->growth ? ga_load_acquire(&heap->words) : heap->words; /* G3. Pairs with G4. */
+    return heap->growth ? ga_load_acquire(&heap->words) : heap->words; /* SG3. Pairs with SG4. */
 #elif GA_PLANTED(slab_words_relaxed)
     return ga_load_relaxed(&heap->words);
 #else
-    return ga_load_acquire(&heap->words); /* G3. Pairs with G4. */
+    return ga_load_acquire(&heap->words); /* SG3. Pairs with SG4. */
 #endif
 }
 

@@ -100,16 +100,16 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
         ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
         return;
     }
-    uint32_t *word = ga_slab_word(slab, unit / 32u);
+    uint32_t *at = ga_slab_word(slab, unit / 32u);
     uint32_t bit = 1u << (unit % 32u);
     /* relaxed: the caller owns the unit, so its bit is set, unless this is a second free. */
-    if (ga_load_relaxed(word) & bit) {
+    if (ga_load_relaxed(at) & bit) {
         uint32_t *words = (uint32_t *)pointer;
         for (uint32_t i = 0; i < heap->unit / 4u; i++) {
             ga_store_relaxed(words + i, GA_SLAB_POISON);
         }
-        /* U2: release, with a result. Pairs with U1 (slab_tile.h). */
-        if (ga_and_release(word, ~bit) & bit) {
+        /* SU2: release, with a result. Pairs with SU1 (slab_tile.h). */
+        if (ga_and_release(at, ~bit) & bit) {
             ga_slab_count_released(slab, unit / 32u, 1);
             return;
         }
@@ -162,25 +162,7 @@ GA_SIMT void *ga_slab_kernel_claim(ga_kernel_heap heap)
     return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
 }
 
-/* ---- 32-bit addresses (shape.h): with light addressing, the unit's number -------------------- */
-
-GA_SIMT uint32_t ga_slab_address_of_unit(ga_slab_view slab, uint32_t unit)
-{
-    if (slab.light || unit == GA_SLAB_FULL) {
-        return unit;
-    }
-    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
-    return (unit >> bits) << slab.heap->address_bits | (unit & ga_bits_below(bits));
-}
-
-GA_SIMT uint32_t ga_slab_unit_of_address(ga_slab_view slab, uint32_t address)
-{
-    if (slab.light || address == GA_SLAB_FULL) {
-        return address;
-    }
-    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
-    return (address >> slab.heap->address_bits) << bits | (address & ga_bits_below(bits));
-}
+/* ---- 32-bit addresses ----------------------------------------------------------------------- */
 
 GA_SIMT uint32_t ga_slab_kernel_claim_address(ga_kernel_heap heap)
 {

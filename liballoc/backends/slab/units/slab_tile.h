@@ -25,7 +25,7 @@
  *            that changes bits changes the count by as much soon after. In between the count may be
  *            off by the changes under way, and even below 0 (modulo 2^32).
  *
- * ORDER      U1 and U2 below: the accesses of a unit's last owner happen before those of the next
+ * ORDER      SU1 and SU2 below: the accesses of a unit's last owner happen before those of the next
  *            one. Counts are relaxed, because they only guide the search: a unit is claimed by its
  *            bit. If a free happens before a claim, the claim reads the count that the free has
  *            changed. A tile's free has happened for its other lanes once they have synchronised
@@ -65,11 +65,11 @@ GA_SIMT uint32_t ga_slab_set_bits(ga_slab_view slab, uint32_t word, uint32_t bit
 #if GA_PLANTED(slab_claim_relaxed)
     return ga_or_relaxed(at, bits);
 #elif GA_PLANTED(slab_claim_not_atomic)
-    uint32_t taken = ga_load_acquire(at); /* U1, as a load and a store. Pairs with U2. */
+    uint32_t taken = ga_load_acquire(at); /* SU1, as a load and a store. Pairs with SU2. */
     ga_store_relaxed(at, taken | bits);
     return taken;
 #else
-    /* U1: acquire. Pairs with U2: the accesses of a unit's last owner happen before ours. */
+    /* SU1: acquire. Pairs with SU2: the accesses of a unit's last owner happen before ours. */
     return ga_or_acquire(at, bits);
 #endif
 }
@@ -92,7 +92,7 @@ GA_SIMT void ga_slab_release_bits(ga_slab_view slab, uint32_t word, uint32_t bit
 #if GA_PLANTED(slab_free_relaxed)
     ga_post_and_relaxed(at, ~bits);
 #else
-    /* U2: release, with the tile's publish. Pairs with U1. No lane waits for the result. */
+    /* SU2: release, with the tile's publish. Pairs with SU1. No lane waits for the result. */
     ga_post_and_published(at, ~bits);
 #endif
     ga_slab_count_released(slab, word, ga_bits_count(bits));
@@ -139,8 +139,8 @@ GA_SIMT uint32_t ga_slab_count_rows(ga_slab_view slab)
     uint32_t blocks = ga_slab_blocks(slab);
     uint32_t whole = blocks >> (GA_SLAB_SPREAD + 5u);
     uint32_t rest = blocks - (whole << (GA_SLAB_SPREAD + 5u));
-    uint32_t most = 1u << GA_SLAB_SPREAD;
-    return (whole << GA_SLAB_SPREAD) + (rest < most ? rest : most);
+    uint32_t max = 1u << GA_SLAB_SPREAD;
+    return (whole << GA_SLAB_SPREAD) + (rest < max ? rest : max);
 }
 
 /* The lowest 2^n - 1 that is no less than the number of rows of counts. */
@@ -182,7 +182,7 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
             sweep->candidates = ga_row_differ(
                 tile, ga_row_load(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS), 0);
 #else
-            /* G1: acquire. Pairs with G2 (host.c, slab_growing.h): a tile that sees a new
+            /* SG1: acquire. Pairs with SG2 (host.c, slab_growing.h): a tile that sees a new
              * superblock's count sees the superblock. */
             sweep->candidates =
                 ga_row_scan(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS, 0);
@@ -580,21 +580,6 @@ GA_SIMT void ga_slab_release_word(ga_slab_view slab, ga_tile tile, ga_slab_claim
         ga_slab_tile_release_bits(slab, tile, claimed->word, claimed->units);
         claimed->units = 0;
     }
-}
-
-/* One unit for the tile from its claimed word, and from the next word once that is used up; or
- * GA_SLAB_FULL. One atomic serves up to 32 units. */
-GA_SIMT uint32_t ga_slab_claim_next(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
-{
-    if (!claimed->units) {
-        ga_slab_claim_word(slab, tile, claimed);
-        if (!claimed->units) {
-            return GA_SLAB_FULL;
-        }
-    }
-    uint32_t unit = claimed->word * 32u + ga_bits_lowest(claimed->units);
-    claimed->units &= claimed->units - 1u;
-    return unit;
 }
 
 #endif

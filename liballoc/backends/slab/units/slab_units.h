@@ -56,14 +56,14 @@ GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
 }
 
 /* Read `super_count` or a word of `sorted`, which on the CPU change when superblocks are added.
- * G7: acquire. Pairs with G5 (host.c), so that these superblocks can be reached, and for `sorted`
- * with G8 there. */
+ * SG7: acquire. Pairs with SG5 (host.c), so that these superblocks can be reached, and for `sorted`
+ * with SG8 there. */
 GA_SIMT uint32_t ga_slab_load_shared(const uint32_t *word)
 {
 #ifdef __CUDACC__
     return *word;
 #else
-    return ga_load_acquire(word); /* G7. Pairs with G5 and G8. */
+    return ga_load_acquire(word); /* SG7. Pairs with SG5 and SG8. */
 #endif
 }
 
@@ -133,6 +133,26 @@ GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
         }
     }
     return ga_slab_unit_scan(slab, pointer);
+}
+
+/* ---- 32-bit addresses (shape.h): with light addressing, the unit's number -------------------- */
+
+GA_SIMT uint32_t ga_slab_address_of_unit(ga_slab_view slab, uint32_t unit)
+{
+    if (slab.light || unit == GA_SLAB_FULL) {
+        return unit;
+    }
+    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return (unit >> bits) << slab.heap->address_bits | (unit & ga_bits_below(bits));
+}
+
+GA_SIMT uint32_t ga_slab_unit_of_address(ga_slab_view slab, uint32_t address)
+{
+    if (slab.light || address == GA_SLAB_FULL) {
+        return address;
+    }
+    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return (address >> slab.heap->address_bits) << bits | (address & ga_bits_below(bits));
 }
 
 #endif
