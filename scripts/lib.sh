@@ -109,6 +109,8 @@ configure() {
     if [[ -e $dir/build.ninja ]]; then
         if [[ $(cat "$dir/told" 2>/dev/null) == "$told" ]]; then return; fi
         again=(--reconfigure)
+        # Options that are newer than the build are known to meson only after this.
+        "$meson" setup --reconfigure "$dir" "$REPO" >"$dir-setup.log" 2>&1 || true
     fi
     mkdir -p "${dir%/*}"
     "$meson" setup "${again[@]}" "$dir" "$REPO" -Dnvcc="$nvcc" "$@" >"$dir-setup.log" 2>&1 ||
@@ -181,6 +183,9 @@ without_passes() {
 find_library() {
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$1" '$1 == name && !seen++ { print $NF }'
 }
+
+# True where programs may find an NVIDIA driver.
+has_driver() { [[ -e /dev/nvidiactl || $(find_library libcuda.so.1) ]]; }
 
 # Copy the libraries that the programs in $1/bin need, beyond the C library's own, to $1/lib.
 stage_libraries() {
