@@ -18,7 +18,7 @@
 enum {
     THREADS_MAX = 4096,
     ROUNDS_MAX = 1000,
-    MILLISECONDS_MOST = 10000,
+    MILLISECONDS_MAX = 10000,
     ROUNDS = 7,
     ROUNDS_QUICK = 5,
     MILLISECONDS = 100,
@@ -183,7 +183,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
         r->plan.rounds = parse_number("rounds", value, ROUNDS_MAX, state);
         return 0;
     case KEY_MILLISECONDS:
-        r->plan.milliseconds = parse_number("milliseconds", value, MILLISECONDS_MOST, state);
+        r->plan.milliseconds = parse_number("milliseconds", value, MILLISECONDS_MAX, state);
         return 0;
     case KEY_QUICK:
         r->plan.quick = true;

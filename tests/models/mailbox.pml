@@ -330,8 +330,8 @@ inline look_around(who)
     :: PLANTED(refusal_loaded_after_ready) ->
         load(who, READY, ready, true); load(who, REFUSAL, refusal, true)
     :: else ->
-        load(who, REFUSAL, refusal, true); /* V2 */
-        load(who, READY, ready, !PLANTED(ready_load_relaxed)) /* GV2, GR2 */
+        load(who, REFUSAL, refusal, true); /* GV2 */
+        load(who, READY, ready, !PLANTED(ready_load_relaxed)) /* GR2 */
     fi
 }
 

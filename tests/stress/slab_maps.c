@@ -6,8 +6,8 @@
  * inserted. Then both insert and remove regions of their own, and reuse each other's records. No
  * thread touches memory at these addresses.
  *
- * With SR2, SR4, SR6 or SL2 relaxed the thread sanitizer must report it (tests/planted). It regards the
- * pages of a new table as written by the thread that maps them.
+ * With SR2, SR4, SR6 or SL2 relaxed the thread sanitizer must report it (tests/planted). It regards
+ * the pages of a new table as written by the thread that maps them.
  */
 #include "stress.h"
 

@@ -52,7 +52,7 @@ GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
     uint32_t owner = ga_or_acq_rel(word, 0);
     while (ga_sized_owner_class(owner) != GA_SIZED_NONE && owner & GA_SIZED_WATCH) {
         uint32_t freed = owner | GA_SIZED_FREED;
-        /* O3: as above */
+        /* KO3: as above */
         uint32_t seen = owner == freed ? owner : ga_cas_acq_rel(word, owner, freed);
         if (seen != owner) {
             owner = seen;
@@ -104,7 +104,7 @@ GA_SIMT uint32_t ga_sized_try_set_verify(ga_sized_view heap, uint32_t class_, ui
     ga_sized_release_bits(heap, word_index, got);
     /* A sweep may have read the word while these bits were set. */
     ga_sized_notify_sweep(heap.heap, word_index >> ga_sized_stride_bits(heap.region_bits));
-    ga_post_add_release(&heap.heap->releases, 1u); /* H2: release. Pairs with H1. */
+    ga_post_add_release(&heap.heap->releases, 1u); /* KH2: release. Pairs with KH1. */
     return GA_ALL_BITS;
 }
 

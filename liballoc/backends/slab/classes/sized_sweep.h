@@ -56,13 +56,13 @@
  *            other tile of the sweep is in that region, so that a sweep does not take units held in
  *            this way for live blocks.
  *
- * ORDER      KW1 and KW2: a tile that helps sees how the sweep was set up. KW3 and KW4: the tile that
- *            ends the sweep sees the findings of all its tiles. KW5 and KW6: a tile that is refused
- *            sees that the sweep has ended. KW7: a sweep that a request does not see begins after
- *            everything that happened before the request. KO1 to KO4: the sweep sees a free that
- *            ended before the region came under watch, and a later free sees the watch. KH1 and KH2
- *            (sized_pool.h): events that `releases` counts happen before a tile sees the count. KE
- *            and KP as in sized_grow.h and sized_pool.h.
+ * ORDER      KW1 and KW2: a tile that helps sees how the sweep was set up. KW3 and KW4: the tile
+ *            that ends the sweep sees the findings of all its tiles. KW5 and KW6: a tile that is
+ *            refused sees that the sweep has ended. KW7: a sweep that a request does not see begins
+ *            after everything that happened before the request. KO1 to KO4: the sweep sees a free
+ *            that ended before the region came under watch, and a later free sees the watch. KH1
+ *            and KH2 (sized_pool.h): events that `releases` counts happen before a tile sees the
+ *            count. KE and KP as in sized_grow.h and sized_pool.h.
  *
  * PROGRESS   A tile that finds nothing waits for the tiles that are in regions. Each of these is
  *            done after a number of steps bounded by the words of the regions, and may wait for a
@@ -228,7 +228,7 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
         }
         ga_lane_write(&missed, own, failed);
         ga_lane_write(&before, own, seen);
-        ga_lane_write(&tried, own, bitmap_word); /* one step after the last bitmap_word tried */
+        ga_lane_write(&tried, own, bitmap_word); /* one step after the last word tried */
     }
     ga_tile_sync(tile);
     if (!ga_lanes_any(tile, missed)) {
