@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Short histories of multimaps, on small tables where threads compete for overflow bits, a link or
+ * Short histories of multimaps, on small tables where threads compete for end bits, a link or
  * a slot. Each history must be one of bags (support/bags.h). Half of the tables grow, and one of
  * the threads compacts them, so that pairs migrate to another array of buckets during inserts,
  * searches and deletions.

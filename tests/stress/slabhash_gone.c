@@ -312,8 +312,8 @@ static void open_table(void)
             mmap(NULL, AWAY_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         NEED(world.addresses != MAP_FAILED);
     }
-    g->array = array;
-    g->give = give;
+    g->memory.alloc = array;
+    g->memory.free = give;
     g->there = g->making = 1;
     g->least = 8;
     g->slabs = world.view.heap;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Short histories of tables of unique keys, each of which must be linearizable
- * (support/histories.h), on small tables where threads compete for overflow bits, a link or a slot:
+ * (support/histories.h), on small tables where threads compete for end bits, a link or a slot:
  * other keys fill the tables, and tombstones accumulate until a flush. A third of the tables grows,
  * and one of the threads compacts it. In another third keys are in order, and most calls are made
  * as lanes of kernels make them (many_tile.h). At the end of each history no key may be there

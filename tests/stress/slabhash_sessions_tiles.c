@@ -19,7 +19,7 @@ static void soil(uint32_t *words, size_t bytes)
     for (size_t i = 0; i < bytes / sizeof *words; i++) {
         uint32_t word = (uint32_t)i % GA_SLABHASH_WORDS;
         uint32_t key = word % 4 == 0 ? word / 4 % KEYS_MAX : word % 4 == 2 ? KEYS_MAX - 1 : 0;
-        words[i] = word < GA_SLABHASH_OVERFLOW_BITS ? key : UINT32_MAX;
+        words[i] = word < GA_SLABHASH_END_BITS ? key : UINT32_MAX;
     }
 }
 
@@ -47,8 +47,8 @@ static void give(void *context, void *rows, size_t bytes)
 
 static uint64_t hash_of(uint64_t key)
 {
-    return sessions.growing.hash ? sessions.growing.hash(NULL, key)
-                                 : ga_slabhash_seeded(sessions.view, key);
+    return sessions.growing.memory.hash ? sessions.growing.memory.hash(NULL, key)
+                                        : ga_slabhash_seeded(sessions.view, key);
 }
 
 /* ---- as a kernel ----------------------------------------------------------------------------- */
@@ -223,9 +223,9 @@ void sessions_open(uint32_t mode, bool multi, uint32_t buckets, ga_slabhash_hash
     sessions.view.kind = sessions.kind;
     sessions.view.chained_max = UINT32_MAX;
     memset(&sessions.growing, 0, sizeof sessions.growing);
-    sessions.growing.array = array;
-    sessions.growing.give = give;
-    sessions.growing.hash = hash;
+    sessions.growing.memory.alloc = array;
+    sessions.growing.memory.free = give;
+    sessions.growing.memory.hash = hash;
     sessions.growing.there = sessions.growing.making = 1;
     sessions.growing.least = 1;
     sessions.growing.slabs = sessions.view.heap;

@@ -43,10 +43,10 @@ void tiles_open(uint32_t buckets, ga_slabhash_hash *hash)
     tiles.view = tiles.table->view;
     tiles.view.kind = TILES_KIND;
     tiles.view.chained_max = UINT32_MAX;
-    tiles.growing.array = array;
-    tiles.growing.give = give;
-    tiles.growing.context = &tiles;
-    tiles.growing.hash = hash;
+    tiles.growing.memory.alloc = array;
+    tiles.growing.memory.free = give;
+    tiles.growing.memory.context = &tiles;
+    tiles.growing.memory.hash = hash;
     tiles.growing.there = tiles.growing.making = 1;
     tiles.growing.slabs = tiles.view.heap;
     tiles.growing.kind = TILES_KIND;
@@ -80,7 +80,8 @@ void tiles_end(tiles_tile *t)
 
 static uint64_t hash_of(uint64_t key)
 {
-    return tiles.growing.hash ? tiles.growing.hash(NULL, key) : ga_slabhash_seeded(tiles.view, key);
+    return tiles.growing.memory.hash ? tiles.growing.memory.hash(NULL, key)
+                                     : ga_slabhash_seeded(tiles.view, key);
 }
 
 ga_slabhash_answer tiles_do(tiles_tile *t, uint32_t op, uint64_t key, uint64_t value)

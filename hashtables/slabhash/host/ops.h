@@ -7,7 +7,7 @@
  *       ops_search_fast       decides at the key's home slab, in unique and multi tables alike:
  *                               FOUND   the home has the key (map64: with a value)
  *                               ABSENT  the home does not have it, and the path ends there
- *                                       (ops_ends_at_home: overflow bit still set, or no chain)
+ *                                       (ops_ends_at_home: end bit still set, or no chain)
  *         ops_search_slow     all other cases, from the home again: the path goes on, the key's
  *                             slot has no pair, or the caller has a hash of its own.
  *                             ga_slabhash_find()
@@ -80,7 +80,7 @@ GA_SIMT bool ops_ends_at_home(ga_slabhash_view table, ga_row row, uint64_t hash)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
     return walk.buckets_left
-               ? (ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_OVERFLOW_BITS) & walk.class_bit) != 0
+               ? (ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_END_BITS) & walk.class_bit) != 0
                : ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_NEXT) == GA_SLABHASH_NO_SLAB;
 }
 

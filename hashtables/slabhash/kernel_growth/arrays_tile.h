@@ -46,11 +46,9 @@
 #define GPUALLOC_SLABHASH_KERNEL_GROWTH_ARRAYS_TILE_H
 
 #include "../table/grow_tile.h"
+#include "array_memory.h"
 
 #include <gpualloc/detail/reclaim/epoch_tile.h>
-#ifdef __CUDACC__
-#include <gpualloc/detail/backends/slab/classes/sized_kernel.h>
-#endif
 
 enum {
     GA_SLABHASH_VERSIONS = 32, /* entries in the ring; a power of 2, and one growth each from 1
@@ -92,14 +90,7 @@ typedef struct ga_slabhash_growing {
     uint32_t given; /* E: its parts that have been freed */
     uint32_t cut;   /* guarded by the epochs: versions before it are freed next */
     uint32_t more_padding[28];
-#ifdef __CUDACC__
-    ga_kernel_heap arrays; /* the heap of arrays; of all sizes */
-#else
-    void *(*array)(void *context, size_t bytes);
-    void (*give)(void *context, void *rows, size_t bytes);
-    ga_slabhash_hash *hash; /* NULL: the seeded one */
-    void *context;          /* for all three */
-#endif
+    ga_slabhash_array_memory memory;
     ga_slabhash_version versions[GA_SLABHASH_VERSIONS];
 } ga_slabhash_growing;
 
@@ -114,21 +105,6 @@ GA_SIMT size_t ga_slabhash_array_bytes(uint32_t buckets)
     return (size_t)buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
 }
 
-/* Memory for an array, by the whole tile; NULL if there is none. */
-GA_SIMT void *ga_slabhash_array(ga_slabhash_growing *growing, ga_tile tile, size_t bytes)
-{
-#ifdef __CUDACC__
-    ga_sized_heap *arrays = (ga_sized_heap *)growing->arrays.words[GA_SIZED_WORD_HEAP];
-    ga_sized_view heap = ga_sized_view_of(arrays);
-    uint32_t regions = ga_sized_run_regions(heap, bytes);
-    uint32_t first = ga_sized_run_claim(arrays, tile, regions, 1u, 0);
-    return first == GA_SIZED_NONE ? NULL : ga_sized_run_pointer(heap, first);
-#else
-    (void)tile;
-    return growing->array(growing->context, bytes);
-#endif
-}
-
 /* Free an array, which a kernel or the host has allocated. */
 GA_SIMT void ga_slabhash_array_back(ga_slabhash_growing *growing, ga_tile tile, void *rows,
                                     size_t bytes)
@@ -137,12 +113,7 @@ GA_SIMT void ga_slabhash_array_back(ga_slabhash_growing *growing, ga_tile tile, 
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-#ifdef __CUDACC__
-        (void)bytes;
-        ga_sized_kernel_free(growing->arrays, rows);
-#else
-        growing->give(growing->context, rows, bytes);
-#endif
+        ga_slabhash_array_free(&growing->memory, rows, bytes);
     }
     ga_tile_sync(tile);
 }
@@ -315,11 +286,7 @@ GA_SIMT void ga_slabhash_chains_back(ga_slab_heap *heap, ga_tile tile, uint32_t 
             ga_lane_write(&more, own,
                           link != GA_SLABHASH_NO_SLAB && link != GA_SLABHASH_SEALED ? 1u : 0u);
         }
-#ifdef __CUDACC__
-        if (heap->growth) {
-            ga_slab_adjust_taken(heap, tile, 0u - ga_bits_count(lanes));
-        }
-#endif
+        ga_slabhash_uncount(heap, tile, ga_bits_count(lanes));
         ga_tile_publish(tile); /* the links were read before */
         ga_slab_release_lanes(slabs, tile, lanes, unit);
         unit = next;

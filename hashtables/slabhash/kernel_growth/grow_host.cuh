@@ -110,7 +110,7 @@ static inline ga_status ga_slabhash_growth_set_array(ga_slabhash_device *table,
                          "slabhash: arrays from \"%s\": expected a heap of all sizes for kernels",
                          ga_heap_spec(table->arrays));
     }
-    record.arrays = heap;
+    record.memory.heap = heap;
     record.there = record.making = 1;
     record.least = view.buckets;
     record.kind = table->view.kind | GA_SLABHASH_GROWING;

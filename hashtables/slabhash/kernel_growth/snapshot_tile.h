@@ -157,10 +157,7 @@ GA_SIMT ga_slabhash_shift ga_slabhash_shift_of(ga_slabhash_view table, ga_slabha
         shift.chained = &ga_slabhash_version_of(growing, snapshot->number + 1u)->chained;
         shift.to.chained = shift.chained;
     }
-#ifndef __CUDACC__
-    shift.hash = growing->hash;
-    shift.context = growing->context;
-#endif
+    ga_slabhash_array_hash(&growing->memory, &shift);
     return shift;
 }
 

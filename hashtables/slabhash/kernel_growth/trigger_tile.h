@@ -140,7 +140,7 @@ GA_SIMT void ga_slabhash_make_version(ga_slabhash_growing *growing, ga_tile tile
 {
     ga_slabhash_version *version = ga_slabhash_version_of(growing, number);
     ga_slabhash_version *before = ga_slabhash_version_of(growing, number - 1u);
-    void *rows = ga_slabhash_array(growing, tile, ga_slabhash_array_bytes(buckets));
+    void *rows = ga_slabhash_array_alloc(&growing->memory, tile, ga_slabhash_array_bytes(buckets));
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;

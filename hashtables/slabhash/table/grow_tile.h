@@ -67,9 +67,9 @@ GA_SIMT bool ga_slabhash_own_is_open(uint32_t kind, const uint32_t *row)
 {
     uint32_t mark;
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        mark = ga_load_acquire(row + GA_SLABHASH_OVERFLOW_BITS); /* O2: acquire. Pairs with O1 */
+        mark = ga_load_acquire(row + GA_SLABHASH_END_BITS); /* O2: acquire. Pairs with O1 */
     } else {
-        const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_OVERFLOW_BITS);
+        const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_END_BITS);
         /* O2: acquire. Pairs with O1: all pairs of the bucket are there. */
         mark = (uint32_t)ga_load64_acquire(both);
     }
@@ -95,10 +95,10 @@ GA_SIMT bool ga_slabhash_own_opens(uint32_t kind, uint32_t *row)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         /* O1: release. Pairs with O2 */
-        return (ga_and_acq_rel(row + GA_SLABHASH_OVERFLOW_BITS, ~2u) & 2u) != 0;
+        return (ga_and_acq_rel(row + GA_SLABHASH_END_BITS, ~2u) & 2u) != 0;
     }
     /* O1: release, and acquire: pairs that other tiles copied. Pairs with O2. */
-    return (ga_and64_acq_rel((uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS), ~UINT64_C(2)) &
+    return (ga_and64_acq_rel((uint64_t *)(void *)(row + GA_SLABHASH_END_BITS), ~UINT64_C(2)) &
             2u) != 0;
 }
 
@@ -249,7 +249,7 @@ GA_SIMT bool ga_slabhash_go_on_to(uint32_t kind, ga_slabhash_view table, ga_tile
             (void)ga_load_acquire(*row + GA_SLABHASH_NEXT); /* L2. Pairs with L1 */
         } else {
             /* L2: acquire. Pairs with L1. */
-            (void)ga_load64_acquire((uint64_t *)(void *)(*row + GA_SLABHASH_OVERFLOW_BITS));
+            (void)ga_load64_acquire((uint64_t *)(void *)(*row + GA_SLABHASH_END_BITS));
         }
     }
     *row = more ? ga_slabhash_row(table, link) : *row;
@@ -357,11 +357,7 @@ GA_SIMT void ga_slabhash_migrate_pair(uint32_t kind, ga_tile tile, uint32_t *slo
 
 GA_SIMT uint64_t ga_slabhash_rehash(ga_slabhash_shift shift, uint64_t key)
 {
-#ifdef __CUDACC__
-    return GA_SLABHASH_HASH(shift.from, key);
-#else
-    return shift.hash ? shift.hash(shift.context, key) : ga_slabhash_seeded(shift.from, key);
-#endif
+    return GA_SLABHASH_REHASH(shift, key);
 }
 
 /* The slot that the next pair goes to. */

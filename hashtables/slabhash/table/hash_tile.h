@@ -89,8 +89,7 @@ GA_SIMT void ga_slabhash_count_bucket(uint32_t kind, ga_slabhash_view table, ga_
         census->live += ga_bits_count(live);
         census->deleted += ga_bits_count(ga_slabhash_slot_mask(kind) & ~vacant & ~live);
         if (!slabs++ && !GA_SLABHASH_IS_GROWING(kind)) { /* in tables that grow it says OPEN */
-            census->marked +=
-                ga_row_get(tile, row, GA_SLABHASH_OVERFLOW_BITS) != 0xffffffffu ? 1 : 0;
+            census->marked += ga_row_get(tile, row, GA_SLABHASH_END_BITS) != 0xffffffffu ? 1 : 0;
         }
     } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
     census->chained += slabs - 1u;
@@ -153,15 +152,15 @@ GA_SIMT void ga_slabhash_copy_bucket(uint32_t kind, ga_slabhash_view table, ga_t
 
 /* ---- FLUSH, clear: exclusive ----------------------------------------------------------------- */
 
-/* Resets the slab's words from `slot` on to those of an empty slab; the overflow bits only with
- * `reset_overflow`. Relaxed stores: the tile has exclusive access. */
+/* Resets the slab's words from `slot` on to those of an empty slab; the end bits only with
+ * `reset_end_bits`. Relaxed stores: the tile has exclusive access. */
 GA_SIMT void ga_slabhash_empty_words(ga_tile tile, uint32_t *row, uint32_t slot,
-                                     bool reset_overflow)
+                                     bool reset_end_bits)
 {
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         for (uint32_t i = own; i < GA_SLABHASH_WORDS; i += ga_tile_size(tile)) {
-            if (i >= slot && (i != GA_SLABHASH_OVERFLOW_BITS || reset_overflow)) {
+            if (i >= slot && (i != GA_SLABHASH_END_BITS || reset_end_bits)) {
                 ga_store_relaxed(row + i, 0xffffffffu);
             }
         }
@@ -175,17 +174,13 @@ GA_SIMT void ga_slabhash_free_chain(ga_slabhash_view table, ga_tile tile, uint32
     bool grows = GA_SLABHASH_IS_GROWING(table.kind);
     while (unit != GA_SLABHASH_NO_SLAB && !(grows && unit == GA_SLABHASH_SEALED)) {
         uint32_t next = ga_load_relaxed(ga_slabhash_row(table, unit) + GA_SLABHASH_NEXT);
-#ifdef __CUDACC__
-        if (table.heap->growth) {
-            ga_slab_adjust_taken(table.heap, tile, 0u - 1u);
-        }
-#endif
+        ga_slabhash_uncount(table.heap, tile, 1u);
         ga_slab_release_one(ga_slab_view_of(table.heap), tile, unit);
         unit = next;
     }
 }
 
-/* Empties the bucket, resets its overflow bits and frees its chain. */
+/* Empties the bucket, resets its end bits and frees its chain. */
 GA_SIMT void ga_slabhash_clear_bucket(ga_slabhash_view table, ga_tile tile, uint32_t bucket)
 {
     uint32_t *row = table.rows + (size_t)bucket * GA_SLABHASH_WORDS;
@@ -198,7 +193,7 @@ GA_SIMT void ga_slabhash_clear_bucket(ga_slabhash_view table, ga_tile tile, uint
 /* Where a flush writes the next pair. */
 typedef struct ga_slabhash_target {
     uint32_t *row;
-    uint32_t slot; /* GA_SLABHASH_OVERFLOW_BITS or more: the slab is full */
+    uint32_t slot; /* GA_SLABHASH_END_BITS or more: the slab is full */
 } ga_slabhash_target;
 
 /* Words of a slot. */
@@ -212,7 +207,7 @@ GA_SIMT uint32_t ga_slabhash_slot_words(uint32_t kind)
 /* The first word behind the slots. */
 GA_SIMT uint32_t ga_slabhash_slots_end(uint32_t kind)
 {
-    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? 28u : GA_SLABHASH_OVERFLOW_BITS;
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? 28u : GA_SLABHASH_END_BITS;
 }
 
 /* Moves the pairs of one loaded slab to the target, which is never behind that slab. */
@@ -239,7 +234,7 @@ GA_SIMT void ga_slabhash_compact_slab(uint32_t kind, ga_slabhash_view table, ga_
 }
 
 /* FLUSH of a bucket: its pairs and those of its chain move, in their order, to as few slabs as
- * possible, and the other slabs are freed. Overflow bits stay, because the bucket's slab may
+ * possible, and the other slabs are freed. End bits stay, because the bucket's slab may
  * have sent on keys of other homes. A chain holds only keys of its own home, so its keys may
  * move back to it. */
 GA_SIMT void ga_slabhash_flush_bucket(uint32_t kind, ga_slabhash_view table, ga_tile tile,

@@ -28,7 +28,7 @@
  *              (read_match), and this load decides.
  *     ABSENT   unique keys: a slot had the key, but no pair: the value of map64 is UNSET, or on the
  *              CPU the slot was deleted before it was loaded again. A multimap's search goes on.
- *     ABSENT   the slab is a bucket's, buckets of the path remain, and the slab's overflow bit of
+ *     ABSENT   the slab is a bucket's, buckets of the path remain, and the slab's end bit of
  *              the key's class is still set: no key of the class was ever put further on.
  *     ABSENT   the slab is the last: it is the path's last bucket or a chained slab, and the next
  *              link of the chain is NO_SLAB.
@@ -54,11 +54,11 @@
  * INVARIANT  The path of a key is fixed and only grows longer; so is the order of its slots. A key
  *            is put into the first slot of its path that was seen empty, by a tile that has seen
  *            every slot of the path before, and the key in none of them. So with unique keys no two
- *            slots hold one key: docs/internals/slabhash.md has the argument. The overflow bit of
+ *            slots hold one key: docs/internals/slabhash.md has the argument. The end bit of
  *            the key's class is cleared before the key is put further on.
  *
  * ORDER      L1 and L2: a slab is initialised, empty but for its first pair, before any tile
- *            follows the link to it. Overflow bits are relaxed: a search must find a key further on
+ *            follows the link to it. End bits are relaxed: a search must find a key further on
  *            only if the key's insertion ended before the search began. The program has ordered the
  *            two calls then, and with them the cleared bit.
  *
@@ -68,13 +68,8 @@
 #ifndef GPUALLOC_SLABHASH_TABLE_LIST_TILE_H
 #define GPUALLOC_SLABHASH_TABLE_LIST_TILE_H
 
+#include "processor.h"
 #include "slots.h"
-
-#ifdef __CUDACC__
-#include <gpualloc/detail/backends/slab/units/slab_kernel.h>
-#else
-#include <gpualloc/detail/backends/slab/units/slab_tile.h>
-#endif
 
 /* Ways to combine values for APPLY. In kernels the caller's own function is a macro, defined
  * before this header is included; on the host it is a pointer in ga_slabhash_operation. */
@@ -162,11 +157,7 @@ GA_SIMT ga_slab_claimed ga_slabhash_claim_begin(uint32_t number)
 GA_SIMT void ga_slabhash_claim_end(ga_slabhash_view table, ga_tile tile, ga_slab_claimed *claimed)
 {
     if (claimed->units) {
-#ifdef __CUDACC__
-        if (table.heap->growth) { /* the growth estimate counts them as used */
-            ga_slab_adjust_taken(table.heap, tile, 0u - ga_bits_count(claimed->units));
-        }
-#endif
+        ga_slabhash_uncount(table.heap, tile, ga_bits_count(claimed->units));
         ga_slab_release_word(ga_slab_view_of(table.heap), tile, claimed);
     }
 }
@@ -178,11 +169,7 @@ GA_SIMT_SLOW ga_slab_claimed ga_slabhash_claim_word(ga_slab_heap *heap, ga_tile 
     ga_slab_claimed claimed = ga_slabhash_claim_begin(word);
     if (words) { /* on the CPU a heap has no words before its first superblock */
         claimed.word %= words;
-#ifdef __CUDACC__
-        claimed = ga_slab_claim_word_general(heap, ga_tile_members(tile), claimed.word);
-#else
-        ga_slab_claim_word(ga_slab_view_with(heap, words), tile, &claimed);
-#endif
+        claimed = ga_slabhash_claim_from(heap, tile, words, claimed);
     }
     return claimed;
 }
@@ -227,10 +214,10 @@ GA_SIMT uint32_t ga_slabhash_lane_link(uint32_t kind, uint32_t *row, uint32_t un
                      ? ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit)
                      : ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
     } else {
-        uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS);
+        uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_END_BITS);
         uint64_t seen = ga_load64_relaxed(both); /* relaxed: the compare-and-swap validates it */
         uint64_t now = seen;
-        do { /* retries only if an overflow bit has changed: at most 32 times */
+        do { /* retries only if an end bit has changed: at most 32 times */
             seen = now;
             before = (uint32_t)(seen >> 32);
             if (before != GA_SLABHASH_NO_SLAB) {
@@ -264,7 +251,7 @@ GA_SIMT uint32_t ga_slabhash_tile_link(uint32_t kind, ga_tile tile, uint32_t *ro
     return ga_lanes_get(tile, linked_unit, leader);
 }
 
-/* Clears the overflow bit of a class, because a key of it found the slab full: searches for keys
+/* Clears the end bit of a class, because a key of it found the slab full: searches for keys
  * of the class go on from now on. By the calling lane; below by the tile's leader. */
 GA_SIMT void ga_slabhash_lane_record_overflow(uint32_t kind, uint32_t *row, uint32_t class_bit)
 {
@@ -273,9 +260,9 @@ GA_SIMT void ga_slabhash_lane_record_overflow(uint32_t kind, uint32_t *row, uint
     }
     /* relaxed: see ORDER. */
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        ga_post_and_relaxed(row + GA_SLABHASH_OVERFLOW_BITS, ~class_bit);
+        ga_post_and_relaxed(row + GA_SLABHASH_END_BITS, ~class_bit);
     } else {
-        ga_post_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS),
+        ga_post_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_END_BITS),
                               ~(uint64_t)class_bit);
     }
 }
@@ -301,7 +288,7 @@ typedef struct ga_slabhash_walk {
     uint32_t bucket;       /* bucket of `row`, while that is a bucket's slab */
     uint32_t stride;       /* buckets from one bucket of the path to the next */
     uint32_t buckets_left; /* buckets of the path still to come */
-    uint32_t class_bit;    /* overflow bit of the key's class */
+    uint32_t class_bit;    /* end bit of the key's class */
     uint32_t order_hash;   /* 16 bits that choose where the key's slot order begins in `row`; 0
                             * behind the home */
 } ga_slabhash_walk;
@@ -387,8 +374,7 @@ GA_SIMT uint32_t ga_slabhash_lane_load_link(uint32_t kind, uint32_t *row)
         return ga_load_acquire(row + GA_SLABHASH_NEXT); /* L2: acquire. Pairs with L1 */
     }
     /* L2: acquire. Pairs with L1: for all lanes of the tile, after their next sync. */
-    return (uint32_t)(ga_load64_acquire((uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS)) >>
-                      32);
+    return (uint32_t)(ga_load64_acquire((uint64_t *)(void *)(row + GA_SLABHASH_END_BITS)) >> 32);
 }
 
 /* A walk along the path of a hash. The upper bits of the hash choose the home. Each other bucket
@@ -426,7 +412,7 @@ GA_SIMT bool ga_slabhash_follow_link(uint32_t kind, ga_slabhash_view table, ga_t
         (void)ga_load_acquire(walk->chain_end + GA_SLABHASH_NEXT); /* L2. Pairs with L1 */
     } else {
         /* L2: acquire. Pairs with L1. */
-        (void)ga_load64_acquire((uint64_t *)(void *)(walk->chain_end + GA_SLABHASH_OVERFLOW_BITS));
+        (void)ga_load64_acquire((uint64_t *)(void *)(walk->chain_end + GA_SLABHASH_END_BITS));
     }
     walk->row = ga_slabhash_row(table, link);
     walk->chain_end = walk->row;
@@ -446,7 +432,7 @@ GA_SIMT bool ga_slabhash_walk_next(uint32_t kind, ga_slabhash_view table, ga_til
     if (!walk->buckets_left) {
         return ga_slabhash_follow_link(kind, table, tile, walk, walk->link);
     }
-    if (!is_full && ga_row_get(tile, row, GA_SLABHASH_OVERFLOW_BITS) & walk->class_bit) {
+    if (!is_full && ga_row_get(tile, row, GA_SLABHASH_END_BITS) & walk->class_bit) {
         return false;
     }
     ga_slabhash_test_yield();
@@ -572,11 +558,7 @@ GA_SIMT uint64_t ga_slabhash_combine(ga_slabhash_operation operation, uint64_t t
     case GA_SLABHASH_MAX:
         return there > operation.value ? there : operation.value;
     default:
-#ifdef __CUDACC__
-        return GA_SLABHASH_FUNCTION(there, operation.value);
-#else
-        return operation.function(operation.context, there, operation.value);
-#endif
+        return GA_SLABHASH_CALL(operation, there);
     }
 }
 
@@ -750,7 +732,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
                        ga_slabhash_key_at(kind, tile, row, vacant) == GA_SLABHASH_FREE;
         }
         if (!empty && walk.buckets_left &&
-            ga_row_get(tile, row, GA_SLABHASH_OVERFLOW_BITS) & walk.class_bit) {
+            ga_row_get(tile, row, GA_SLABHASH_END_BITS) & walk.class_bit) {
             ga_slabhash_tile_record_overflow(kind, tile, walk.row, walk.class_bit);
         }
         if (!(multi && vacant != GA_NONE) &&

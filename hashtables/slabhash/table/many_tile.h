@@ -25,7 +25,7 @@
  *     FOUND      decide_hit: a slot has the key, and in map64 a value
  *     ABSENT     decide_hit: unique keys of map64, a slot has the key but the value is UNSET
  *     ABSENT     decide_miss: an empty slot ended the key's order (`ended`, ordered tables only)
- *     ABSENT     decide_miss: at a bucket's slab whose overflow bit of the key's class is still
+ *     ABSENT     decide_miss: at a bucket's slab whose end bit of the key's class is still
  *                set, while buckets of the path remain; or at the end of the home's chain
  *     DEFERRED   tables that grow: the key is frozen, or the chain is SEALED. Multimaps of 64 bits:
  *                the first slot of the key has no pair. The caller's operation by the whole tile
@@ -150,7 +150,7 @@ GA_SIMT void ga_slabhash_probe_slab(uint32_t kind, uint32_t fixed, ga_tile tile,
     if (wide) {
         high = ga_row_behind(tile, row, slot_mask, (uint32_t)key, found, 3u);
     }
-    uint32_t overflow_bits = ga_row_get(tile, row, GA_SLABHASH_OVERFLOW_BITS);
+    uint32_t end_bits = ga_row_get(tile, row, GA_SLABHASH_END_BITS);
     uint32_t next = ga_row_get(tile, row, GA_SLABHASH_NEXT);
     GA_EACH_LANE(tile, lane != GA_NONE ? 1u << lane : 0, own)
     {
@@ -158,7 +158,7 @@ GA_SIMT void ga_slabhash_probe_slab(uint32_t kind, uint32_t fixed, ga_tile tile,
         ga_lane_write(&probe->empty, own, empty);
         ga_lane_write(&probe->value, own, low);
         ga_lane_write(&probe->value_high, own, high);
-        ga_lane_write(&probe->overflow_bits, own, overflow_bits);
+        ga_lane_write(&probe->end_bits, own, end_bits);
         ga_lane_write(&probe->next, own, next);
     }
 }
@@ -228,7 +228,7 @@ GA_SIMT bool ga_slabhash_decide_miss(uint32_t kind, ga_slabhash_view table,
     uint32_t next = ga_lane_read(probe->next, own);
     uint32_t class_of = ga_lane_read(requests->second_hash, own) % 32u;
     bool in_chain = left == GA_SLABHASH_IN_CHAIN;
-    bool ends_at_bucket = left && (ga_lane_read(probe->overflow_bits, own) >> class_of & 1u);
+    bool ends_at_bucket = left && (ga_lane_read(probe->end_bits, own) >> class_of & 1u);
     bool sealed = GA_SLABHASH_IS_GROWING(kind) && next == GA_SLABHASH_SEALED;
     bool ends = ga_lane_read(probe->ended, own) ||
                 (in_chain ? next == GA_SLABHASH_NO_SLAB || sealed : ends_at_bucket);
@@ -331,7 +331,7 @@ GA_SIMT uint32_t ga_slabhash_step_by_slabs(uint32_t kind, uint32_t fixed, ga_sla
     ga_lanes again = ga_lanes_all(0);
     uint32_t queue = asking;
     probe.found = probe.empty = probe.value = probe.value_high = ga_lanes_all(0);
-    probe.overflow_bits = probe.next = probe.ended = ga_lanes_all(0);
+    probe.end_bits = probe.next = probe.ended = ga_lanes_all(0);
     do {
         queue = ga_slabhash_probe_some_slabs(kind, fixed, tile, n, queue, requests, &probe);
     } while (ga_lanes_any(tile, ga_lanes_all(queue)));
@@ -444,7 +444,7 @@ GA_SIMT uint32_t ga_slabhash_step_by_sectors(uint32_t kind, uint32_t fixed, ga_s
     ga_slabhash_probe probe;
     ga_sectors firsts;
     ga_lanes again = ga_lanes_all(0);
-    probe.overflow_bits = probe.next = ga_lanes_all(0xffffffffu);
+    probe.end_bits = probe.next = ga_lanes_all(0xffffffffu);
     GA_UNROLL
     for (uint32_t i = 0; i < 8u; i++) {
         firsts.word[i] = ga_lanes_all(0);
@@ -521,7 +521,7 @@ GA_SIMT uint32_t ga_slabhash_peek(uint32_t kind, uint32_t fixed, ga_slabhash_vie
 {
     ga_slabhash_probe probe;
     ga_lanes peek_missed = ga_lanes_all(0);
-    probe.overflow_bits = probe.next = ga_lanes_all(0xffffffffu);
+    probe.end_bits = probe.next = ga_lanes_all(0xffffffffu);
     ga_sectors firsts = ga_slabhash_load_first_sectors(kind, tile, asking, requests);
     GA_EACH_LANE(tile, asking, own)
     {

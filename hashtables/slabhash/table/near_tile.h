@@ -33,7 +33,7 @@
 typedef struct ga_slabhash_probe {
     ga_lanes found, empty;      /* first slot of the key; first empty slot */
     ga_lanes value, value_high; /* of `found` */
-    ga_lanes overflow_bits, next;
+    ga_lanes end_bits, next;
     ga_lanes ended; /* not 0: the key is in no slot behind `empty` */
 } ga_slabhash_probe;
 
@@ -102,7 +102,7 @@ GA_SIMT bool ga_slabhash_probe_sector(uint32_t kind, ga_sector sector, uint32_t 
     ga_lane_write(&probe->value, own, low);
     ga_lane_write(&probe->value_high, own, high);
     if (base + 8u == GA_SLABHASH_WORDS) {
-        ga_lane_write(&probe->overflow_bits, own, sector.word[GA_SLABHASH_OVERFLOW_BITS % 8u]);
+        ga_lane_write(&probe->end_bits, own, sector.word[GA_SLABHASH_END_BITS % 8u]);
         ga_lane_write(&probe->next, own, sector.word[GA_SLABHASH_NEXT % 8u]);
     }
     return found != GA_NONE || empty != GA_NONE;

@@ -17,7 +17,7 @@
  *
  * HOW A SEARCH ENDS  decide_search(), by the rules of list_tile.h: REFUSED for a key that is not
  *            allowed; FOUND at the key's slot (map64: with a value); ABSENT at the key's slot
- *            without a value, at a bucket's slab whose overflow bit of the key's class is still set
+ *            without a value, at a bucket's slab whose end bit of the key's class is still set
  *            while buckets of the path remain, and at the end of the home's chain. A lane does not
  *            look for empty slots, so the rules are the same whether or not the table is ordered.
  *
@@ -29,25 +29,13 @@
 
 #include "hash_tile.h"
 
-/* Tiles that share an exchange: the four of a warp, interleaved, so that they use different
- * banks of shared memory. On the CPU there is one tile. */
-#ifdef __CUDACC__
-enum {
-    GA_SLABHASH_TILES_PER_WARP = 4
-};
-#else
-enum {
-    GA_SLABHASH_TILES_PER_WARP = 1
-};
-#endif
-
 typedef struct ga_slabhash_load_request {
     uint32_t row, row_high, key, key_high;
 } __attribute__((aligned(16))) ga_slabhash_load_request;
 
 /* `found` is the key's slot + 1, or 0. The upper half of a 64-bit value is in value_high. */
 typedef struct ga_slabhash_load_result {
-    uint32_t value, found, overflow_bits, next;
+    uint32_t value, found, end_bits, next;
 } __attribute__((aligned(16))) ga_slabhash_load_result;
 
 typedef struct ga_slabhash_exchange {
@@ -135,7 +123,7 @@ GA_SIMT void ga_slabhash_publish_result(uint32_t kind, ga_quad quad, uint32_t ow
     const bool set = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32;
     ga_slabhash_load_result *loaded = &exchange->results[lane_slot];
     uint32_t key = exchange->requests[lane_slot].key;
-    bool last = own == 7u; /* its words 2 and 3 are the overflow bits and the link */
+    bool last = own == 7u; /* its words 2 and 3 are the end bits and the link */
     bool first = quad.word[0] == key, second = false, third = false, fourth = false;
     if (wide) {
         first = first && quad.word[1] == exchange->requests[lane_slot].key_high && !last;
@@ -152,7 +140,7 @@ GA_SIMT void ga_slabhash_publish_result(uint32_t kind, ga_quad quad, uint32_t ow
         }
     }
     if (last) {
-        loaded->overflow_bits = quad.word[2];
+        loaded->end_bits = quad.word[2];
         loaded->next = quad.word[3];
     }
 }
@@ -228,7 +216,7 @@ GA_SIMT bool ga_slabhash_decide_search(uint32_t kind, ga_slabhash_view table,
     }
     bool in_chain = left == GA_SLABHASH_IN_CHAIN;
     bool ends_at_bucket =
-        left && (loaded.overflow_bits >> ga_lane_read(all->second_hash, own) % 32u) & 1u;
+        left && (loaded.end_bits >> ga_lane_read(all->second_hash, own) % 32u) & 1u;
     if (in_chain ? loaded.next == GA_SLABHASH_NO_SLAB : ends_at_bucket) {
         return ga_slabhash_finish_search(all, own, GA_SLABHASH_ABSENT, 0);
     }

@@ -10,7 +10,7 @@
  *
  * A slot is one key (set32) or one pair. A slot is named by the word at which it begins, and a set
  * of slots by a mask of these words. An empty slab has all bits set: an empty slot has the key
- * EMPTY (all ones) and, in maps, a value of all ones. There is one overflow bit for each of 32
+ * EMPTY (all ones) and, in maps, a value of all ones. There is one end bit for each of 32
  * classes of keys. It is set at first, and CLEARED once a key of the class found the slab full: a
  * set bit means that no key of the class is further on. `next` is the number
  * of a slab heap's unit, or all ones. In the code `row` points at a slab in memory, and a ga_row is
@@ -31,7 +31,7 @@
  *            FROZEN: it never changes again (grow_tile.h). An empty slot is frozen by sealing it:
  *            as DELETED, in map64 with the key SEALED_KEY. In these tables a deleted value of map64
  *            is GONE, and never UNSET again. A deleted slot of a 32-bit multimap is FREE, and never
- *            EMPTY again; FREE with the frozen bit is DELETED. Bit 1 of a bucket's overflow bits
+ *            EMPTY again; FREE with the frozen bit is DELETED. Bit 1 of a bucket's end bits
  *            says that the bucket is pending: its pairs have not been migrated yet.
  *
  * ORDER      V1 and V2: on the CPU, writes before a pair is inserted happen before reads after the
@@ -81,8 +81,8 @@
 #define GA_SLABHASH_SEALED                                                                         \
     0xfffffffeu /* tables that grow: link at the end of a frozen
                                                * chain */
-#define GA_SLABHASH_OVERFLOW_BITS 30u
-#define GA_SLABHASH_NEXT          31u
+#define GA_SLABHASH_END_BITS 30u
+#define GA_SLABHASH_NEXT     31u
 
 /* Words of a slab: 128 bytes. */
 #define GA_SLABHASH_WORDS 32u

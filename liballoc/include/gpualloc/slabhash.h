@@ -45,7 +45,7 @@ extern "C" {
 
 typedef struct ga_slabhash ga_slabhash;
 
-/* Contents of a slab of 128 bytes, beside 32 overflow bits and the link to the next slab. */
+/* Contents of a slab of 128 bytes, beside 32 end bits and the link to the next slab. */
 typedef enum ga_slabhash_mode {
     GA_SLABHASH_SET32 = 0, /* 30 keys of 32 bits */
     GA_SLABHASH_MAP32,     /* 15 pairs of 32-bit keys and values */
