@@ -6,8 +6,9 @@
  * nothrow forms. libcudadevrt's device-side cudaMalloc() and cudaFree() call malloc and free, too.
  *
  *   malloc   fast: ga_sized_claim_fast, if all calling lanes need the same size class
- *            slow: malloc_claim_slow, after that found too little; else malloc_slow, for mixed
- *            classes and large blocks, and malloc_other_kind, for heaps that are not the default
+ *            slow: malloc_claim_slow, if claim_fast had no bit for a lane, or tried no word;
+ *            malloc_slow, for mixed classes, large blocks and size 0; malloc_other_kind, for heaps
+ *            that are not the default
  *   free     fast: ga_sized_free_fast; slow: free_slow, and free_other_kind
  *
  * This file is its own translation unit, because nvcc also emits host functions of these names,

@@ -45,7 +45,7 @@ typedef struct ga_append {
     uint64_t tail; /* relaxed: positions handed out */
     uint8_t padding_2[120];
 
-    uint64_t gate; /* G: twice the number of positions with memory, and GA_APPEND_CLOSED */
+    uint64_t gate; /* AG: twice the number of positions with memory, and GA_APPEND_CLOSED */
     /* relaxed: the first refused position, or GA_APPEND_NONE_REFUSED. */
     uint64_t refused;
     uint32_t reason; /* relaxed: why the gate is closed */

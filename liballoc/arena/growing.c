@@ -22,8 +22,8 @@ static const uint64_t AHEAD_BYTES_MIN = UINT64_C(64) << 20;
 typedef struct growing_state {
     ga_arena *arena[GA_GROWING_PARTS];
     uint64_t step_bytes[GA_GROWING_PARTS];
-    uint32_t max; /* most steps */
-    uint32_t ahead;
+    uint32_t max;           /* most steps */
+    uint32_t ahead_divisor; /* 1/ahead_divisor of the steps are backed ahead; 0: as many again */
     uint64_t limit;
     /* Backed; written by the pager while there is one, except in ga_growing_reach(). */
     uint32_t steps;
@@ -64,9 +64,9 @@ static uint32_t steps_ahead(const growing_state *own, uint32_t requested)
 {
     uint64_t piece = CHUNK_BYTES_MAX / bytes_per_step(own);
     uint64_t more = own->steps;
-    if (own->ahead) {
+    if (own->ahead_divisor) {
         uint64_t least = AHEAD_BYTES_MIN / bytes_per_step(own);
-        more = more / own->ahead > least ? more / own->ahead : least;
+        more = more / own->ahead_divisor > least ? more / own->ahead_divisor : least;
     }
     more = more < piece ? more : piece;
     uint64_t ahead = own->steps + more;
@@ -159,7 +159,7 @@ ga_status ga_growing_start(ga_growing *growing, int device, uint64_t limit)
         return ga_fail(GA_ERR_MEMORY, "vmm: no memory for a record");
     }
     own->max = growing->steps_max;
-    own->ahead = growing->ahead;
+    own->ahead_divisor = growing->ahead;
     own->limit = limit;
     growing->own = own;
     growing->mailbox = NULL;

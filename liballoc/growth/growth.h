@@ -6,15 +6,15 @@
  *
  *   a tile of the kernel (this file)        mailbox (pinned)     pager thread (pager.c)
  *
- *   ga_growth_await: needs step n, that is n + 1 steps
+ *   ga_growth_await: needs `needed` steps
  *     load refusal and ready   (GV2, GR2)
- *     n < ready: done
+ *     ready >= needed: done
  *     take the lock by a CAS   (GT1)
  *       not free: sleep for 256 ns to
  *       16 us, and start again
  *     ga_growth_poll_mailbox
  *       load the answer        (GM2)
- *       too few steps: post    (GM3)  -->  request n + 1  -->   serve: a new serial  (GM4)
+ *       too few steps: post    (GM3)  -->  request needed -->   serve: a new serial  (GM4)
  *       release the lock       (GT2)                            back: arena/{growing,loan}.c
  *     sleep, and start again                                     ga_arena_grow
  *           .                                                      cuMemCreate
@@ -25,7 +25,7 @@
  *       prepare the new steps
  *       store ready            (GR1)
  *       release the lock       (GT2)
- *     load ready, n < ready    (GR2)
+ *     load ready >= needed     (GR2)
  *     GRANTED
  *
  * STRUCTURE  At any time one tile holds the lock: it polls the mailbox, prepares the steps that
@@ -33,9 +33,10 @@
  *            device memory only: a read of host memory takes a microsecond, and there may be ten
  *            thousand tiles.
  *
- * INVARIANT  ready <= backed. Steps below `ready` are prepared; steps from `ready` on belong to the
- *            tile that holds the lock. At most one request is unanswered, and a larger one may
- *            replace it.
+ * INVARIANT  ready <= backed. Steps below `ready` are prepared. Only the tile that holds the lock
+ *            prepares steps from `ready` on. Its prepare() may publish parts of them before they
+ *            are ready (slab_growing.h does, by its own orders). At most one request is unanswered,
+ *            and a larger one may replace it.
  *
  * ORDER      GM (answer in the mailbox): the host's backing of a step happens before its
  *            preparation. GR (ready): the preparation of a step happens before its use. GT (lock):
@@ -131,8 +132,8 @@ GA_SIMT void ga_growth_publish_refusal(ga_growth *growth, uint32_t reason, uint6
 }
 
 /* The last request was answered with too few steps. Limit and gone: refuse forever. Out of memory:
- * refuse for a while, so that all waiting tiles return; tiles that begin to wait after that request
- * again, as after an answer to a smaller request. */
+ * refuse for a while, so that all waiting tiles return. A tile that begins to wait after that while
+ * posts a new request, and so does one whose request was larger than the one that was answered. */
 GA_SIMT void ga_growth_handle_shortfall(ga_growth *growth, uint32_t needed, uint64_t began,
                                         uint32_t reason)
 {

@@ -54,10 +54,10 @@ typedef struct ga_growth {
     uint8_t padding[96];
 
     /* Polled by all waiting tiles. */
-    uint64_t refusal;   /* V: refused until this time, 0: not; lowest 3 bits: the reason */
+    uint64_t refusal;   /* GV: refused until this time, 0: not; lowest 3 bits: the reason */
     uint64_t next_poll; /* relaxed: time of the next poll */
-    uint32_t ready;     /* R: steps that may be used */
-    uint32_t lock;      /* T: 1 while a tile holds the lock for polling the mailbox */
+    uint32_t ready;     /* GR: steps that may be used */
+    uint32_t lock;      /* GT: 1 while a tile holds the lock for polling the mailbox */
     uint64_t request;   /* guarded by the lock: the word posted last */
     uint64_t posted_at; /* guarded by the lock: when the oldest unanswered request was posted */
     uint8_t padding_2[88];

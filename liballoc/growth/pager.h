@@ -6,8 +6,8 @@
  * there.
  *
  * Processor time: after a request the pager polls without sleeping. Then it sleeps for 1/32 of the
- * time since the last request, at most 2 ms, so that an answer is late by 3 %. An idle pager takes
- * about 1 % of a processor.
+ * time since the last request, at most 2 ms, so that an answer comes later by 3 % of that time. An
+ * idle pager takes about 1 % of a processor.
  *
  * Thread safe. The process may fork: the child has no pager, and its calls on clients of the parent
  * only free their records. At exit the thread is stopped first, and every mailbox gets the answer
@@ -38,7 +38,8 @@ typedef ga_growth_reason (*ga_pager_back)(void *context, uint32_t requested, uin
  *
  * GA_ERR_ARGUMENT  `device` is below GA_PAGER_HOST or above the supported devices
  * GA_ERR_MEMORY    no pinned memory, or no thread
- * GA_ERR_DEVICE    no such device, or the driver refuses */
+ * GA_ERR_DEVICE    no such device, or the driver refuses
+ * GA_ERR_UNSUPPORTED  the process is ending */
 ga_status ga_pager_add(ga_pager_client **out, int device, uint32_t steps, ga_pager_back back,
                        void *context);
 

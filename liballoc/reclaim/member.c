@@ -117,8 +117,8 @@ static ga_member *claim_unowned(ga_domain *domain)
  * or after the push: a scan that does not find the member executed its fence before anything that
  * the member protects. */
 enum {
-    H1_SUCCESS = GA_PLANTED(reclaim_join_relaxed) ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
-    H1_FAILURE = GA_PLANTED(reclaim_join_relaxed) ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
+    RH1_SUCCESS = GA_PLANTED(reclaim_join_relaxed) ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
+    RH1_FAILURE = GA_PLANTED(reclaim_join_relaxed) ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
 };
 
 static void push(ga_domain *domain, ga_member *member)
@@ -130,7 +130,7 @@ static void push(ga_domain *domain, ga_member *member)
         /* RH1: release; acquire where another member was first. Pairs with RH2 (state.h): the
          * member is initialised. */
     } while (
-        !__atomic_compare_exchange_n(&domain->head, &head, member, true, H1_SUCCESS, H1_FAILURE));
+        !__atomic_compare_exchange_n(&domain->head, &head, member, true, RH1_SUCCESS, RH1_FAILURE));
 }
 
 /* The link to the calling thread's membership in that domain, or to the NULL at the list's end.

@@ -51,10 +51,10 @@
  *
  * CALLS     ga_hazard_retire, ga_hazard_retire_to
  *             retire                  append the object to the calling thread's list
- *               check_if_due          every eighth of a batch
+ *               check_if_due          after a batch, then every eighth of one
  *                 check_list          takes a ticket, then does one of three:
- *                   schedule_check    nothing: the list is not nearly full, or another member's
- *                                     running fence will do for most of it
+ *                   schedule_check    nothing: the list is not nearly full, or a fence that another
+ *                                     member issues will do for a third of it or more
  *                   scan_oldest       RS2 for the objects that another member's fence covers
  *                   ga_scan           RS1 and RS2 for the whole list, and for that of one orphan
  *                     defer_scan      where RS1 was refused: nothing is freed

@@ -4,9 +4,8 @@
  * counts these. Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  *
  *     ga_slabhash_batch_kernel
- *       ordered tables      batch_by_lanes   each lane serves its own request (many_tile.h) and
- *       takes
- *                                            the next of the warp's stream as soon as it is done
+ *       ordered tables      batch_by_lanes   each lane serves its own request (many_tile.h),
+ *                                            and then takes the next of the warp's stream
  *         then              batch_append     deferred inserts that need only a slab
  *         then              batch_by_warps   all other deferred requests
  *       other tables        batch_by_warps   32 requests together, then the next 32

@@ -29,8 +29,8 @@ static __device__ __forceinline__ void ga_slabhash_sum_census(ga_slabhash_census
                                                               ga_slabhash_census *all)
 {
     __shared__ unsigned long long sums[4];
-    const uint64_t counts[4] = {census.live, census.deleted, census.chained, census.marked};
-    uint64_t *to[4] = {&all->live, &all->deleted, &all->chained, &all->marked};
+    const uint64_t counts[4] = {census.live, census.deleted, census.chained, census.overflowed};
+    uint64_t *to[4] = {&all->live, &all->deleted, &all->chained, &all->overflowed};
     if (threadIdx.x < 4) {
         sums[threadIdx.x] = 0;
     }

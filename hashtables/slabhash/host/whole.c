@@ -70,7 +70,8 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
         .deleted = census.deleted,
         .slabs = slabs,
         .chained = census.chained,
-        .marked = slabhash_grows(table) ? 0 : census.marked, /* in tables that grow it says OPEN */
+        .overflowed =
+            slabhash_grows(table) ? 0 : census.overflowed, /* in tables that grow it says OPEN */
         .buckets = buckets,
         .bytes_held = bytes_held(table),
         .seed = table->seed,

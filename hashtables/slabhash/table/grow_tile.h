@@ -60,20 +60,20 @@ GA_SIMT uint32_t *ga_slabhash_bucket_row(ga_slabhash_view table, uint32_t bucket
     return table.rows + (size_t)bucket * GA_SLABHASH_WORDS;
 }
 
-/* ---- open or pending: bit 1 of the mark ------------------------------------------------------ */
+/* ---- open or pending: bit 1 of the end bits ------------------------------------------------- */
 
 /* True if the new bucket is OPEN, for the calling lane. */
 GA_SIMT bool ga_slabhash_own_is_open(uint32_t kind, const uint32_t *row)
 {
-    uint32_t mark;
+    uint32_t end_bits;
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        mark = ga_load_acquire(row + GA_SLABHASH_END_BITS); /* O2: acquire. Pairs with O1 */
+        end_bits = ga_load_acquire(row + GA_SLABHASH_END_BITS); /* O2: acquire. Pairs with O1 */
     } else {
         const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_END_BITS);
         /* O2: acquire. Pairs with O1: all pairs of the bucket are there. */
-        mark = (uint32_t)ga_load64_acquire(both);
+        end_bits = (uint32_t)ga_load64_acquire(both);
     }
-    return !(mark & 2u);
+    return !(end_bits & 2u);
 }
 
 /* ga_slabhash_own_is_open() for all lanes. */

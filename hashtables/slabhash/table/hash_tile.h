@@ -73,7 +73,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do(uint32_t kind, ga_slabhash_view table,
 
 /* Counts of a bucket's slab and its chain. */
 typedef struct ga_slabhash_census {
-    uint64_t live, deleted, chained, marked;
+    uint64_t live, deleted, chained, overflowed;
 } ga_slabhash_census;
 
 GA_SIMT void ga_slabhash_count_bucket(uint32_t kind, ga_slabhash_view table, ga_tile tile,
@@ -89,7 +89,8 @@ GA_SIMT void ga_slabhash_count_bucket(uint32_t kind, ga_slabhash_view table, ga_
         census->live += ga_bits_count(live);
         census->deleted += ga_bits_count(ga_slabhash_slot_mask(kind) & ~vacant & ~live);
         if (!slabs++ && !GA_SLABHASH_IS_GROWING(kind)) { /* in tables that grow it says OPEN */
-            census->marked += ga_row_get(tile, row, GA_SLABHASH_END_BITS) != 0xffffffffu ? 1 : 0;
+            census->overflowed +=
+                ga_row_get(tile, row, GA_SLABHASH_END_BITS) != 0xffffffffu ? 1 : 0;
         }
     } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
     census->chained += slabs - 1u;

@@ -10,12 +10,12 @@
  *                                              append_all: the same for many lanes at once
  *
  * STRUCTURE  A path begins at a bucket's slab, the key's home. With a path of K it goes on to the
- *            slabs of K - 1 other buckets, each time only if the slab before has overflowed for the
- *            key's class: some key of the class, of which there are 32, found it full. Then it goes
- *            to the chain of overflow slabs of the home. K = 1 is the paper's list.
+ *            slabs of K - 1 other buckets, each time only if the slab's end bit of the key's class
+ *            is cleared: some key of the class, of which there are 32, found the slab full. Then it
+ *            goes to the chain of overflow slabs of the home. K = 1 is the paper's list.
  *
  *              home ----------> 2nd bucket ---> ... ---> Kth bucket
- *              | next   overflow         overflow         |
+ *              | next   bit cleared      bit cleared      |
  *              v                                          |
  *              slab -> slab -> ...   <--------------------+
  *
@@ -36,7 +36,7 @@
  *
  *     Before the first slab: REFUSED if the key is reserved or too wide (ga_slabhash_do).
  *
- *     Other searches decide by the same four rules, a slab at a time:
+ *     Other searches decide by the same rules, a slab at a time:
  *       ops_search_fast (ops.h)          CPU, the home slab only; else ga_slabhash_find()
  *       decide_hit, decide_miss          lanes of a warp together (many_tile.h). In ordered tables
  *                                        a lane that searches by itself also ends at an empty slot:

@@ -4,10 +4,9 @@
  * flight at once, then each lane makes the one change that its request needs, all lanes at once.
  *
  *     ga_slabhash_serve_many
- *       ordered tables       serve_by_lanes -> serve_step -> step_by_sectors, until all lanes are
- *       done:
- *                            each lane probes the first sector of its own slab, then the other
- *                            three
+ *       ordered tables       serve_by_lanes -> serve_step -> step_by_sectors, until no lane has a
+ *                            request: each lane probes the first sector of its own slab, then the
+ *                            other three
  *       ordered tables that  peek: each lane probes one sector only;
  *       exceed L2, SEARCH    step_by_slabs for the lanes that need more
  *       other tables         step_by_slabs: the tile loads GA_SLABHASH_AT_ONCE whole slabs at once

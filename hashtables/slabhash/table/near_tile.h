@@ -22,7 +22,7 @@
  *            many_tile.h.
  *
  * With 4 slots a sector and 64, 85 and 96 of 100 slots filled, 91, 81 and 74 of 100 keys are in
- * their first sector (path 16), while the whole slab has 128 bytes.
+ * their first sector (measured with a path of 16 buckets), while the whole slab has 128 bytes.
  */
 #ifndef GPUALLOC_SLABHASH_TABLE_NEAR_TILE_H
 #define GPUALLOC_SLABHASH_TABLE_NEAR_TILE_H

@@ -8,8 +8,8 @@
  *                                     slot of the exchange, in kernels in shared memory
  *              load_requested_slabs   the tile loads the slabs of all lane slots at once, 16 bytes
  *                                     a lane. The lane that has a key in its 16 bytes writes the
- *                                     value to the key's lane slot; the last lane writes overflow
- *                                     bits and link
+ *                                     value to the key's lane slot; the last lane writes end bits
+ *                                     and link
  *              decide_search          each lane alone: it is done, or goes on to another slab
  *
  *            Lanes need no ballot and no shuffle for this: a lane compares its four words with the

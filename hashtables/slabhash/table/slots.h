@@ -4,17 +4,18 @@
  * list_tile.h walks from slab to slab; this file knows one slab at a time.
  *
  *            word 0        2        4                          28       30        31
- *     set32   key   key   key  key  key  ...                   key key  overflow  next
- *     map32   key   value key  value     ...                   key val  overflow  next
- *     map64   key 64      value 64       ...      7 pairs      unused   overflow  next
+ *     set32   key   key   key  key  key  ...                   key key  end bits  next
+ *     map32   key   value key  value     ...                   key val  end bits  next
+ *     map64   key 64      value 64       ...      7 pairs      unused   end bits  next
  *
  * A slot is one key (set32) or one pair. A slot is named by the word at which it begins, and a set
  * of slots by a mask of these words. An empty slab has all bits set: an empty slot has the key
- * EMPTY (all ones) and, in maps, a value of all ones. There is one end bit for each of 32
- * classes of keys. It is set at first, and CLEARED once a key of the class found the slab full: a
- * set bit means that no key of the class is further on. `next` is the number
- * of a slab heap's unit, or all ones. In the code `row` points at a slab in memory, and a ga_row is
- * a slab in the registers of a tile.
+ * EMPTY (all ones) and, in maps, a value of all ones. There is one end bit for each of 32 classes
+ * of keys. All are set at first. A key that finds the slab of a bucket full, and goes to another
+ * bucket of its path, clears the bit of its class. A set bit means that no key of the class is in
+ * the later buckets of the path. On the last bucket of a path it means nothing: the chain behind is
+ * searched to its end. `next` is the number of a slab heap's unit, or all ones. In the code `row`
+ * points at a slab in memory, and a ga_row is a slab in the registers of a tile.
  *
  * INVARIANT  A slot that other tiles or threads can reach changes only by a compare-and-swap
  *            against the value that was read there. In tables of unique keys a slot goes

@@ -10,9 +10,9 @@
  *     }
  *
  * Any lanes of a warp may call, in divergent code too. Lanes that call together are served
- * together, mostly by one atomic, so call from converged code where you can. No call waits for
- * other lanes, warps or blocks to make a call. A call that finds no free memory may wait until more
- * is committed, or for warps that are growing or searching the heap.
+ * together, mostly by one atomic, so call from converged code where you can. No call needs another
+ * lane, warp or block to call as well. A call that finds no free memory may wait until more is
+ * mapped, or for warps that are growing or searching the heap.
  *
  * Kernels launched with more than 512 threads per block need __launch_bounds__; without it they may
  * use more registers than such a block can have, and the launch fails.

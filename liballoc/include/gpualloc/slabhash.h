@@ -300,7 +300,7 @@ typedef struct ga_slabhash_stats {
     uint64_t deleted;    /* slots of deleted pairs that a flush makes usable again */
     uint64_t slabs;      /* in use: buckets and overflow slabs */
     uint64_t chained;    /* of these, overflow slabs */
-    uint64_t marked;     /* buckets that have overflowed, so that searches go on behind them */
+    uint64_t overflowed; /* buckets that have overflowed, so that searches go on behind them */
     uint64_t buckets;    /* of both arrays, if a migration cannot finish for lack of memory */
     uint64_t bytes_held; /* taken from the heap, used or not */
     double utilisation;  /* bytes of the pairs / bytes of the slabs in use (§III-C) */

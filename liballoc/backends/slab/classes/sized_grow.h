@@ -99,9 +99,9 @@ GA_SIMT void ga_sized_table_unlock(ga_sized_class *c, ga_tile tile)
 }
 
 /* Append the regions to the table. By one lane that holds `table_lock`, so relaxed loads are
- * enough. Once a region has left the contiguous part, readers with an old class map may take
- * that part for longer than it is. So it must not begin elsewhere from then on, and does not
- * grow again. */
+ * enough. Once a region has left the contiguous part, a reader with an old class map may compute
+ * with more contiguous regions than there are. So that part must not begin elsewhere from then on,
+ * and does not grow again. */
 GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_sized_extent extent)
 {
     uint32_t words = c->map.words;

@@ -26,6 +26,9 @@
  * they stay set until the host resets them between launches. So a fast path with a stale class map
  * finds nothing free there. Later classes use the second bitmap. Only slow paths use it, and they
  * check the owner of the region once they hold a bit of it.
+ *
+ * A letter before a field's comment, such as KW, names the orders by which kernels access it
+ * (sized_grow.h, sized_pool.h, sized_search.h, sized_sweep.h).
  */
 #ifndef GPUALLOC_SLAB_CLASSES_SIZED_HEAP_H
 #define GPUALLOC_SLAB_CLASSES_SIZED_HEAP_H
@@ -64,7 +67,7 @@
 typedef struct ga_sized_class_map {
     /* the class's regions, each + 1, with GA_SIZED_SPENT if it uses the second bitmap; 0: none */
     uint32_t *table;
-    uint32_t total_words; /* S: number of words of all its regions */
+    uint32_t total_words; /* KS: number of words of all its regions */
     uint32_t words;       /* number of words of one region's bitmap */
     uint32_t factor;      /* word / words = word * factor >> shift, for words below 2^31 */
     uint32_t first;       /* the first of its regions */
@@ -82,10 +85,10 @@ typedef struct ga_sized_class {
     uint32_t tail;  /* set once: the bits of a region's last word without a unit */
     uint8_t padding[88];
 
-    uint32_t grow_lock;   /* T: odd while a tile gets regions for the class; wraps */
+    uint32_t grow_lock;   /* KT: odd while a tile gets regions for the class; wraps */
     uint32_t hint;        /* relaxed: distance of free units from where a search begins */
     uint32_t refused;     /* relaxed: number of refused requests; wraps */
-    uint32_t table_lock;  /* E: 1 while a tile changes the table */
+    uint32_t table_lock;  /* KE: 1 while a tile changes the table */
     uint32_t shrunk;      /* guarded by table_lock: a region has left the contiguous part */
     uint32_t empty_sweep; /* the last sweep that found nothing for the class */
     uint8_t padding_end[104];
@@ -93,9 +96,9 @@ typedef struct ga_sized_class {
 
 /* The sweep of all regions, shared by the tiles that find nothing (sized_sweep.h); 128 bytes. */
 typedef struct ga_sized_sweep {
-    uint64_t cursor;           /* W: upper half: number of the sweep; lower half: next region */
-    uint32_t begun;            /* W: the last sweep that has begun */
-    uint32_t ended;            /* W: the last sweep that has ended */
+    uint64_t cursor;           /* KW: upper half: number of the sweep; lower half: next region */
+    uint32_t begun;            /* KW: the last sweep that has begun */
+    uint32_t ended;            /* KW: the last sweep that has ended */
     uint32_t end;              /* number of regions that it goes through */
     uint32_t regions_left;     /* of these, the number that are not done */
     uint32_t releases;         /* the heap's `releases` when it began */
@@ -119,7 +122,7 @@ typedef struct ga_sized_heap {
     char *units;
     uint32_t *bits;
     uint32_t *owners;        /* the owner of each region */
-    uint32_t *pool;          /* P: for each region below `next` a bit, set while it is free */
+    uint32_t *pool;          /* KP: for each region below `next` a bit, set while it is free */
     uint32_t *table_indices; /* of each region its index in its class's table, and GA_SIZED_SPENT */
     uint32_t *watches;       /* of each region the time of its watch, and GA_SIZED_SETTLED */
     uint32_t region_bits;    /* log2 of the bytes of a region */
@@ -134,11 +137,11 @@ typedef struct ga_sized_heap {
     uint32_t next;      /* relaxed: regions below have been in use */
     uint32_t pooled;    /* relaxed: at least the number of bits set in the pool */
     uint32_t pool_hint; /* relaxed: a word of the pool that had free regions */
-    uint32_t pool_lock; /* Q: 1 while a tile searches the pool across words */
+    uint32_t pool_lock; /* KQ: 1 while a tile searches the pool across words */
     /* relaxed: lower half: the number of contiguous regions that a search did not find, or 0; upper
      * half: `releases` then */
     uint64_t known_full;
-    /* H: counts additions to the pool and to classes, and frees in watched regions; wraps */
+    /* KH: counts additions to the pool and to classes, and frees in watched regions; wraps */
     uint32_t releases;
     uint32_t refused; /* relaxed: number of refused requests for runs; wraps */
     uint8_t padding_too[96];

@@ -129,9 +129,10 @@ typedef struct ga_sized_claim_miss {
 } ga_sized_claim_miss;
 
 /* Fast path: a unit of one class for each lane of the tile, by one atomic OR on the home word. All
- * lanes of the tile call. On success returns the lane's unit. Returns NULL in all lanes if the bit
- * of any lane was set; the lanes whose bits were clear hold these bits nevertheless. Few values are
- * live at a time, so that linked malloc (interpose/kernel) need not save registers for it. */
+ * lanes of the tile call. On success returns the lane's unit. If the bit of any lane was set
+ * already, returns NULL in all lanes. Then the lanes whose bits were clear hold these bits, and
+ * claim_slow() must use them. Few values are live at a time, so that linked malloc
+ * (interpose/kernel) need not save registers for it. */
 GA_SIMT void *ga_sized_claim_fast(ga_sized_view heap, ga_tile tile, uint32_t class_,
                                   uint32_t number, ga_sized_claim_miss *missed)
 {

@@ -108,7 +108,7 @@ GA_SIMT uint32_t ga_sized_try_set_verify(ga_sized_view heap, uint32_t class_, ui
     return GA_ALL_BITS;
 }
 
-/* Claim those of `bits` that are free. Returns them. */
+/* Claim those of `bits` that are free. Returns the bits that the caller got. */
 GA_SIMT uint32_t ga_sized_claim_bits(ga_sized_view heap, uint32_t class_, uint32_t word_index,
                                      uint32_t bits)
 {

@@ -9,7 +9,7 @@
  *
  *   ga_slab_claim_growing          like ga_slab_claim_lanes() in the steps that are ready
  *    |- await_growth               found nothing: waits for one step more, then claims again in it
- *    |   `- ga_slab_prepare        run by the tile that has the growth's turn: clears the new rows
+ *    |   `- ga_slab_prepare        by the tile that holds the growth's lock: clears new rows
  *    `- grow_ahead                 3/4 of the units are taken: requests a step, does not wait
  *   ga_slab_claim_word_growing     like ga_slab_claim_word(); otherwise the same path
  *
