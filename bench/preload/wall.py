@@ -56,21 +56,30 @@ COMPARISONS = [
     Comparison("host=jemalloc", "libjemalloc.so.2", 1.03),
     Comparison("host=jemalloc,stats", "host=jemalloc", 1.10),
     Comparison("host=jemalloc,trace", "host=jemalloc", 2.0),
+    Comparison("host=dl:libjemalloc.so.2", "libjemalloc.so.2", 1.05),
+    Comparison("host=dl:libmimalloc.so.2", "libmimalloc.so.2", 1.05),
 ]
 
 # The runs of a round: each baseline a second time, as its own comparison.
 Slot = tuple[str, int]
-SLOTS: list[Slot] = [("no preload", 0), ("host=system", 0), ("no preload", 1),
-                     ("libjemalloc.so.2", 0), ("host=jemalloc", 0), ("libjemalloc.so.2", 1),
-                     ("host=jemalloc,stats", 0), ("host=jemalloc", 1), ("host=jemalloc,trace", 0)]
 
 
-def environments(preload: str, jemalloc: str, scratch: Path) -> dict[str, dict[str, str]]:
+def slots_of(comparisons: list[Comparison]) -> list[Slot]:
+    slots: list[Slot] = []
+    for c in comparisons:
+        slots += [(c.baseline, 0), (c.way, 0), (c.baseline, 1)]
+    return list(dict.fromkeys(slots))
+
+
+def environments(preload: str, libraries: dict[str, str],
+                 scratch: Path) -> dict[str, dict[str, str]]:
     ours = {"LD_PRELOAD": preload, "GPUALLOC_HOST": "jemalloc"}
-    return {
+    direct = {name: {"LD_PRELOAD": path} for name, path in libraries.items()}
+    wrapped = {f"host=dl:{name}": ours | {"GPUALLOC_HOST": f"dl:{path}"}
+               for name, path in libraries.items()}
+    return direct | wrapped | {
         "no preload": {},
         "host=system": ours | {"GPUALLOC_HOST": "system"},
-        "libjemalloc.so.2": {"LD_PRELOAD": jemalloc},
         "host=jemalloc": ours,
         "host=jemalloc,stats": ours | {"GPUALLOC_STATS": str(scratch / "stats.json")},
         "host=jemalloc,trace": ours | {"GPUALLOC_TRACE": str(scratch / "trace")},
@@ -154,13 +163,13 @@ def run_once(program: Program, environment: dict[str, str], scratch: Path) -> Ru
     return Run(wall, usage.ru_utime + usage.ru_stime)
 
 
-def run_program(program: Program, ways: dict[str, dict[str, str]], pairs: int,
+def run_program(program: Program, slots: list[Slot], ways: dict[str, dict[str, str]], pairs: int,
                 scratch: Path) -> dict[Slot, list[Run]]:
-    runs: dict[Slot, list[Run]] = {slot: [] for slot in SLOTS}
+    runs: dict[Slot, list[Run]] = {slot: [] for slot in slots}
     run_once(program, {}, scratch)  # so that files are in memory
     for turn in range(pairs):
-        for place in range(len(SLOTS)):
-            slot = SLOTS[(turn + place) % len(SLOTS)]
+        for place in range(len(slots)):
+            slot = slots[(turn + place) % len(slots)]
             runs[slot].append(run_once(program, ways[slot[0]], scratch))
         if sys.stderr.isatty():
             print(f"\r{program.name}: {turn + 1} of {pairs} rounds\033[K", end="", file=sys.stderr)
@@ -195,15 +204,16 @@ def verdict_of(ratio: Figures, itself: Figures, bar: float) -> str:
     return "noise" if max(itself.high, 1 / itself.low) >= ratio.median else "OVER"
 
 
-def print_comparisons(program: Program, runs: dict[Slot, list[Run]]) -> list[str]:
+def print_comparisons(program: Program, comparisons: list[Comparison],
+                      runs: dict[Slot, list[Run]]) -> list[str]:
     verdicts = []
-    for c in COMPARISONS:
+    for c in comparisons:
         base, again, way = (c.baseline, 0), (c.baseline, 1), (c.way, 0)
         wall, itself = ratios(runs, way, base, "wall"), ratios(runs, again, base, "wall")
         cpu = ratios(runs, way, base, "cpu")
         verdict = verdict_of(wall, itself, c.bar)
         seconds = Figures.of([run.wall for run in runs[base]]).median
-        print(f"{program.name:14} {c.way:20} {c.baseline:17}{seconds:7.2f}{wall.median:8.3f}"
+        print(f"{program.name:14} {c.way:24} {c.baseline:17}{seconds:7.2f}{wall.median:8.3f}"
               f"  {wall.low:.3f} to {wall.high:.3f}{itself.median:8.3f}"
               f"  {itself.low:.3f} to {itself.high:.3f}{cpu.median:8.3f}{c.bar:7.2f}  {verdict}",
               flush=True)
@@ -211,10 +221,11 @@ def print_comparisons(program: Program, runs: dict[Slot, list[Run]]) -> list[str
     return verdicts
 
 
-def write_json(path: str, program: Program, runs: dict[Slot, list[Run]]) -> None:
+def write_json(path: str, program: Program, comparisons: list[Comparison],
+               runs: dict[Slot, list[Run]]) -> None:
     """A line for each way and its baseline's ratio to itself, by wall and by processor time."""
     with open(path, "a", encoding="utf-8") as out:
-        for c in COMPARISONS:
+        for c in comparisons:
             for slot in ((c.way, 0), (c.baseline, 1)):
                 for what in ("wall", "cpu"):
                     figures = Figures.of([getattr(run, what) for run in runs[slot]])
@@ -232,6 +243,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=11, metavar="N",
                         help="rounds, at least 2 (default: 11)")
     parser.add_argument("--only", metavar="NAME", help="one program only")
+    parser.add_argument("--program", metavar="COMMAND", action="append", default=[],
+                        help="time this command, too; its name is that of its file")
+    parser.add_argument("--ways", metavar="TEXT", default="",
+                        help="only comparisons of ways whose name contains TEXT")
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON lines")
     arguments = parser.parse_args()
     if arguments.pairs < 2:
@@ -251,8 +266,9 @@ def choose(programs: list[Program], only: str | None) -> list[Program]:
 
 def main() -> int:
     arguments = parse_arguments()
-    jemalloc = common.find_library("libjemalloc.so.2")
-    if not jemalloc:
+    found = {name: common.find_library(name) for name in ("libjemalloc.so.2", "libmimalloc.so.2")}
+    libraries = {name: path for name, path in found.items() if path}
+    if "libjemalloc.so.2" not in libraries:
         sys.exit("wall: no libjemalloc.so.2 to compare with; install Debian's libjemalloc2")
     if arguments.json:
         open(arguments.json, "w", encoding="utf-8").close()
@@ -260,19 +276,26 @@ def main() -> int:
         inputs, scratch = Path(directory) / "inputs", Path(directory) / "scratch"
         inputs.mkdir()
         scratch.mkdir()
-        programs = choose(python_programs() + sqlite_program(inputs)
+        own = [Program(Path(shlex.split(command)[0]).name, shlex.split(command))
+               for command in arguments.program]
+        programs = choose(own + python_programs() + sqlite_program(inputs)
                           + gcc_program(arguments.build.resolve(), inputs), arguments.only)
-        ways = environments(arguments.preload, jemalloc, scratch)
+        ways = environments(arguments.preload, libraries, scratch)
+        comparisons = [c for c in COMPARISONS if c.baseline in ways and arguments.ways in c.way]
+        if not comparisons:
+            sys.exit(f"wall: --ways: no way has \"{arguments.ways}\" in its name; known here: "
+                     + ", ".join(c.way for c in COMPARISONS if c.baseline in ways))
+        slots = slots_of(comparisons)
         print(f"{arguments.pairs} rounds; ratios of wall time, median and quartiles; `self` is the "
               "baseline against itself\n"
-              f"{'program':14} {'with':20} {'over':17}{'s':>7}{'ratio':>8}  {'quartiles':14}"
+              f"{'program':14} {'with':24} {'over':17}{'s':>7}{'ratio':>8}  {'quartiles':14}"
               f"{'self':>8}  {'quartiles':14}{'cpu':>8}{'bar':>7}")
         verdicts: list[str] = []
         for program in programs:
-            runs = run_program(program, ways, arguments.pairs, scratch)
-            verdicts += print_comparisons(program, runs)
+            runs = run_program(program, slots, ways, arguments.pairs, scratch)
+            verdicts += print_comparisons(program, comparisons, runs)
             if arguments.json:
-                write_json(arguments.json, program, runs)
+                write_json(arguments.json, program, comparisons, runs)
     return 1 if "OVER" in verdicts else 0
 
 
