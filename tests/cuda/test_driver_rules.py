@@ -111,7 +111,7 @@ class Outsiders(Case):
                 self.assertEqual("", self.outcome("waits", backend).stderr)
 
     def test_peers(self) -> None:
-        self.assertIn("to be reached by another device", self.outcome("peers", "plain").stderr)
+        self.assertIn("to be accessed by another device", self.outcome("peers", "plain").stderr)
         self.assertEqual("", self.outcome("peers", "able").stderr)
 
 
