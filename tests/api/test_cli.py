@@ -174,6 +174,7 @@ class List(CommandTest):
         self.assertNotIn("not shown", whole)
         self.assertNotIn("not shown", self.gpualloc("list", "jemalloc", "system").out)
 
+    @unittest.skipIf(command.SANITIZED, "a sanitizer's runtime must come before any preload")
     def test_an_expert_option_works_in_a_spec(self) -> None:
         answer = self.gpualloc("run", "--host=slab:addressing=table/system", "--stats=s.json",
                                "true")

@@ -51,7 +51,7 @@ GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
      * later sees the bit clear, and one that came before is seen here. */
     uint32_t owner = ga_or_acq_rel(word, 0);
     while (ga_sized_owner_class(owner) != GA_SIZED_NONE && owner & GA_SIZED_WATCH) {
-        uint32_t freed = owner | GA_SIZED_FREED;
+        uint32_t freed = owner | (GA_PLANTED(sized_watch_not_marked) ? 0 : GA_SIZED_FREED);
         /* KO3: as above */
         uint32_t seen = owner == freed ? owner : ga_cas_acq_rel(word, owner, freed);
         if (seen != owner) {
@@ -60,6 +60,9 @@ GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
         }
 #if !GA_PLANTED(sized_sweep_not_notified)
         ga_post_add_release(&heap->releases, 1u); /* KH2: release, after the bit. Pairs with KH1. */
+#endif
+#if GA_PLANTED(sized_watch_not_marked)
+        ga_clock_sleep(20000); /* a sweep has time to pass */
 #endif
         /* KO4: release. Pairs with KO3, and with the fence of a free on the fast path: a free that
          * does not see the watch any more comes after the change of `releases`. */

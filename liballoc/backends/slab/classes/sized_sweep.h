@@ -181,6 +181,22 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
     return ga_lanes_get(tile, owner, leader);
 }
 
+#define GA_SIZED_AGE_MAX 0xf0000000u /* more is a time after the sweep began */
+
+/* The sweep has found a free unit in the region: each sweep reads it until it is full again. */
+GA_SIMT void ga_sized_unsettle(ga_sized_heap *heap, ga_tile tile, uint32_t region)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* relaxed, both: as in ga_sized_settle() */
+        uint32_t since = ga_load_relaxed(heap->watches + region);
+        if (since & GA_SIZED_SETTLED) {
+            ga_store_relaxed(heap->watches + region, since & ~GA_SIZED_SETTLED);
+        }
+    }
+}
+
 /* The sweep has found no free unit in the region. If the watch is old enough, later sweeps need not
  * read the region again while it lasts. */
 GA_SIMT void ga_sized_settle(ga_sized_heap *heap, ga_tile tile, uint32_t region)
@@ -191,9 +207,9 @@ GA_SIMT void ga_sized_settle(ga_sized_heap *heap, ga_tile tile, uint32_t region)
         /* relaxed, all: after KW2, and KW3 releases the store */
         uint32_t since = ga_load_relaxed(heap->watches + region);
         uint32_t began = ga_sized_watch_time(ga_load64_relaxed(&heap->sweep.began_at));
-        /* signed: this sweep may have begun the watch */
+        uint32_t age = began - since; /* wraps if this sweep began the watch */
         if (!GA_SIZED_GRACE_NS ||
-            (int32_t)(began - since) > (int32_t)ga_sized_watch_time(GA_SIZED_GRACE_NS)) {
+            (age > ga_sized_watch_time(GA_SIZED_GRACE_NS) && age < GA_SIZED_AGE_MAX)) {
             ga_store_relaxed(heap->watches + region, since | GA_SIZED_SETTLED);
         }
     }
@@ -397,7 +413,9 @@ GA_SIMT void ga_sized_sweep_region(ga_sized_view heap, ga_tile tile, uint32_t nu
             ga_post_or64_relaxed(&heap.heap->sweep.found_classes, (uint64_t)1 << class_);
         }
     }
-    if (!found.free) {
+    if (found.free) {
+        ga_sized_unsettle(heap.heap, tile, region);
+    } else {
         ga_sized_settle(heap.heap, tile, region);
     }
 }
@@ -424,7 +442,8 @@ GA_SIMT ga_lanes ga_sized_sweep_select(const ga_sized_heap *heap, ga_tile tile, 
         }
         for (uint32_t i = 0; i < GA_SIZED_REGIONS_PER_LANE; i++) {
             uint32_t region = mine + i * size;
-            bool settled = ga_sized_is_watched(owners[i]) && watches[i] & GA_SIZED_SETTLED &&
+            bool watched = ga_sized_is_watched(owners[i]) || GA_PLANTED(sized_settled_unwatched);
+            bool settled = watched && watches[i] & GA_SIZED_SETTLED &&
                            (region + number) % GA_SIZED_RECHECK != 0;
             bool read =
                 region < end && ga_sized_owner_class(owners[i]) != GA_SIZED_NONE && !settled;
@@ -606,13 +625,13 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
 #if GA_PLANTED(sized_earlier_sweep_accepted)
     last--; /* a sweep that began before the request is accepted */
 #endif
-    /* relaxed, both: not older than `ended` */
-    uint32_t empty = ga_load_relaxed(ga_sized_empty_sweep_of(heap, class_));
-    if (ga_sized_is_after(empty, last)) {
-        step.action = ga_load_relaxed(&heap->sweep.undisturbed) == empty ? GA_SIZED_SWEEP_FULL
-                                                                         : GA_SIZED_SWEEP_REPEAT;
-    } else if (ga_sized_is_after(ended, last)) {
-        step.action = GA_SIZED_SWEEP_FOUND;
+    if (ga_sized_is_after(ended, last)) {
+        /* relaxed, both: not older than `ended` */
+        step.number = ga_load_relaxed(ga_sized_empty_sweep_of(heap, class_));
+        uint32_t undisturbed = ga_load_relaxed(&heap->sweep.undisturbed);
+        step.action = !ga_sized_is_after(step.number, last) ? GA_SIZED_SWEEP_FOUND
+                      : undisturbed == step.number          ? GA_SIZED_SWEEP_FULL
+                                                            : GA_SIZED_SWEEP_REPEAT;
     } else {
         ga_sized_sweep_begin(heap, ended);
         step = ga_sized_sweep_next_regions(heap, ended, n);
@@ -712,7 +731,7 @@ GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *las
                                                            : GA_SIZED_SWEEP_SLEEP_DOUBLINGS));
             waited++;
         } else if (action == GA_SIZED_SWEEP_REPEAT) {
-            *last = ga_sized_load_guess(&heap.heap->sweep.ended, tile);
+            *last = step.number; /* that sweep counts once */
             action = ++again == GA_SIZED_SWEEPS_MAX ? GA_SIZED_SWEEP_FULL : action;
         }
     }
