@@ -34,7 +34,7 @@ enum {
     BUCKETS = 1024,
     STREAM_THREAD = 2,    /* value of the handle CU_STREAM_PER_THREAD */
     WASTE_DIV = 4,        /* a freed block is reused for requests of at least its size - size / 4 -
-                            * WASTE_MAX bytes */
+                           * WASTE_MAX bytes */
     WASTE_MAX = 64 * 1024 /* bytes */
 };
 

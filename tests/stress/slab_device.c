@@ -3,9 +3,7 @@
  * Claims and frees beside threads that trim, on a device made of host memory. The parent fills a
  * superblock that is freed to it, and may hand it out at once, to this heap or another one. Now and
  * then it refuses to take one. A live unit keeps its contents. Threads list the blocks while others
- * free them, and ask the parent only for the sizes of live blocks. Planted bugs
- * (tests/stress/meson.build): 11 a superblock with a live unit is freed; 22 a large block is freed
- * while another thread asks for its size.
+ * free them, and ask the parent only for the sizes of live blocks.
  */
 #include "stress.h"
 #include "support/random.h"

@@ -3,9 +3,7 @@
  * Claims and frees beside a thread that returns empty memory blocks to the system all the time, in
  * a heap at its limit. A live unit keeps its contents and has one owner. A claim succeeds as long
  * as a unit is free or purged. Two scenes: the first makes all threads wait for the lock for growth
- * at once, the second has no order. Planted bugs (tests/stress/meson.build): 11 a block with a live
- * unit is purged, 12 a restored block still counts as purged, 13 a growth does not publish the room
- * that it made.
+ * at once, the second has no order.
  */
 #include "stress.h"
 #include "support/random.h"

@@ -35,7 +35,7 @@ enum {
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t)
 };
 
-/* ---- generations ----------------------------------------------------------------------------- */
+/* ---- versions -------------------------------------------------------------------------------- */
 
 static slabhash_version *new_version(ga_slabhash *table, uint32_t buckets)
 {

@@ -29,9 +29,10 @@
  *            that sweep began. So a block that was freed before the request began is found, unless
  *            another tile claims it or holds its bit for a moment. If `releases` changes during a
  *            sweep, free units may have moved from ahead of the sweep to behind it. Then the
- *            request waits for another sweep, up to GA_SIZED_SWEEPS_MAX of them. So there was a
- *            moment during the call at which no unit was free, unless units were freed during each
- *            of GA_SIZED_SWEEPS_MAX sweeps.
+ *            request waits for another sweep, up to GA_SIZED_SWEEPS_MAX of them, or until its class
+ *            has changed. So there was a moment during the call at which no unit was free, unless
+ *            units were freed, or regions changed their class, during each of GA_SIZED_SWEEPS_MAX
+ *            sweeps.
  *
  *            A watch costs the frees in a region nothing until the first of them. The sweep writes
  *            its number beside the owner (GA_SIZED_WATCH). The fast path of a free reads the owner
@@ -645,7 +646,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
 
 /* After this number of sweeps that found nothing a request is refused, even if memory was freed
  * behind each of them. */
-#define GA_SIZED_SWEEPS_MAX 8u
+#define GA_SIZED_SWEEPS_MAX 32u
 
 /* A tile that waits for the others of a sweep sleeps, each time twice as long as before. */
 #define GA_SIZED_SWEEP_SLEEP_NS        250u /* the first time */
@@ -711,14 +712,21 @@ GA_SIMT void ga_sized_sweep_help_others(ga_sized_view heap, ga_tile tile, uint32
     }
 }
 
+/* The number of words of the class; 0 for GA_SIZED_NONE. */
+GA_SIMT uint32_t ga_sized_sweep_words(const ga_sized_heap *heap, ga_tile tile, uint32_t class_)
+{
+    return class_ == GA_SIZED_NONE ? 0
+                                   : ga_sized_load_guess(&heap->of[class_].map.total_words, tile);
+}
+
 /* Take part in sweeps until one after number `*last` has ended, or the search needs nothing more.
- * True if that sweep found nothing for the class. If the search has no class, it is for runs: true
- * if the sweep released no region. */
+ * True if that sweep found nothing for the class, and the class has not changed meanwhile. If the
+ * search has no class, it is for runs: true if the sweep released no region. */
 GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *last,
                                  ga_sized_search *search)
 {
     uint32_t waited = 0, again = 0, requesting = search->requesting, action = GA_SIZED_SWEEP_WAIT;
-    uint32_t batch = 1u;
+    uint32_t batch = 1u, words = ga_sized_sweep_words(heap.heap, tile, search->class_);
     while (action < GA_SIZED_SWEEP_FOUND && (search->requesting || !requesting)) {
         ga_sized_sweep_step step =
             ga_sized_sweep_next(heap.heap, tile, search->class_, *last, false, batch);
@@ -732,7 +740,10 @@ GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *las
             waited++;
         } else if (action == GA_SIZED_SWEEP_REPEAT) {
             *last = step.number; /* that sweep counts once */
-            action = ++again == GA_SIZED_SWEEPS_MAX ? GA_SIZED_SWEEP_FULL : action;
+            action = ga_sized_sweep_words(heap.heap, tile, search->class_) != words
+                         ? GA_SIZED_SWEEP_FOUND
+                     : ++again == GA_SIZED_SWEEPS_MAX ? GA_SIZED_SWEEP_FULL
+                                                      : action;
         }
     }
     if (action == GA_SIZED_SWEEP_FOUND) {
