@@ -56,7 +56,6 @@ COMPARISONS = [
     Comparison("host=jemalloc", "libjemalloc.so.2", 1.03),
     Comparison("host=jemalloc,stats", "host=jemalloc", 1.10),
     Comparison("host=jemalloc,trace", "host=jemalloc", 2.0),
-    Comparison("host=dl:libjemalloc.so.2", "libjemalloc.so.2", 1.05),
     Comparison("host=dl:libmimalloc.so.2", "libmimalloc.so.2", 1.05),
 ]
 
