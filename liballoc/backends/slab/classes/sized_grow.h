@@ -211,8 +211,8 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < n; i += ga_tile_size(tile)) {
-            /* KO2: release, with the tile's publish. Pairs with KO1 (sized_sweep.h): a sweep that
-             * sees the class here sees the bitmap cleared. */
+            /* KO2: release, with the tile's publish. Pairs with KO1 (sized_sweep_region.h): a sweep
+             * that sees the class here sees the bitmap cleared. */
             uint32_t owner = ga_sized_owner_for(heap, class_, first + i);
             ga_sized_store_published(heap->owners + first + i, owner);
         }

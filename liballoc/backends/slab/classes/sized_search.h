@@ -47,8 +47,8 @@ GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint3
 GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
 {
     uint32_t *word = heap->owners + region;
-    /* KO3: acq_rel, though it changes nothing. Pairs with KO1 (sized_sweep.h): a sweep that comes
-     * later sees the bit clear, and one that came before is seen here. */
+    /* KO3: acq_rel, though it changes nothing. Pairs with KO1 (sized_sweep_region.h): a sweep that
+     * comes later sees the bit clear, and one that came before is seen here. */
     uint32_t owner = ga_or_acq_rel(word, 0);
     while (ga_sized_owner_class(owner) != GA_SIZED_NONE && owner & GA_SIZED_WATCH) {
         uint32_t freed = owner | (GA_PLANTED(sized_watch_not_marked) ? 0 : GA_SIZED_FREED);

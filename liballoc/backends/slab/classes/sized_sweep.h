@@ -9,7 +9,7 @@
  *      |   '- sweep_next_regions  from `cursor`
  *      |- sweep_help              the regions that a tile has taken
  *      |   |- sweep_select        those of them that have to be read
- *      |   |- sweep_region        puts a region under watch, claims units, or frees the region
+ *      |   |- sweep_region        reads one of these (sized_sweep_region.h)
  *      |   '- sweep_regions_done  the last tile: sweep_end, which publishes the result
  *      '- sweep_help_others       before a refusal
  *
@@ -73,22 +73,14 @@
 #ifndef GPUALLOC_SLAB_CLASSES_SIZED_SWEEP_H
 #define GPUALLOC_SLAB_CLASSES_SIZED_SWEEP_H
 
-#include "../../../simt/clock.h"
-#include "sized_search.h"
+#include "sized_sweep_region.h"
 
 #ifdef __CUDACC__
-#define GA_SIZED_GRACE_NS       500000u     /* wait after a new watch */
 #define GA_SIZED_RESULT_LIFE_NS 1000000000u /* age at which a result expires */
 #define GA_SIZED_RECHECK        4096u       /* a settled region is read by one of so many sweeps */
 #else
-#define GA_SIZED_GRACE_NS 0u
-#define GA_SIZED_RECHECK  0x80000000u
+#define GA_SIZED_RECHECK 0x80000000u
 #endif
-
-/* Words that a lane loads in one step. They are on their way together, because a tile that is alone
- * in a sweep waits for nothing else. */
-#define GA_SIZED_QUADS_PER_LANE 4u
-#define GA_SIZED_WORDS_PER_LANE (4u * GA_SIZED_QUADS_PER_LANE)
 
 /* The number of the last sweep that found nothing for the class. For GA_SIZED_NONE, that is for
  * runs: of the last one that released no region. */
@@ -139,287 +131,7 @@ GA_SIMT bool ga_sized_known_full(const ga_sized_heap *heap, ga_tile tile, uint32
     return ga_lanes_get(tile, full, leader) != 0;
 }
 
-/* ---- regions under watch --------------------------------------------------------------- */
-
-/* Microseconds on the clock of watches, which wraps after 35 minutes; bit 0 is
- * GA_SIZED_SETTLED. */
-GA_SIMT uint32_t ga_sized_watch_time(uint64_t ns)
-{
-    return (uint32_t)(ns / 1000u) << 1;
-}
-
-/* Put the region under watch by sweep `number`, if a class has it and no watch lasts. Returns its
- * owner. */
-GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t region, uint32_t number)
-{
-    uint32_t leader = ga_tile_leader(tile);
-    uint32_t *word = heap->owners + region;
-    uint32_t mark = (number % (GA_SIZED_WATCH >> GA_SIZED_WATCH_SHIFT) + 1u)
-                    << GA_SIZED_WATCH_SHIFT;
-#if GA_PLANTED(sized_sweep_not_watching)
-    mark = 0; /* frees are not told to notify the sweep */
-#endif
-    ga_lanes owner = ga_lanes_all(0);
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        uint32_t seen = ga_load_relaxed(word); /* relaxed: the CAS below decides */
-        while (ga_sized_owner_class(seen) != GA_SIZED_NONE && !ga_sized_is_watched(seen)) {
-            uint32_t plain = seen & ~(GA_SIZED_WATCH | GA_SIZED_FREED);
-            /* KO1: acq_rel. Pairs with KO2, KO3 and KO4. */
-            uint32_t now = ga_cas_acq_rel(word, seen, plain | mark);
-            if (now == seen) {
-                uint64_t time = ga_clock_ns();
-                /* relaxed, both: KW3 releases them */
-                ga_store_relaxed(heap->watches + region, ga_sized_watch_time(time));
-                ga_store64_relaxed(&heap->sweep.watched_at, time);
-                break;
-            }
-            seen = now;
-        }
-        ga_lane_write(&owner, own, seen);
-    }
-    ga_tile_sync(tile);
-    return ga_lanes_get(tile, owner, leader);
-}
-
-#define GA_SIZED_AGE_MAX 0xf0000000u /* more is a time after the sweep began */
-
-/* The sweep has found a free unit in the region: each sweep reads it until it is full again. */
-GA_SIMT void ga_sized_unsettle(ga_sized_heap *heap, ga_tile tile, uint32_t region)
-{
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-    {
-        (void)own;
-        /* relaxed, both: as in ga_sized_settle() */
-        uint32_t since = ga_load_relaxed(heap->watches + region);
-        if (since & GA_SIZED_SETTLED) {
-            ga_store_relaxed(heap->watches + region, since & ~GA_SIZED_SETTLED);
-        }
-    }
-}
-
-/* The sweep has found no free unit in the region. If the watch is old enough, later sweeps need not
- * read the region again while it lasts. */
-GA_SIMT void ga_sized_settle(ga_sized_heap *heap, ga_tile tile, uint32_t region)
-{
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-    {
-        (void)own;
-        /* relaxed, all: after KW2, and KW3 releases the store */
-        uint32_t since = ga_load_relaxed(heap->watches + region);
-        uint32_t began = ga_sized_watch_time(ga_load64_relaxed(&heap->sweep.began_at));
-        uint32_t age = began - since; /* wraps if this sweep began the watch */
-        if (!GA_SIZED_GRACE_NS ||
-            (age > ga_sized_watch_time(GA_SIZED_GRACE_NS) && age < GA_SIZED_AGE_MAX)) {
-            ga_store_relaxed(heap->watches + region, since | GA_SIZED_SETTLED);
-        }
-    }
-}
-
-/* ---- a region leaves its class --------------------------------------------------------- */
-
-/* Set the bits of all units of the region whose bitmap begins at `word_index`, if all of them are
- * free. Otherwise undo, and return false. */
-GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32_t word_index,
-                                       const ga_sized_class *c)
-{
-    uint32_t words = c->map.words;
-    uint32_t size = ga_tile_size(tile);
-    ga_lanes ranks = ga_tile_ranks(tile);
-    ga_lanes missed = ga_lanes_all(0);
-    ga_lanes before = ga_lanes_all(0);
-    ga_lanes tried = ga_lanes_all(0);
-    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
-    {
-        uint32_t bitmap_word = ga_lane_read(ranks, own);
-        uint32_t failed = 0, seen = 0;
-        for (; bitmap_word < words && !failed; bitmap_word += size) {
-#if GA_PLANTED(sized_leaving_claim_relaxed)
-            seen = ga_or_relaxed(heap->bits + word_index + bitmap_word, GA_ALL_BITS);
-#else
-            /* KU1: acquire. Pairs with KU2: the last owners' accesses to the units. */
-            seen = ga_or_acquire(heap->bits + word_index + bitmap_word, GA_ALL_BITS);
-#endif
-            failed = seen != (bitmap_word + 1u == words ? c->tail : 0) &&
-                     !GA_PLANTED(sized_live_region_leaves_class);
-        }
-        ga_lane_write(&missed, own, failed);
-        ga_lane_write(&before, own, seen);
-        ga_lane_write(&tried, own, bitmap_word); /* one step after the last word tried */
-    }
-    ga_tile_sync(tile);
-    if (!ga_lanes_any(tile, missed)) {
-        return true;
-    }
-    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
-    {
-        uint32_t end = ga_lane_read(tried, own);
-        for (uint32_t bitmap_word = ga_lane_read(ranks, own); bitmap_word < end;
-             bitmap_word += size) {
-            bool last = bitmap_word + size >= end && ga_lane_read(missed, own);
-            uint32_t were = last                        ? ga_lane_read(before, own)
-                            : bitmap_word + 1u == words ? c->tail
-                                                        : 0;
-            /* KU2: release. Pairs with KU1. Bits that were set before belong to other tiles. */
-            ga_post_and_release(heap->bits + word_index + bitmap_word, were);
-        }
-    }
-    ga_tile_sync(tile);
-    return false;
-}
-
-/* Move the region from its class to the pool, if it has no live unit; it seemed to have none.
- * Returns false if it has. */
-GA_SIMT bool ga_sized_region_to_pool(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
-                                     uint32_t region)
-{
-    ga_sized_class *c = heap->of + class_;
-    ga_sized_table_lock(c, tile);
-    uint32_t owner = ga_sized_load_guess(heap->owners + region, tile);
-    bool is_free = ga_sized_owner_class(owner) == class_ &&
-                   ga_sized_region_claim_all(
-                       heap, tile, ga_sized_bitmap_index(heap->region_bits, region, owner), c);
-    GA_EACH_LANE(tile, is_free ? 1u << ga_tile_leader(tile) : 0, own)
-    {
-        (void)own;
-        /* relaxed, and the owner too: KP2 releases both */
-        ga_store_relaxed(&heap->sweep.any_spent, 1u);
-        ga_store_relaxed(heap->owners + region, 0u); /* before another class can get the region */
-        ga_sized_table_remove(heap, c, region);
-    }
-    ga_sized_table_unlock(c, tile);
-    if (is_free) {
-        ga_sized_extent extent = {region, 1u};
-        ga_sized_pool_free(heap, tile, extent);
-    }
-    return is_free;
-}
-
-/* ---- one region of a sweep ------------------------------------------------------------- */
-
-/* Whether the words of a bitmap that were read have free units, and live ones. */
-typedef struct ga_sized_occupancy {
-    bool free, taken;
-} ga_sized_occupancy;
-
-/* Add the four words from number `at` on, read as `quad`, to what a lane has seen: `all` has a bit
- * for each unit that is live in all words, `any` for each that is live in one. */
-GA_SIMT void ga_sized_occupancy_add(const ga_sized_class *c, uint32_t at, const uint32_t *quad,
-                                    uint32_t *all, uint32_t *any)
-{
-    for (uint32_t i = 0; i < 4u; i++) {
-        bool last = at + i + 1u == c->map.words;
-        bool exists = at + i < c->map.words;
-        *all &= exists ? quad[i] : GA_ALL_BITS;
-        *any |= exists ? quad[i] & ~(last ? c->tail : 0) : 0;
-    }
-}
-
-/* Load GA_SIZED_WORDS_PER_LANE words for each lane, from word `from` of the bitmap on. */
-GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_tile tile,
-                                               uint32_t word_index, const ga_sized_class *c,
-                                               uint32_t from)
-{
-    uint32_t words = c->map.words;
-    uint32_t size = ga_tile_size(tile);
-    ga_lanes ranks = ga_tile_ranks(tile);
-    ga_lanes free = ga_lanes_all(0);
-    ga_lanes taken = ga_lanes_all(0);
-    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
-    {
-        uint32_t first = from + 4u * ga_lane_read(ranks, own);
-        uint32_t all = GA_ALL_BITS, any = 0;
-        uint32_t quads[GA_SIZED_QUADS_PER_LANE][4];
-        for (uint32_t i = 0; i < GA_SIZED_QUADS_PER_LANE; i++) {
-            uint32_t at = first + i * 4u * size;
-            /* relaxed: after KO1. Past the last word any other serves, so that no load waits for a
-             * branch. A bitmap has room for a multiple of four words. */
-            ga_load_quad_relaxed(heap->bits + word_index + (at < words ? at : 0), quads[i]);
-        }
-        for (uint32_t i = 0; i < GA_SIZED_QUADS_PER_LANE; i++) {
-            ga_sized_occupancy_add(c, first + i * 4u * size, quads[i], &all, &any);
-        }
-        ga_lane_write(&free, own, ~all);
-        ga_lane_write(&taken, own, any);
-    }
-    ga_sized_occupancy glance = {ga_lanes_any(tile, free), ga_lanes_any(tile, taken)};
-    return glance;
-}
-
-/* Claim the units that the search needs from these words. */
-GA_SIMT void ga_sized_scan_claim(ga_sized_view heap, ga_tile tile, uint32_t word_index,
-                                 uint32_t words, uint32_t from, ga_sized_search *search)
-{
-    ga_lanes ranks = ga_tile_ranks(tile);
-    for (uint32_t i = 0; i < GA_SIZED_WORDS_PER_LANE && search->requesting; i++) {
-        ga_lanes word_indices = ga_lanes_all(GA_SIZED_NONE);
-        GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
-        {
-            uint32_t at = from + i * ga_tile_size(tile) + ga_lane_read(ranks, own);
-            ga_lane_write(&word_indices, own, at < words ? word_index + at : GA_SIZED_NONE);
-        }
-        ga_sized_search_at(heap, tile, word_indices, word_indices, search);
-    }
-}
-
-/* Read the bitmap that begins at `word_index`, until it is known to have both free and live units
- * and the search needs no more of them. */
-GA_SIMT ga_sized_occupancy ga_sized_region_search(ga_sized_view heap, ga_tile tile, uint32_t class_,
-                                                  uint32_t word_index, ga_sized_search *search)
-{
-    const ga_sized_class *c = heap.heap->of + class_;
-    ga_sized_occupancy found = {false, false};
-    uint32_t step = ga_tile_size(tile) * GA_SIZED_WORDS_PER_LANE;
-    uint32_t from = 0;
-    bool needs_units = class_ == search->class_ && search->requesting;
-    for (; from < c->map.words && !(found.free && found.taken && !needs_units); from += step) {
-        ga_sized_occupancy glance = ga_sized_scan_words(heap.heap, tile, word_index, c, from);
-        found.free |= glance.free;
-        found.taken |= glance.taken;
-        if (glance.free && needs_units) {
-            ga_sized_scan_claim(heap, tile, word_index, c->map.words, from, search);
-            needs_units = search->requesting != 0;
-        }
-    }
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-    {
-        (void)own;
-        uint32_t read = from < c->map.words ? from : c->map.words;
-        ga_post_add64_relaxed(&heap.heap->sweep.words_read, read); /* relaxed: a statistic */
-    }
-    return found;
-}
-
-/* Read one region in sweep `number`. */
-GA_SIMT void ga_sized_sweep_region(ga_sized_view heap, ga_tile tile, uint32_t number,
-                                   uint32_t region, ga_sized_search *search)
-{
-    uint32_t owner = ga_sized_watch(heap.heap, tile, region, number);
-    uint32_t class_ = ga_sized_owner_class(owner);
-    if (class_ == GA_SIZED_NONE) {
-        return;
-    }
-    uint32_t word_index = ga_sized_bitmap_index(heap.region_bits, region, owner);
-    uint32_t requesting = search->requesting;
-    ga_sized_occupancy found = ga_sized_region_search(heap, tile, class_, word_index, search);
-    bool served = search->requesting != requesting;
-    bool released = found.free && !found.taken && !served &&
-                    ga_sized_region_to_pool(heap.heap, tile, class_, region);
-    GA_EACH_LANE(tile, found.free ? 1u << ga_tile_leader(tile) : 0, own)
-    {
-        (void)own;
-        if (released) { /* relaxed, both: KW3 releases them */
-            ga_post_add_relaxed(&heap.heap->sweep.regions_released, 1u);
-        } else {
-            ga_post_or64_relaxed(&heap.heap->sweep.found_classes, (uint64_t)1 << class_);
-        }
-    }
-    if (found.free) {
-        ga_sized_unsettle(heap.heap, tile, region);
-    } else {
-        ga_sized_settle(heap.heap, tile, region);
-    }
-}
+/* ---- the regions that a tile has taken ------------------------------------------------- */
 
 #define GA_SIZED_REGIONS_PER_LANE 4u /* regions that a lane looks at in one step */
 
@@ -582,9 +294,9 @@ GA_SIMT uint32_t ga_sized_sweep_latest(ga_sized_heap *heap, ga_tile tile)
 enum {
     GA_SIZED_SWEEP_WAIT = 0,
     GA_SIZED_SWEEP_HELP,
-    GA_SIZED_SWEEP_REPEAT, /* a sweep found nothing, but memory was freed behind it */
+    GA_SIZED_SWEEP_REPEAT, /* a sweep found nothing, but was disturbed: `releases` changed */
     GA_SIZED_SWEEP_FOUND,  /* a sweep found free units of the class */
-    GA_SIZED_SWEEP_FULL    /* a sweep found nothing, and nothing was freed */
+    GA_SIZED_SWEEP_FULL    /* a sweep found nothing, and was not disturbed */
 };
 
 typedef struct ga_sized_sweep_step {
@@ -644,8 +356,8 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
     return step;
 }
 
-/* After this number of sweeps that found nothing a request is refused, even if memory was freed
- * behind each of them. */
+/* After this number of disturbed sweeps that found nothing, and during which its class did not
+ * change, a request is refused. */
 #define GA_SIZED_SWEEPS_MAX 32u
 
 /* A tile that waits for the others of a sweep sleeps, each time twice as long as before. */
@@ -665,10 +377,10 @@ GA_SIMT void ga_sized_sweep_help(ga_sized_view heap, ga_tile tile, ga_sized_swee
     *batch = read ? 1u : *batch < GA_SIZED_SWEEP_BATCH_MAX ? *batch * 2u : *batch;
 }
 
-/* The next step of the tile: in the sweeps until one after number `last` has ended, or with `any`
- * only in the one that is under way. */
+/* The next step of the tile. It takes part in sweeps until one after number `last` has ended; with
+ * `current_only` in the one that is under way, and `class_` and `last` are not used. */
 GA_SIMT ga_sized_sweep_step ga_sized_sweep_next(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
-                                                uint32_t last, bool any, uint32_t batch)
+                                                uint32_t last, bool current_only, uint32_t batch)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes actions = ga_lanes_all(0);
@@ -677,8 +389,10 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next(ga_sized_heap *heap, ga_tile til
     ga_lanes n = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
+        /* KW6: acquire. Pairs with KW5. */
         ga_sized_sweep_step step =
-            any ? ga_sized_sweep_next_regions(heap, ga_load_acquire(&heap->sweep.ended), batch)
+            current_only
+                ? ga_sized_sweep_next_regions(heap, ga_load_acquire(&heap->sweep.ended), batch)
                 : ga_sized_sweep_next_step(heap, class_, last, batch);
         ga_lane_write(&actions, own, step.action);
         ga_lane_write(&number, own, step.number);
@@ -720,8 +434,10 @@ GA_SIMT uint32_t ga_sized_sweep_words(const ga_sized_heap *heap, ga_tile tile, u
 }
 
 /* Take part in sweeps until one after number `*last` has ended, or the search needs nothing more.
- * True if that sweep found nothing for the class, and the class has not changed meanwhile. If the
- * search has no class, it is for runs: true if the sweep released no region. */
+ * True if that sweep found nothing for the class, and was not disturbed; or after
+ * GA_SIZED_SWEEPS_MAX disturbed ones. If the class has changed during a disturbed sweep, returns
+ * false, so that the caller searches it again. If the search has no class, it is for runs: true if
+ * the sweep released no region. */
 GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *last,
                                  ga_sized_search *search)
 {
@@ -747,9 +463,8 @@ GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *las
         }
     }
     if (action == GA_SIZED_SWEEP_FOUND) {
-        *last =
-            /* the next call waits for another sweep */
-            ga_sized_load_guess(&heap.heap->sweep.ended, tile);
+        /* the next call waits for another sweep */
+        *last = ga_sized_load_guess(&heap.heap->sweep.ended, tile);
     } else if (action == GA_SIZED_SWEEP_FULL) {
         ga_sized_sweep_help_others(heap, tile, batch);
     }
