@@ -9,6 +9,8 @@
 #include "support/random.h"
 #include "support/sized_shape.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -190,6 +192,65 @@ Test(sized_full, a_free_ends_the_watch_of_its_region)
               world->heap->releases - given);
     free_all(world);
     sized_world_delete(world);
+}
+
+/* Requests one unit of class 0 from `world`, as a thread. */
+static void *ask_for_one(void *world)
+{
+    cr_assert_eq(ask(world, 0, 1, 0), 1, "the last free unit is found");
+    return NULL;
+}
+
+/* Set the bits of all units of the region but one. */
+static void fill_but_one(ga_sized_heap *heap, uint32_t region, uint32_t word)
+{
+    uint32_t first = ga_sized_bitmap_index(heap->region_bits, region, heap->owners[region]);
+    for (uint32_t i = 0; i < heap->of[0].map.words; i++) {
+        ga_or_relaxed(heap->bits + first + i, i == word ? ~2u : GA_ALL_BITS);
+    }
+}
+
+/* A sweep finds nothing while a region is on its way from the pool to the class. Then the class
+ * gets the region. A request that waited for that does not rely on the sweep, even if its search
+ * misses the unit. */
+Test(sized_full, a_region_that_arrives_after_the_sweep_counts)
+{
+    for (uint32_t round = 0; round < 16; round++) {
+        sized_world *world = sized_world_new(BITS, 4);
+        ga_sized_heap *heap = world->heap;
+        ga_sized_class *class = &heap->of[0];
+        ga_sized_search none = {
+            GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
+        uint32_t run = ga_sized_run_claim(heap, sized_tile(), 1, 1, 0), batch = 1;
+        fill(world, 0);
+        heap->releases++; /* the results of sweeps are not valid */
+        uint32_t last = ga_sized_sweep_latest(heap, sized_tile());
+        ga_sized_sweep_step step = ga_sized_sweep_next_step(heap, 0, last, 1);
+        cr_assert_eq(step.action, GA_SIZED_SWEEP_HELP);
+
+        pthread_t asker;
+        pthread_create(&asker, NULL, ask_for_one, world);
+        while (ga_load_relaxed(&heap->sweep.wanted) != step.number + 1) { /* it waits */
+            sched_yield();
+        }
+        cr_assert_eq(ga_sized_grow_try_lock(class, sized_tile(), class->map.total_words),
+                     GA_SIZED_GROW_LOCKED);
+        ga_sized_runs_free(heap, sized_tile(), 1, ga_lanes_all(run));
+        ga_sized_request request = {1, 1, 1, 0};
+        ga_sized_extent region = ga_sized_regions_alloc_fast(heap, sized_tile(), request);
+        cr_assert_eq(region.n, 1);
+        ga_sized_sweep_help(view_of(world), sized_tile(), step, &batch, &none);
+        while (ga_load_acquire(&heap->sweep.ended) == step.number) { /* another finds nothing */
+            sched_yield();
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        ga_sized_class_add_regions(heap, sized_tile(), 0, region.first, 1, true);
+        fill_but_one(heap, region.first, 16 * round);
+        ga_sized_grow_unlock(class);
+        pthread_join(asker, NULL);
+        sized_world_delete(world);
+        count = 0;
+    }
 }
 
 /* After a free, the next sweep reads the bitmap of that region alone. The others are settled. */

@@ -30,11 +30,13 @@
  *
  *     claim_search (sized_tile.h)
  *      |- search_class             SEARCH: at the hint, at random words, at the newest words
- *      |- search_grow              GROWTH: more regions for the class, from the pool (sized_grow.h,
- *      |                           sized_pool.h). May wait until the pager has committed memory
- *      '- search_sweep             REFUSAL: reads all regions of the heap together with the other
- *                                  tiles that found nothing (sized_sweep.h). If no unit is free,
- *                                  counts the request as refused and returns NULL
+ *      '- search_further
+ *          |- search_grow          GROWTH: more regions for the class, from the pool (sized_grow.h,
+ *          |                       sized_pool.h). May wait until the pager has committed memory
+ *          |- sweep_join           reads all regions of the heap together with the other tiles that
+ *          |                       found nothing (sized_sweep.h)
+ *          '- search_grow          once more. If the class has got no region, REFUSAL: the request
+ *                                  is counted as refused and returns NULL
  *
  * A call leaves the fast path if
  *   - no class is large enough for the size,

@@ -82,13 +82,12 @@ GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_exten
 
 /* True if a search would find no more contiguous regions than the last one did: nothing was added
  * to the pool since `releases` was read, and a sweep released no region. */
-GA_SIMT bool ga_sized_run_sweep_found_none(ga_sized_heap *heap, ga_tile tile, uint32_t releases,
-                                           uint32_t *last)
+GA_SIMT bool ga_sized_run_sweep_found_none(ga_sized_heap *heap, ga_tile tile, uint32_t releases)
 {
     ga_sized_search search = {
         GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
     return (ga_sized_known_full(heap, tile, GA_SIZED_NONE) ||
-            ga_sized_sweep_join(ga_sized_view_of(heap), tile, last, &search)) &&
+            ga_sized_sweep_join(ga_sized_view_of(heap), tile, &search)) &&
            ga_sized_load_synced(&heap->releases, tile) == releases; /* KH1. Pairs with KH2. */
 }
 
@@ -98,7 +97,6 @@ GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t 
                                     uint32_t phase)
 {
     ga_sized_request request = {n, n, align, phase};
-    uint32_t last = 0;
     bool over = n > heap->regions;
     for (uint32_t rounds = 0; !over && rounds < GA_SIZED_SWEEPS_MAX; rounds++) {
         uint32_t releases = ga_sized_load_synced(&heap->releases, tile); /* KH1. Pairs with KH2. */
@@ -107,8 +105,7 @@ GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t 
             ga_sized_run_mark(heap, tile, extent);
             return extent.first;
         }
-        last = rounds ? last : ga_sized_sweep_latest(heap, tile);
-        over = ga_sized_run_sweep_found_none(heap, tile, releases, &last);
+        over = ga_sized_run_sweep_found_none(heap, tile, releases);
     }
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {

@@ -29,10 +29,12 @@
  *            that sweep began. So a block that was freed before the request began is found, unless
  *            another tile claims it or holds its bit for a moment. If `releases` changes during a
  *            sweep, free units may have moved from ahead of the sweep to behind it. Then the
- *            request waits for another sweep, up to GA_SIZED_SWEEPS_MAX of them, or until its class
- *            has changed. So there was a moment during the call at which no unit was free, unless
- *            units were freed, or regions changed their class, during each of GA_SIZED_SWEEPS_MAX
- *            sweeps.
+ *            request waits for another sweep, up to GA_SIZED_SWEEPS_MAX of them. A sweep does not
+ *            see regions that are in the pool, or that a tile has taken from it. So afterwards the
+ *            request looks at the pool, and waits for the tile that gets regions for its class. If
+ *            the class has got one, the request begins anew, and relies on later sweeps only. So
+ *            there was a moment during the call at which no unit was free, unless units were freed,
+ *            or regions changed their class, during each of GA_SIZED_SWEEPS_MAX sweeps.
  *
  *            A watch costs the frees in a region nothing until the first of them. The sweep writes
  *            its number beside the owner (GA_SIZED_WATCH). The fast path of a free reads the owner
@@ -273,7 +275,7 @@ GA_SIMT void ga_sized_sweep_regions_done(ga_sized_heap *heap, ga_tile tile, uint
     }
 }
 
-/* The number of the last sweep that may have begun before the caller's request did. */
+/* The number of the last sweep that may have begun before this call. */
 GA_SIMT uint32_t ga_sized_sweep_latest(ga_sized_heap *heap, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -356,8 +358,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
     return step;
 }
 
-/* After this number of disturbed sweeps that found nothing, and during which its class did not
- * change, a request is refused. */
+/* After this number of disturbed sweeps that found nothing a request is refused. */
 #define GA_SIZED_SWEEPS_MAX 32u
 
 /* A tile that waits for the others of a sweep sleeps, each time twice as long as before. */
@@ -426,26 +427,17 @@ GA_SIMT void ga_sized_sweep_help_others(ga_sized_view heap, ga_tile tile, uint32
     }
 }
 
-/* The number of words of the class; 0 for GA_SIZED_NONE. */
-GA_SIMT uint32_t ga_sized_sweep_words(const ga_sized_heap *heap, ga_tile tile, uint32_t class_)
-{
-    return class_ == GA_SIZED_NONE ? 0
-                                   : ga_sized_load_guess(&heap->of[class_].map.total_words, tile);
-}
-
-/* Take part in sweeps until one after number `*last` has ended, or the search needs nothing more.
- * True if that sweep found nothing for the class, and was not disturbed; or after
- * GA_SIZED_SWEEPS_MAX disturbed ones. If the class has changed during a disturbed sweep, returns
- * false, so that the caller searches it again. If the search has no class, it is for runs: true if
- * the sweep released no region. */
-GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *last,
-                                 ga_sized_search *search)
+/* Take part in sweeps until one has ended that began after this call, or the search needs nothing
+ * more. True if that sweep found nothing for the class, and was not disturbed; or after
+ * GA_SIZED_SWEEPS_MAX disturbed ones. If the search has no class, it is for runs: true if the sweep
+ * released no region. */
+GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, ga_sized_search *search)
 {
     uint32_t waited = 0, again = 0, requesting = search->requesting, action = GA_SIZED_SWEEP_WAIT;
-    uint32_t batch = 1u, words = ga_sized_sweep_words(heap.heap, tile, search->class_);
+    uint32_t batch = 1u, last = ga_sized_sweep_latest(heap.heap, tile);
     while (action < GA_SIZED_SWEEP_FOUND && (search->requesting || !requesting)) {
         ga_sized_sweep_step step =
-            ga_sized_sweep_next(heap.heap, tile, search->class_, *last, false, batch);
+            ga_sized_sweep_next(heap.heap, tile, search->class_, last, false, batch);
         action = step.action;
         if (action == GA_SIZED_SWEEP_HELP) {
             ga_sized_sweep_help(heap, tile, step, &batch, search);
@@ -455,17 +447,11 @@ GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *las
                                                            : GA_SIZED_SWEEP_SLEEP_DOUBLINGS));
             waited++;
         } else if (action == GA_SIZED_SWEEP_REPEAT) {
-            *last = step.number; /* that sweep counts once */
-            action = ga_sized_sweep_words(heap.heap, tile, search->class_) != words
-                         ? GA_SIZED_SWEEP_FOUND
-                     : ++again == GA_SIZED_SWEEPS_MAX ? GA_SIZED_SWEEP_FULL
-                                                      : action;
+            last = step.number; /* that sweep counts once */
+            action = ++again == GA_SIZED_SWEEPS_MAX ? GA_SIZED_SWEEP_FULL : action;
         }
     }
-    if (action == GA_SIZED_SWEEP_FOUND) {
-        /* the next call waits for another sweep */
-        *last = ga_sized_load_guess(&heap.heap->sweep.ended, tile);
-    } else if (action == GA_SIZED_SWEEP_FULL) {
+    if (action == GA_SIZED_SWEEP_FULL) {
         ga_sized_sweep_help_others(heap, tile, batch);
     }
     return action == GA_SIZED_SWEEP_FULL;

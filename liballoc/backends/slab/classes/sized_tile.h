@@ -58,22 +58,19 @@ GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t num
     return true;
 }
 
-/* True if no unit of the class is free: a sweep found none, and then the pool has no region either.
- * The sweep may also serve the search. `*last` is as in ga_sized_sweep_join(); `*last_read` tells
- * if it has been set. */
-GA_SIMT bool ga_sized_search_sweep(ga_sized_view heap, ga_tile tile, uint32_t number,
-                                   uint32_t *total_words, uint32_t *last, bool *last_read,
-                                   ga_sized_search *search)
+/* The search has missed: get more regions for the class, or look at all of the heap. True if the
+ * request is refused: a sweep found no unit of the class, and after that the class could not get a
+ * region from the pool, nor did another tile get one for it. The sweep may also serve the search.
+ * `*total_words` is as in ga_sized_search_grow(). */
+GA_SIMT bool ga_sized_search_further(ga_sized_view heap, ga_tile tile, uint32_t number,
+                                     uint32_t *total_words, ga_sized_search *search)
 {
-    if (ga_sized_known_full(heap.heap, tile, search->class_)) {
-        return true;
+    bool full = ga_sized_known_full(heap.heap, tile, search->class_);
+    if (ga_sized_search_grow(heap, tile, number, total_words, search)) {
+        return false;
     }
-    if (!*last_read) {
-        *last = ga_sized_sweep_latest(heap.heap, tile);
-        *last_read = true;
-    }
-    bool none = ga_sized_sweep_join(heap, tile, last, search);
-    return none && !ga_sized_search_grow(heap, tile, number, total_words, search);
+    return full || (ga_sized_sweep_join(heap, tile, search) &&
+                    !ga_sized_search_grow(heap, tile, number, total_words, search));
 }
 
 /* Search for units of one class for the lanes `requesting`, and grow the class until they are
@@ -91,18 +88,13 @@ GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t 
                               0,
                               ga_bits_mix(number) & 31u,
                               false};
-    uint32_t total_words = ga_sized_load_synced(&c->map.total_words, tile);
-    uint32_t last = 0;
-    bool last_read = false;
-    for (bool ends = false; search.requesting && !ends;) {
+    for (bool refused = false; search.requesting && !refused;) {
+        uint32_t total_words = ga_sized_load_synced(&c->map.total_words, tile);
         if (total_words) {
             ga_sized_search_class(view, tile, number, total_words, &search);
         }
-        if (search.requesting && !ga_sized_search_grow(view, tile, number, &total_words, &search)) {
-            ends =
-                ga_sized_search_sweep(view, tile, number, &total_words, &last, &last_read, &search);
-            total_words = ga_sized_load_synced(&c->map.total_words, tile);
-        }
+        refused =
+            search.requesting && ga_sized_search_further(view, tile, number, &total_words, &search);
     }
     GA_EACH_LANE(tile, search.requesting ? 1u << ga_tile_leader(tile) : 0, own)
     {
