@@ -7,19 +7,37 @@
  *
  *   bench-slabhash-kernels [--only NAME,NAME] [--rounds N] [--keys LOG2,LOG2] [--at U,U]
  *                          [--paths K,K] [--slabs SPEC] [--json FILE]
+ *
+ * BENCH_CUCO, its commit: with the section `peers` on cuCollections, whose ratios are to the faster
+ * one of its two maps.
  */
 #define PROGRAM "bench-slabhash-kernels"
 #define GA_SLABHASH_GROWING_KINDS
 #include "builds.cuh"
 #include "changes.cuh"
+#ifdef BENCH_CUCO
+#include "peers.cuh"
+#else
+static void peers()
+{
+    printf("peers: skipped, built without -Dcucollections=\n");
+}
+#endif
 
 static const struct {
     const char *name;
     void (*run)();
 } sections[] = {
-    {"utilisation", utilisation}, {"sizes", sizes},           {"growing", growing},
-    {"batches", batches},         {"mixes", mixes},           {"lists", lists},
-    {"addressing", addressing},   {"inside", growing_inside}, {"swaps", swaps},
+    {"utilisation", utilisation},
+    {"sizes", sizes},
+    {"growing", growing},
+    {"batches", batches},
+    {"mixes", mixes},
+    {"lists", lists},
+    {"addressing", addressing},
+    {"inside", growing_inside},
+    {"swaps", swaps},
+    {"peers", peers},
 };
 
 static std::vector<double> numbers(const char *text)

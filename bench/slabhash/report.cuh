@@ -169,7 +169,7 @@ static void say(const point &p, const std::vector<double> &rates,
     }
     double ratio = ratios.empty() ? NAN : median_of(ratios);
     double rate = at(sorted, 0.5);
-    printf("%-11s 2^%u %-5s %-16s %-8.5g used %.3f held %.3f slots %.3f  %-13s %8.3f G/s "
+    printf("%-11s 2^%u %-5s %-17s %-8.5g used %.3f held %.3f slots %.3f  %-13s %8.3f G/s "
            "(%.3f to %.3f)",
            p.section, p.log2, p.mode.c_str(), p.way.c_str(), p.target, p.used, p.held, p.share,
            p.metric, rate, at(sorted, 0.05), at(sorted, 0.95));

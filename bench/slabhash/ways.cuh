@@ -29,6 +29,7 @@ typedef struct way {
     std::function<void(point *what)> weigh;                  /* measures the bytes that it holds,
                                                               * once it is built */
     std::vector<double> rates[METRICS];
+    bool deletes_silently = false; /* a deletion does not return the value */
 } way;
 
 static const char *const mode_names[] = {"set32", "map32", "map64"};
