@@ -16,7 +16,6 @@ import command
 from command import COMMANDS, REPO, CommandTest, options_in_help
 
 MAN = REPO / "docs" / "man"
-COMPLETION = REPO / "interpose" / "cli" / "completion.bash"
 
 
 class Help(CommandTest):
@@ -433,40 +432,6 @@ class BenchCoalesce(CommandTest):
             self.assertEqual(1, answer.status)
             self.assertIn(part, answer.err)
             self.assertEqual(1, len(answer.err.splitlines()))
-
-
-@unittest.skipUnless(shutil.which("bash"), "no bash here")
-class Completion(CommandTest):
-    def complete(self, *words: str) -> list[str]:
-        """The completions of the last word."""
-        script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _gpualloc; '
-                  'printf "%s\\n" "${COMPREPLY[@]}"')
-        path = f"{os.path.dirname(os.path.abspath(command.BINARY))}:{os.environ['PATH']}"
-        done = subprocess.run(["bash", "-c", script, "bash", COMPLETION, "gpualloc", *words],
-                              capture_output=True, text=True, env=os.environ | {"PATH": path},
-                              cwd=self.folder)
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        return done.stdout.split()
-
-    def test_commands(self) -> None:
-        self.assertEqual(set(COMMANDS), set(self.complete("")) - set(self.complete("-")))
-        self.assertEqual(["list"], self.complete("li"))
-        self.assertEqual(["trace"], self.complete("help", "t"))
-
-    def test_options(self) -> None:
-        self.assertEqual(["--host="], self.complete("run", "--h")[:1])
-        self.assertEqual({"--stats", "--strict"}, set(self.complete("run", "--st")))
-        self.assertIn("--json", self.complete("list", "--"))
-
-    def test_values(self) -> None:
-        self.assertEqual(["system"], self.complete("run", "--host", "=", "sy"))
-        self.assertEqual(["system"], self.complete("list", "sy"))
-        self.assertNotIn("5", self.complete("list", ""))
-        self.assertEqual(["warn"], self.complete("run", "--log", "w"))
-        self.assertEqual(["same-size"], self.complete("bench", "same"))
-        self.assertEqual(["coalesce"], self.complete("bench", "coal"))
-        (self.folder / "a file.trace").touch()
-        self.assertEqual(["a", "file.trace"], self.complete("trace", "a f"))
 
 
 if __name__ == "__main__":
