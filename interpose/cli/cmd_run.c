@@ -29,6 +29,7 @@ enum {
     KEY_DEVICE,
     KEY_KERNEL,
     KEY_STATS,
+    KEY_STATS_CHILDREN,
     KEY_TRACE,
     KEY_LOG,
     KEY_STRICT
@@ -38,8 +39,8 @@ enum {
 typedef struct run_args {
     const char *host, *device, *kernel, *log;
     const char *stats, *trace; /* absolute; stats: or "1", standard error, or "-", output */
-    bool strict;
-    char **program; /* name and arguments */
+    bool strict, children;     /* children: report their statistics, too */
+    char **program;            /* name and arguments */
     ga_path stats_path, trace_path;
 } run_args;
 
@@ -167,12 +168,22 @@ static bool drop_preload(const char *library)
     return before[length] ? set("LD_PRELOAD", before + length + 1) : unsetenv("LD_PRELOAD") == 0;
 }
 
+/* The program runs in this process, so that this process's id tells it from its children. */
+static bool set_reporter(const run_args *args)
+{
+    char id[16];
+    snprintf(id, sizeof id, "%d", (int)getpid());
+    return args->children ? unsetenv("GPUALLOC_STATS_PID") == 0
+                          : set("GPUALLOC_STATS_PID", args->stats ? id : NULL);
+}
+
 static bool set_environment(const run_args *args, const char *library, bool drop)
 {
     bool done = drop ? drop_preload(library) : set_preload(library);
-    return done && set("GPUALLOC_HOST", args->host) && set("GPUALLOC_DEVICE", args->device) &&
-           set("GPUALLOC_KERNEL", args->kernel) && set("GPUALLOC_STATS", args->stats) &&
-           set("GPUALLOC_TRACE", args->trace) && set("GPUALLOC_STRICT", args->strict ? "1" : NULL);
+    return done && set_reporter(args) && set("GPUALLOC_HOST", args->host) &&
+           set("GPUALLOC_DEVICE", args->device) && set("GPUALLOC_KERNEL", args->kernel) &&
+           set("GPUALLOC_STATS", args->stats) && set("GPUALLOC_TRACE", args->trace) &&
+           set("GPUALLOC_STRICT", args->strict ? "1" : NULL);
 }
 
 static int run(run_args *args)
@@ -210,6 +221,10 @@ static const struct argp_option options[] = {
     {"stats", KEY_STATS, "FILE", OPTION_ARG_OPTIONAL,
      "statistics at exit: a table on standard error, or appended to FILE, as JSON where its name "
      "ends in .json; - is standard output",
+     0},
+    {"stats-children", KEY_STATS_CHILDREN, NULL, 0,
+     "statistics of the processes that PROGRAM starts, too; without it, a program that PROGRAM "
+     "replaces itself with by exec reports, and no child",
      0},
     {"trace", KEY_TRACE, "FILE", 0,
      "every allocation, to FILE; %p in its name is the process id. What the program forks or execs "
@@ -288,6 +303,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_KERNEL:
         args->kernel = arg;
+        return 0;
+    case KEY_STATS_CHILDREN:
+        args->children = true;
+        args->stats = args->stats ? args->stats : "1";
         return 0;
     case KEY_STATS:
         args->stats = "1";

@@ -151,6 +151,7 @@ typedef enum destination_kind {
 static struct {
     destination_kind kind;
     bool json;
+    pid_t process;           /* the only one that reports (GPUALLOC_STATS_PID); 0: every one does */
     char name[PATH_MAX + 8]; /* as the user wrote it, for messages; a path is absolute */
     /* TO_DESCRIPTOR: its number, and a copy made when the first heap is opened, because many
      * programs close theirs before they end. Compared by device and inode before use, because other
@@ -218,10 +219,34 @@ static destination_kind destination_of(const char *to)
     return fd >= 0 ? TO_DESCRIPTOR : TO_FILE;
 }
 
+/* The process that the text names; 0 for none. */
+static pid_t process_named(const char *text)
+{
+    char *end = NULL;
+    long number = text ? strtol(text, &end, 10) : 0;
+    if (!text || !*text) {
+        return 0;
+    }
+    if (*end || number <= 0 || number > INT_MAX) {
+        ga_log(GA_LOG_WARN, "GPUALLOC_STATS_PID: expected a process id, got \"%.100s\"", text);
+        return 0;
+    }
+    return (pid_t)number;
+}
+
+/* False in the descendants of the process that alone reports. A program that the process executes
+ * keeps its id, and a forked child has another. */
+static bool is_reporter(void)
+{
+    return !destination.process || destination.process == getpid();
+}
+
 static void read_destination(void)
 {
     ga_log_level_in_force(); /* reads GPUALLOC_LOG now, too */
-    destination.kind = destination_of(ga_environment("GPUALLOC_STATS"));
+    const char *to = ga_environment("GPUALLOC_STATS");
+    destination.process = to ? process_named(ga_environment("GPUALLOC_STATS_PID")) : 0;
+    destination.kind = is_reporter() ? destination_of(to) : NO_REPORT;
 }
 
 bool ga_report_wanted(void)
@@ -291,7 +316,7 @@ void ga_report_composed(ga_report_compose *compose, const void *context)
                       * calls */
     };
     ga_text text = {NULL, 0, 0};
-    if (!ga_report_wanted()) {
+    if (!ga_report_wanted() || !is_reporter()) {
         return;
     }
     compose(&text, destination.json, context);

@@ -9,8 +9,8 @@
 #include "../platform/text.h"
 #include "heap.h"
 
-/* Whether GPUALLOC_STATS requests reports. The first call reads the variable; the first heap to be
- * opened makes it at the latest. */
+/* Whether GPUALLOC_STATS requests reports, and GPUALLOC_STATS_PID, if set, names this process. The
+ * first call reads the variables; the first heap to be opened makes it at the latest. */
 bool ga_report_wanted(void);
 
 /* Append a report to `text`: whole lines, JSON if `json`. Called twice; the first call measures. */

@@ -117,7 +117,7 @@ class Environment(RunTest):
                                                      env={"GPUALLOC_HOST": "system"}))
 
     def test_what_is_not_given_stays(self) -> None:
-        for name in ("DEVICE", "KERNEL", "STATS", "TRACE", "LOG", "STRICT"):
+        for name in ("DEVICE", "KERNEL", "STATS", "STATS_PID", "TRACE", "LOG", "STRICT"):
             self.assertEqual("unset", self.variable("GPUALLOC_" + name))
         self.assertEqual("own", self.variable("GPUALLOC_DEVICE", env={"GPUALLOC_DEVICE": "own"}))
 
@@ -126,6 +126,7 @@ class Environment(RunTest):
                                     ("--device=of-the-program", "DEVICE", "of-the-program"),
                                     ("--kernel=a/b:c=d", "KERNEL", "a/b:c=d"),
                                     ("--stats", "STATS", "1"), ("--strict", "STRICT", "1"),
+                                    ("--stats-children", "STATS", "1"),
                                     ("--log=debug", "LOG", "debug"),
                                     ("--stats=s", "STATS", f"{self.folder}/s"),
                                     ("--stats=1", "STATS", f"{self.folder}/1"),
@@ -296,6 +297,47 @@ class Output(RunTest):
         self.addCleanup(reader.kill)
         self.assertEqual(0, self.gpualloc("run", "--stats=pipe", "--", *self.PROGRAM).status)
         self.assertIn(b"allocs", reader.communicate(timeout=30)[0])
+
+    def reporters(self, *options: str, script: str) -> list[str]:
+        """The programs that report when bash runs the script, in which $PYTHON is python3 without
+        site packages."""
+        stats = self.folder / "s.json"
+        stats.unlink(missing_ok=True)
+        answer = self.gpualloc("run", "--host=system", "--stats=s.json", *options, "--", "bash",
+                               "-c", script, env={"PYTHON": f"{self.PROGRAM[0]} -S"})
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        lines = stats.read_text().splitlines() if stats.exists() else []
+        return [json.loads(line)["program"].rstrip("0123456789.") for line in lines]
+
+    def test_stats_of_the_named_program_alone(self) -> None:
+        script = "$PYTHON -c 'pass'; $PYTHON -c 'pass'; (:); exit 0"
+        self.assertEqual(["bash"], self.reporters(script=script))
+        self.assertEqual(["python"] * 2 + ["bash"] * 2,
+                         self.reporters("--stats-children", script=script))
+
+    def test_stats_of_the_program_that_a_wrapper_becomes(self) -> None:
+        """As of pyenv: a script that asks other programs, and ends in exec."""
+        script = "v=$($PYTHON -c 'print(1)'); exec bash -c 'exec $PYTHON -c \"print($v)\"'"
+        self.assertEqual(["python"], self.reporters(script=script))
+
+    def test_stats_of_forked_children(self) -> None:
+        script = ("exec $PYTHON -c 'import os, sys; child = os.fork(); "
+                  "child and os.waitpid(child, 0); sys.exit(0)'")
+        self.assertEqual(["python"], self.reporters(script=script))
+        self.assertEqual(["python"] * 2, self.reporters("--stats-children", script=script))
+
+    def test_stats_of_children_on_standard_error(self) -> None:
+        script = f"{self.PROGRAM[0]} -S -c pass; exit 0"
+        for options, tables in ((["--stats"], 1), (["--stats-children"], 2),
+                                (["--stats-children", "--stats"], 2)):
+            answer = self.gpualloc("run", "--host=system", *options, "--", "bash", "-c", script)
+            self.assertEqual(tables, answer.err.count("gpualloc: statistics of "), answer.err)
+
+    def test_stats_of_a_run_within_a_run(self) -> None:
+        """Each run reports its own program. A run without --stats adds no program to report."""
+        program = f"{command.BINARY} run --host=system %s -- $PYTHON -c pass; exit 0"
+        self.assertEqual(["python", "bash"], self.reporters(script=program % "--stats=s.json"))
+        self.assertEqual(["bash"], self.reporters(script=program % ""))
 
     def test_trace_agrees_with_stats(self) -> None:
         self.gpualloc("run", "--stats=s.json", "--trace=t", "--", *self.PROGRAM,

@@ -64,7 +64,7 @@ class Runner:
             return command, self.environment
         gpualloc = os.environ.get("GA_COMMAND")
         if gpualloc:
-            stats = [f"--stats={self.report}"] if self.setup.stats else []
+            stats = [f"--stats={self.report}", "--stats-children"] if self.setup.stats else []
             return ([gpualloc, "run", f"--host={self.setup.host}", *stats, "--", *command],
                     self.environment)
         stats_file = {"GPUALLOC_STATS": str(self.report)} if self.setup.stats else {}

@@ -206,6 +206,37 @@ Test(environment, no_stats)
     cr_assert_str_eq(report_of(""), "");
 }
 
+Test(environment, stats_of_one_process)
+{
+    char id[16];
+    snprintf(id, sizeof id, "%d", (int)getpid());
+    setenv("GPUALLOC_STATS_PID", id, 1);
+    cr_assert_eq(strncmp(report_of("1"), "gpualloc: statistics of ", 24), 0);
+}
+
+Test(environment, no_stats_of_another_process)
+{
+    char parent[16];
+    snprintf(parent, sizeof parent, "%d", (int)getppid());
+    setenv("GPUALLOC_STATS_PID", parent, 1);
+    cr_assert_str_eq(report_of("1"), "");
+}
+
+Test(environment, stats_where_no_process_is_named)
+{
+    setenv("GPUALLOC_STATS_PID", "", 1);
+    cr_assert_eq(strncmp(report_of("1"), "gpualloc: statistics of ", 24), 0);
+}
+
+Test(environment, stats_of_a_process_that_is_no_number)
+{
+    setenv("GPUALLOC_STATS_PID", "12x", 1);
+    const char *said = report_of("1");
+    const char *expected = "gpualloc: GPUALLOC_STATS_PID: expected a process id, got \"12x\"\n"
+                           "gpualloc: statistics of ";
+    cr_assert_eq(strncmp(said, expected, strlen(expected)), 0, "%s", said);
+}
+
 Test(environment, stats_in_a_file)
 {
     scene_enter_folder();
