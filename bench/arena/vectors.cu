@@ -29,7 +29,7 @@
 #include "../runner/percentiles.cuh"
 #include "commit.h"
 
-static const double PEAK_MOST = 1.05; /* of the final size */
+static const double PEAK_MAX = 1.05;  /* of the final size */
 static const double TIMES_LEAST = 10; /* as fast */
 
 static std::uint64_t from_bytes = 1ull << 20;
@@ -313,7 +313,7 @@ static void print_bar()
         printf("%-16s %.3f (%.3f to %.3f)\n", contenders[who].name, f.median, f.low, f.high);
     }
     const double peak = peak_figure(OURS).median, fast = times_as_fast(OURS, TOTAL).median;
-    printf("\nbar: peak %.3f of at most %.2f: %s\n", peak, PEAK_MOST, verdict(peak <= PEAK_MOST));
+    printf("\nbar: peak %.3f of at most %.2f: %s\n", peak, PEAK_MAX, verdict(peak <= PEAK_MAX));
     printf("bar: growth %.1f times as fast, of at least %.0f: %s\n", fast, TIMES_LEAST,
            verdict(fast >= TIMES_LEAST));
 }

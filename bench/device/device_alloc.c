@@ -11,14 +11,14 @@
 #include "../runner/figures.h"
 
 enum {
-    PAIRS_MOST = 512,
+    PAIRS_MAX = 512,
     PAIRS_LEAST = 5,
     WARM_UP = 3
 };
 
 typedef struct times {
     size_t count;
-    double alloc[PAIRS_MOST], free[PAIRS_MOST]; /* us */
+    double alloc[PAIRS_MAX], free[PAIRS_MAX]; /* us */
 } times;
 
 static ga_status pair(const ga_bench_case *run, double *alloc, double *release)
@@ -45,7 +45,7 @@ static ga_status measure(const ga_bench_case *run, times *t)
         status = pair(run, &t->alloc[0], &t->free[0]);
     }
     uint64_t stop = ga_bench_now() + (uint64_t)run->milliseconds * 1000000;
-    while (status == GA_OK && t->count < PAIRS_MOST &&
+    while (status == GA_OK && t->count < PAIRS_MAX &&
            (t->count < PAIRS_LEAST || ga_bench_now() < stop)) {
         status = pair(run, &t->alloc[t->count], &t->free[t->count]);
         t->count++;

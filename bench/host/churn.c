@@ -7,7 +7,7 @@
 #include "workloads.h"
 
 enum {
-    SLOTS_MOST = 512,
+    SLOTS_MAX = 512,
     STEP = 64
 };
 
@@ -16,7 +16,7 @@ static const size_t WINDOW_BYTES = (size_t)16 << 20;
 /* Large blocks get a smaller window, so that the memory touched stays about the same. */
 static size_t slots_for(size_t size)
 {
-    size_t slots = SLOTS_MOST;
+    size_t slots = SLOTS_MAX;
     while (slots > 1 && slots > WINDOW_BYTES / size) {
         slots /= 2;
     }

@@ -17,7 +17,7 @@
 enum {
     BRIEF = 4,    /* of five blocks, how many are freed at once */
     TURNOVER = 3, /* times that each table slot is replaced, on average */
-    ENTRIES_MOST = 1 << 20
+    ENTRIES_MAX = 1 << 20
 };
 
 static const size_t TABLE_BYTES = (size_t)48 << 20; /* of all threads together */
@@ -179,7 +179,7 @@ static size_t entries_for(const ga_bench_case *run)
     }
     size_t mean = run->size * 3 / (2 * doublings);
     size_t count = TABLE_BYTES / (mean ? mean : 1);
-    count = (count < ENTRIES_MOST ? count : ENTRIES_MOST) / run->threads;
+    count = (count < ENTRIES_MAX ? count : ENTRIES_MAX) / run->threads;
     return count ? count : 1;
 }
 

@@ -17,7 +17,7 @@
 #include <sched.h>
 
 enum {
-    SLOTS_MOST = 512,
+    SLOTS_MAX = 512,
     STEP = 32
 };
 
@@ -26,14 +26,14 @@ static const size_t LANE_BYTES = (size_t)16 << 20;
 typedef struct queue {
     _Alignas(128) size_t put; /* the thread before only */
     _Alignas(128) size_t got; /* owner only */
-    _Alignas(128) void *slots[SLOTS_MOST];
+    _Alignas(128) void *slots[SLOTS_MAX];
 } queue;
 
 /* Number of blocks that a queue may hold: fewer if they are large. */
 static size_t room_for(size_t size)
 {
     size_t room = LANE_BYTES / size;
-    return room < 1 ? 1 : room < SLOTS_MOST ? room : SLOTS_MOST;
+    return room < 1 ? 1 : room < SLOTS_MAX ? room : SLOTS_MAX;
 }
 
 /* Put up to STEP blocks into the next thread's queue; adds their number to *moved. */
@@ -51,7 +51,7 @@ static ga_status produce(ga_bench_worker *worker, queue *to, size_t *moved)
             return status;
         }
         ga_bench_touch(block, 0, size);
-        to->slots[put++ % SLOTS_MOST] = block;
+        to->slots[put++ % SLOTS_MAX] = block;
         /* L1: release. Pairs with L2: the block and its contents are seen with the count. */
         __atomic_store_n(&to->put, put, __ATOMIC_RELEASE);
         ++*moved;
@@ -67,7 +67,7 @@ static ga_status consume(ga_bench_worker *worker, queue *from, size_t most, size
     size_t put = __atomic_load_n(&from->put, __ATOMIC_ACQUIRE);
     ga_status status = GA_OK;
     for (size_t i = 0; i < most && got != put && status == GA_OK; i++) {
-        status = ga_free(worker->run->heap, from->slots[got++ % SLOTS_MOST]);
+        status = ga_free(worker->run->heap, from->slots[got++ % SLOTS_MAX]);
         /* L3: release. Pairs with L4. */
         __atomic_store_n(&from->got, got, __ATOMIC_RELEASE);
         worker->done++;
@@ -95,7 +95,7 @@ static void end(ga_bench_worker *worker)
     queue *queues = worker->shared;
     size_t moved = 0;
     uint64_t done = worker->done;
-    consume(worker, &queues[worker->index], SLOTS_MOST, &moved);
+    consume(worker, &queues[worker->index], SLOTS_MAX, &moved);
     worker->done = done; /* these were freed after the clock had stopped */
 }
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-MOST = 40  # as the functions of libgpualloc-kernel.a
+REGISTERS_MAX = 40  # as the functions of libgpualloc-kernel.a
 KERNELS = {"take": "malloc", "give_back": "free"}
 COMPILED = {
     "one backend, slab": ["-DGA_KERNEL_ONLY=GA_KERNEL_KIND_SIZED"],
@@ -86,10 +86,10 @@ def main() -> None:
                      f"\"{archive}\" is not there")
     print(f"registers (bytes of stack), {arguments.arch}, "
           f"nvcc {re.search(r'release ([0-9.]+)', run(arguments.nvcc, '--version'))[1]}\n")
-    print(f"| | malloc, free choice | free | malloc, held to {MOST} | free |\n"
+    print(f"| | malloc, free choice | free | malloc, held to {REGISTERS_MAX} | free |\n"
           "|---|---|---|---|---|")
     for name, flags in COMPILED.items():
-        held = compiled(arguments, flags + [f"-maxrregcount={MOST}"])
+        held = compiled(arguments, flags + [f"-maxrregcount={REGISTERS_MAX}"])
         print(row(name, compiled(arguments, flags), held), flush=True)
     print(row("CUDA's own", linked(arguments)))
     print(row("linked, run-time spec", linked(arguments, archive)))

@@ -24,8 +24,8 @@
 
 enum {
     BATCH = 512,
-    THREADS_MOST = 256,
-    ROUNDS_MOST = 101
+    THREADS_MAX = 256,
+    ROUNDS_MAX = 101
 };
 
 typedef enum workload {
@@ -57,10 +57,10 @@ static struct {
     ga_lfht_variant variant;
     uint64_t wrong; /* relaxed: a sum */
     pthread_barrier_t together;
-    double began[THREADS_MOST], ended[THREADS_MOST]; /* by the threads' own clocks */
+    double began[THREADS_MAX], ended[THREADS_MAX]; /* by the threads' own clocks */
 } bench;
 
-static double rates[LOADS][WAYS][ROUNDS_MOST], builds[ROUNDS_MOST];
+static double rates[LOADS][WAYS][ROUNDS_MAX], builds[ROUNDS_MAX];
 
 static uint64_t spread(uint64_t i)
 {
@@ -176,7 +176,7 @@ static void open_map(manner way)
 
 static double measure(workload load)
 {
-    pthread_t threads[THREADS_MOST];
+    pthread_t threads[THREADS_MAX];
     bench.load = load;
     for (uintptr_t i = 0; i < bench.threads; i++) {
         if (pthread_create(&threads[i], NULL, run, (void *)i)) {
@@ -224,7 +224,7 @@ static double median(double *values, unsigned count)
 
 static void print(const char *what, const char *how, const double *values, const double *base)
 {
-    double own[ROUNDS_MOST], ratios[ROUNDS_MOST];
+    double own[ROUNDS_MAX], ratios[ROUNDS_MAX];
     for (unsigned i = 0; i < bench.rounds; i++) {
         own[i] = values[i];
         ratios[i] = values[i] / base[i];
@@ -260,8 +260,8 @@ int main(int argc, char **argv)
 {
     unsigned log2 = number(argc, argv, 1, 22, 28);
     const char *heap = argc > 4 ? argv[4] : "slab";
-    bench.threads = number(argc, argv, 2, 1, THREADS_MOST);
-    bench.rounds = number(argc, argv, 3, 5, ROUNDS_MOST);
+    bench.threads = number(argc, argv, 2, 1, THREADS_MAX);
+    bench.rounds = number(argc, argv, 3, 5, ROUNDS_MAX);
     bench.variant = variant_of(argc > 5 ? argv[5] : "FHPA");
     bench.count = UINT64_C(1) << log2;
     bench.keys = malloc(2 * bench.count * sizeof *bench.keys);

@@ -16,16 +16,16 @@
 
 enum {
     USAGE = 2,
-    THREADS_MOST = 1024,
-    ROUNDS_MOST = 1000,
+    THREADS_MAX = 1024,
+    ROUNDS_MAX = 1000,
     ROUNDS = 5,
-    HEAPS_MOST = 16,
-    BATCH_MOST = 1 << 24
+    HEAPS_MAX = 16,
+    BATCH_MAX = 1 << 24
 };
 
 static const size_t KEYS = (size_t)1 << 22;
 static const size_t KEYS_QUICK = (size_t)1 << 16;
-static const size_t KEYS_MOST = (size_t)1 << 30;
+static const size_t KEYS_MAX = (size_t)1 << 30;
 
 /* lfht-reclamation-2022, §5.3: chains of 4, chunks of 5 bits, the root as well; §5.5: a scan
  * after 10,000 removals. */
@@ -87,7 +87,7 @@ typedef struct request {
     const char *name;
     bool variants[GA_LFHT_VARIANT_COUNT], any_variant, any_load, quick, tuned, count;
     size_t heap_count;
-    const char *heaps[HEAPS_MOST];
+    const char *heaps[HEAPS_MAX];
     ga_bench_list chains, chunks;
     size_t root, batch;
     const char *peers, *json;
@@ -113,7 +113,7 @@ static _Noreturn void refuse(const struct argp_state *state, const char *format,
 static void parse_list(const char *option, const char *text, size_t most, ga_bench_list *out,
                        struct argp_state *state)
 {
-    if (!ga_bench_list_parse(text, most == KEYS_MOST, most, out)) {
+    if (!ga_bench_list_parse(text, most == KEYS_MAX, most, out)) {
         refuse(state, "--%s: bad list \"%s\"; expected numbers from 1 to %zu such as 1,8", option,
                text, most);
     }
@@ -158,8 +158,8 @@ static void parse_load(const char *name, request *r, struct argp_state *state)
 
 static void add_heap(const char *spec, request *r, struct argp_state *state)
 {
-    if (r->heap_count == HEAPS_MOST) {
-        refuse(state, "--heap: at most %d of them", HEAPS_MOST);
+    if (r->heap_count == HEAPS_MAX) {
+        refuse(state, "--heap: at most %d of them", HEAPS_MAX);
     }
     r->heaps[r->heap_count++] = spec;
 }
@@ -177,7 +177,7 @@ static error_t parse_shape(int key, char *value, request *r, struct argp_state *
         r->root = parse_one("root", value, 24, state);
         return 0;
     case KEY_BATCH:
-        r->batch = parse_one("batch", value, BATCH_MOST, state);
+        r->batch = parse_one("batch", value, BATCH_MAX, state);
         return 0;
     case KEY_TUNED:
         r->tuned = true;
@@ -198,13 +198,13 @@ static error_t parse(int key, char *value, struct argp_state *state)
         add_heap(value, r, state);
         return 0;
     case KEY_THREADS:
-        parse_list("threads", value, THREADS_MOST, &r->plan.threads, state);
+        parse_list("threads", value, THREADS_MAX, &r->plan.threads, state);
         return 0;
     case KEY_KEYS:
-        parse_list("keys", value, KEYS_MOST, &r->plan.keys, state);
+        parse_list("keys", value, KEYS_MAX, &r->plan.keys, state);
         return 0;
     case KEY_ROUNDS:
-        r->plan.rounds = (unsigned)parse_one("rounds", value, ROUNDS_MOST, state);
+        r->plan.rounds = (unsigned)parse_one("rounds", value, ROUNDS_MAX, state);
         return 0;
     case KEY_COUNT:
         r->count = true;

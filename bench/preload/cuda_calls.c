@@ -21,7 +21,7 @@
 typedef int function(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f);
 
 enum {
-    MOST_THREADS = 64,
+    THREADS_MAX = 64,
     WORDS = 6,
     RELEASE_THRESHOLD = 4, /* of a pool */
     MEMORY_TYPE = 2,       /* of a pointer */
@@ -49,7 +49,7 @@ static void *call(void *argument)
 
 static double measure(int threads)
 {
-    pthread_t all[MOST_THREADS];
+    pthread_t all[THREADS_MAX];
     double start = now();
     for (int i = 0; i < threads; i++) {
         if (pthread_create(&all[i], NULL, call, NULL)) {
@@ -159,7 +159,7 @@ static double calls(const char *name, int threads)
 int main(int argc, char **argv)
 {
     int threads = argc > 3 ? atoi(argv[3]) : 1;
-    if (argc < 3 || threads < 1 || threads > MOST_THREADS) {
+    if (argc < 3 || threads < 1 || threads > THREADS_MAX) {
         fprintf(stderr, "usage: cuda-calls COUNT FUNCTION [THREADS]\n");
         return 2;
     }

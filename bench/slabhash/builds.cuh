@@ -115,7 +115,7 @@ static void utilisation()
 /* Figure 5. */
 static void sizes()
 {
-    for (uint32_t log2 = 16; log2 <= MOST_LOG2; log2++) {
+    for (uint32_t log2 = 16; log2 <= LOG2_MAX; log2++) {
         if (asks(asked_keys, log2)) {
             at_use<GA_SLABHASH_MAP32>("sizes", log2, 0.6, {1, 4});
         }

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-MOST = 1000.0  # millions of calls a second, by one processor
+RATE_MAX = 1000.0  # millions of calls a second, by one processor
 ROW = re.compile(r"^  (.+?)  +([0-9.]+)  +([0-9.]+)  +([0-9.]+)  +[0-9.]+  +[0-9.]+$")
 
 
@@ -27,7 +27,7 @@ def main() -> int:
     if len(rows) != 2 * 4 * 6:  # numbers of threads, workloads, ways
         print(f"{len(rows)} rows: expected 48\n{done.stdout}")
         return 1
-    wrong = [row[0] for row in rows if not 0 < float(row[4]) <= MOST]
+    wrong = [row[0] for row in rows if not 0 < float(row[4]) <= RATE_MAX]
     print("\n".join(wrong) or f"the highest of {len(rows)} rates is "
           f"{max(float(row[4]) for row in rows):.0f} M/s")
     return 1 if wrong else 0

@@ -105,7 +105,7 @@ int main(int argc, char **argv)
            "addressing with the same share of its slots filled\n",
            rounds);
     prepare_measuring();
-    prepare_world(MOST_LOG2);
+    prepare_world(LOG2_MAX);
     for (const auto &section : sections) {
         if (asks_for(section.name)) {
             section.run();

@@ -81,7 +81,7 @@ static struct {
     bool narrow;     /* keys of 31 bits */
 } world;
 
-static const uint32_t MOST_LOG2 = 27;
+static const uint32_t LOG2_MAX = 27;
 
 static unsigned blocks_for(uint64_t n)
 {

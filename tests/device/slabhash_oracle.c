@@ -31,11 +31,11 @@ static history_kind kind_of(uint32_t op)
 
 bool slabhash_linearizable(const slabhash_record *calls, uint32_t count, uint64_t key)
 {
-    history_call own[HISTORY_MOST];
+    history_call own[HISTORY_MAX];
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++) {
         const slabhash_record *c = &calls[i];
-        if (c->key == key && n < HISTORY_MOST) {
+        if (c->key == key && n < HISTORY_MAX) {
             own[n++] = (history_call){.kind = kind_of(c->op),
                                       .key = key,
                                       .value = c->value,

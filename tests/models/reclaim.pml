@@ -7,8 +7,8 @@
  * MEMORY    Spin has sequential consistency only, so weaker orders are modelled. A store goes to
  *           the buffer of its process, and from there to memory at any later time: a release after
  *           all earlier stores, any other store after the earlier ones to its location. A process
- *           sees its own stores at once. A load that is made too early or too late is a mutant of
- *           its own: 5, 6.
+ *           sees its own stores at once. A load that is made too early or too late is a planted bug:
+ *           read_before_validated, read_after_clear.
  *
  * BARRIERS  A light fence waits until the process's buffer is empty. A heavy fence (membarrier)
  *           makes one in every thread while it lasts: in the writer first, then in the readers, in

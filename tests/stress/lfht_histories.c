@@ -29,7 +29,7 @@ enum {
     HASHES = 8
 #endif
 };
-_Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
+_Static_assert((int)ALL <= (int)HISTORY_MAX, "a history has room for all calls");
 
 static bool is_bug_of_inline(void)
 {

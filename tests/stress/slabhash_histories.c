@@ -19,7 +19,7 @@ enum {
     KEYS_MAX = 4,
     ALL = THREADS_MAX * CALLS
 };
-_Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
+_Static_assert((int)ALL <= (int)HISTORY_MAX, "a history has room for all calls");
 
 static history_call calls[ALL];
 static bool in_order; /* keys are in order in this table */

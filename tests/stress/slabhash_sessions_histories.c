@@ -20,7 +20,7 @@ enum {
     OTHERS = 1000, /* keys from here on fill tables up */
     OTHERS_MAX = 130
 };
-_Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
+_Static_assert((int)ALL <= (int)HISTORY_MAX, "a history has room for all calls");
 
 static struct {
     history_call calls[ALL];

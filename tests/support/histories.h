@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 enum {
-    HISTORY_MOST = 24 /* calls */
+    HISTORY_MAX = 24 /* calls */
 };
 
 typedef enum history_kind {
@@ -80,7 +80,7 @@ static bool history_answers(const history_call *c, uint64_t *value)
 /* Returns true if the calls that are not in `done` can follow in the key's present state. Sets that
  * failed are remembered with their value. */
 typedef struct history_search {
-    const history_call *calls[HISTORY_MOST];
+    const history_call *calls[HISTORY_MAX];
     uint32_t count;
     uint32_t failed_done[256];
     uint64_t failed_value[256];
@@ -128,7 +128,7 @@ static bool history_can_follow(history_search *s, uint32_t done, uint64_t value)
     return false;
 }
 
-/* Returns true if the calls on `key`, of `count`, at most HISTORY_MOST, are linearizable. The key
+/* Returns true if the calls on `key`, of `count`, at most HISTORY_MAX, are linearizable. The key
  * is absent at first. */
 static bool history_linearizable(const history_call *calls, uint32_t count, uint64_t key)
 {

@@ -12,15 +12,15 @@
 Test(slabhash_faults, full_in_the_middle_of_a_batch)
 {
     enum {
-        MOST = 8193 * 15
+        KEYS_MAX = 8193 * 15
     };
     ga_slabhash *table = open_table((ga_slabhash_options){
         .mode = GA_SLABHASH_MAP32, .flags = GA_SLABHASH_MULTI, .buckets = 1024, .limit = 1 << 20});
-    uint32_t *keys = calloc(2 * MOST, sizeof *keys);
+    uint32_t *keys = calloc(2 * KEYS_MAX, sizeof *keys);
     uint64_t done, size;
     ga_slabhash_batch batch = {
-        .count = 2 * MOST, .keys = keys, .values = keys, .op = GA_SLABHASH_INSERT};
-    for (uint32_t i = 0; i < 2 * MOST; i++) {
+        .count = 2 * KEYS_MAX, .keys = keys, .values = keys, .op = GA_SLABHASH_INSERT};
+    for (uint32_t i = 0; i < 2 * KEYS_MAX; i++) {
         keys[i] = i;
     }
     assert_fails_with(ga_slabhash_run(table, &batch, &done), GA_ERR_MEMORY,
