@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A picture of the results of bench-arena-vectors --json: the time of every resize over the sweep
-except the first, the initial size.
+"""A picture of the results of bench-arena-vectors --json: the time of every resize but the first,
+which sets the initial size, over the size.
 
     bench/arena/plot.py RESULTS.jsonl PICTURE.svg
 

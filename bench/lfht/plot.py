@@ -39,7 +39,7 @@ class Figure(NamedTuple):
     variants: tuple[str, ...] = ()
 
     @property
-    def sweep(self) -> str:
+    def varied(self) -> str:
         """The key that the figure's own run varies. Each heap has a run with all variants."""
         return "variant" if self.by == "heap" else self.by
 
@@ -113,16 +113,16 @@ def run_of(result: dict) -> tuple[str, str]:
 
 def own(found: list[dict], results: list[dict], figure: Figure) -> list[dict]:
     """For each point the results of the figure's own run."""
-    swept = defaultdict(set)
+    values = defaultdict(set)
     for r in results:
-        swept[run_of(r)].add(r.get(figure.sweep))
+        values[run_of(r)].add(r.get(figure.varied))
     points = defaultdict(list)
     for r in found:
         points[(r[figure.by], r["threads"])].append(r)
     kept = []
     for candidates in points.values():
-        most = max(len(swept[run_of(r)]) for r in candidates)
-        kept += [r for r in candidates if len(swept[run_of(r)]) == most]
+        most = max(len(values[run_of(r)]) for r in candidates)
+        kept += [r for r in candidates if len(values[run_of(r)]) == most]
     return kept
 
 

@@ -349,9 +349,9 @@ ga_status ga_domain_drain(ga_domain *domain)
     if (status != GA_OK) {
         return status;
     }
-    status = me->sweeping ? ga_fail(GA_ERR_ARGUMENT, "domain: to be drained in a reclaim function; "
-                                                     "expected to be called outside of it")
-                          : drain_with(domain, me);
+    status = me->freeing ? ga_fail(GA_ERR_ARGUMENT, "domain: to be drained in a reclaim function; "
+                                                    "expected to be called outside of it")
+                         : drain_with(domain, me);
     if (leave) {
         ga_domain_leave(domain);
     }

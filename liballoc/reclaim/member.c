@@ -228,7 +228,7 @@ ga_status ga_domain_join(ga_domain *domain, ga_hazards **out)
 
 /* ---- leaving ------------------------------------------------------------------------------- */
 
-/* Complete a list whose sweep was cut off at any step: its thread is not in the forked child, or
+/* Complete a list whose frees were cut off at any step: its thread is not in the forked child, or
  * ended in a reclaim function. See the borders in state.h. */
 static void repair_list(ga_member *member)
 {
@@ -246,11 +246,11 @@ static void repair_list(ga_member *member)
         bytes += member->list[i].size;
     }
     ga_member_set_bytes(member, bytes);
-    member->sweeping = false;
+    member->freeing = false;
 }
 
 /* The thread ends inside a reclaim function. */
-static void abandon_sweep(ga_member *member)
+static void abandon_frees(ga_member *member)
 {
     repair_list(member);
     if (member->adopted) {
@@ -275,8 +275,8 @@ static void leave_first(ga_member *member)
     if (!GA_PLANTED(reclaim_leaver_slots_not_cleared)) {
         ga_hazard_clear_all(&member->hazards);
     }
-    if (member->sweeping) {
-        abandon_sweep(member);
+    if (member->freeing) {
+        abandon_frees(member);
     }
     ga_scan_all(member);
     ga_member **link = &ga_memberships; /* reclaim functions may have joined other domains */

@@ -359,7 +359,7 @@ static void release_charge(ga_member *owner, uint64_t still_protected_bytes)
     owner->scan_at_bytes = add_capped(add_capped(still_protected_bytes, free), owner->charged);
 }
 
-/* ---- sweeping ------------------------------------------------------------------------------ */
+/* ---- freeing ------------------------------------------------------------------------------- */
 
 static void free_one(ga_member *me, const ga_retired *retired)
 {
@@ -379,8 +379,8 @@ static void free_one(ga_member *me, const ga_retired *retired)
 
 /* Free the oldest `end` objects of `owner`'s list, except those that a slot holds. The others stay,
  * because they may have been unlinked after this scan's RS1. They include the objects that reclaim
- * functions retire during the sweep, which go to the end of `me`'s list. */
-static void sweep(ga_member *me, ga_member *owner, uint32_t end, const scan_view *view)
+ * functions retire meanwhile, which go to the end of `me`'s list. */
+static void free_unprotected(ga_member *me, ga_member *owner, uint32_t end, const scan_view *view)
 {
     uint32_t kept = 0;
     uint32_t still_protected = 0;
@@ -450,10 +450,10 @@ static bool heavy_fence_numbered(ga_member *me)
     return true;
 }
 
-static void begin_sweep(ga_member *me, scan_view *view)
+static void begin_frees(ga_member *me, scan_view *view)
 {
     ga_member_count(&me->counts.scans, 1);
-    me->sweeping = true;
+    me->freeing = true;
     read_slots(me, view);
 }
 
@@ -464,14 +464,14 @@ bool ga_scan(ga_member *me)
     ga_member *orphan = me->adopted = adopt_orphan(me->domain);
     bool ordered = heavy_fence_numbered(me);
     if (ordered) {
-        begin_sweep(me, &view);
-        sweep(me, me, me->count, &view);
+        begin_frees(me, &view);
+        free_unprotected(me, me, me->count, &view);
         if (orphan) {
             uint32_t before = orphan->count;
-            sweep(me, orphan, before, &view);
+            free_unprotected(me, orphan, before, &view);
             ga_member_count(&me->counts.inherited, before - orphan->count);
         }
-        me->sweeping = false;
+        me->freeing = false;
     } else {
         defer_scan(me);
     }
@@ -547,9 +547,9 @@ static void scan_oldest(ga_member *me, uint32_t oldest)
 {
     scan_view view;
     ga_member_count(&me->counts.shared, 1);
-    begin_sweep(me, &view);
-    sweep(me, me, oldest, &view);
-    me->sweeping = false;
+    begin_frees(me, &view);
+    free_unprotected(me, me, oldest, &view);
+    me->freeing = false;
 }
 
 /* Check the list, and scan it if that pays or is due. True: it was scanned. */
@@ -592,7 +592,7 @@ static bool is_check_due(const ga_member *me)
  * objects stayed on the list. */
 static void check_if_due(ga_member *me)
 {
-    while (is_check_due(me) && !me->sweeping && check_list(me)) {
+    while (is_check_due(me) && !me->freeing && check_list(me)) {
     }
 }
 
@@ -616,11 +616,11 @@ bool ga_scan_can_free(ga_domain *domain, const void *object)
 void ga_scan_free_all(ga_member *me, ga_member *owner)
 {
     scan_view nothing = {.head = NULL};
-    me->sweeping = true;
+    me->freeing = true;
     while (owner->count) {
-        sweep(me, owner, owner->count, &nothing);
+        free_unprotected(me, owner, owner->count, &nothing);
     }
-    me->sweeping = false;
+    me->freeing = false;
 }
 
 /* ---- retiring ------------------------------------------------------------------------------ */
@@ -653,7 +653,7 @@ static ga_status make_room(ga_member *me, uint32_t count)
     if (grow_list(me, doubled > needed ? doubled : needed) || grow_list(me, needed)) {
         return GA_OK;
     }
-    if (!me->sweeping && me->count) {
+    if (!me->freeing && me->count) {
         ga_scan(me);
     }
     if (me->capacity - me->count >= count) {

@@ -23,10 +23,10 @@
  *            destructors never leaves.
  *
  * INVARIANT  An object is on one list, once, from its retirement until just before it is freed.
- *            While a list is being swept, kept <= first <= count, and the list consists of
+ *            While a scan frees, kept <= first <= count, and the list consists of
  *            list[0..kept) and list[first..count). One store moves both borders, so that a child
  *            of fork() finds a consistent list at any moment.
- *            Outside of a sweep a list holds at most `scan_at` objects: those that its last scan
+ *            When no scan frees, a list holds at most `scan_at` objects: those that its last scan
  *            left because a slot held them (at most all slots), plus one batch.
  *
  *            A ticket says: the objects that were retired before it were unlinked before heavy
@@ -101,8 +101,8 @@ typedef struct ga_member {
     uint32_t capacity, count;
     uint32_t check_at;       /* the count at which the list is checked: ticket or scan */
     uint32_t scan_at;        /* the count at which the list is scanned */
-    bool sweeping;           /* a scan through this member is freeing */
-    uint64_t borders;        /* first << 32 | kept while the list is swept; else 0 */
+    bool freeing;            /* a scan through this member is freeing */
+    uint64_t borders;        /* first << 32 | kept while a scan frees; else 0 */
     uint64_t bytes;          /* of all objects on the list. relaxed: read for statistics */
     uint64_t charged;        /* of the domain's bytes; part of `scan_at_bytes` */
     uint64_t check_at_bytes; /* the bytes at which the list is checked */

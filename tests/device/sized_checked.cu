@@ -166,10 +166,10 @@ static void right_frees(int device)
 }
 
 extern const test_case slab_sized_checked_cases[] = {
-    {"sized, checked: freed twice", freed_twice},
-    {"sized, checked: freed by two lanes at once", freed_at_once},
-    {"sized, checked: what is no block", not_a_block},
-    {"sized, checked: nothing wrong", right_frees},
+    {"size classes, checked: freed twice", freed_twice},
+    {"size classes, checked: freed by two lanes at once", freed_at_once},
+    {"size classes, checked: what is no block", not_a_block},
+    {"size classes, checked: nothing wrong", right_frees},
 };
 extern const size_t slab_sized_checked_case_count =
     sizeof slab_sized_checked_cases / sizeof *slab_sized_checked_cases;

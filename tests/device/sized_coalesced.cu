@@ -13,7 +13,7 @@ static void coalesced_serves_again(int device)
 }
 
 extern const test_case slab_sized_coalesced_cases[] = {
-    {"sized, coalesced: a large heap serves again", coalesced_serves_again},
+    {"size classes, coalesced: a large heap serves again", coalesced_serves_again},
 };
 extern const size_t slab_sized_coalesced_case_count =
     sizeof slab_sized_coalesced_cases / sizeof *slab_sized_coalesced_cases;

@@ -321,17 +321,17 @@ static void full(int device)
 }
 
 extern const test_case slab_sized_growing_cases[] = {
-    {"sized: growing", grows},
-    {"sized: growing to its limit", ends_at_its_limit},
-    {"sized: growing on streams", grows_on_streams},
+    {"size classes: growing", grows},
+    {"size classes: growing to its limit", ends_at_its_limit},
+    {"size classes: growing on streams", grows_on_streams},
 };
 extern const size_t slab_sized_growing_case_count =
     sizeof slab_sized_growing_cases / sizeof *slab_sized_growing_cases;
 
 extern const test_case slab_sized_full_cases[] = {
-    {"sized: scripts", scripts},
-    {"sized: a full heap, and another size", full},
-    {"sized: a large heap serves again", serves_again},
+    {"size classes: scripts", scripts},
+    {"size classes: a full heap, and another size", full},
+    {"size classes: a large heap serves again", serves_again},
 };
 extern const size_t slab_sized_full_case_count =
     sizeof slab_sized_full_cases / sizeof *slab_sized_full_cases;

@@ -181,9 +181,9 @@ static void large_calls(int device)
 }
 
 extern const test_case slab_sized_large_cases[] = {
-    {"sized: calloc, realloc, aligned blocks", large_calls},
-    {"sized: larger than any class", large_rounds},
-    {"sized: all of the heap at once", large_all},
+    {"size classes: calloc, realloc, aligned blocks", large_calls},
+    {"size classes: larger than any class", large_rounds},
+    {"size classes: all of the heap at once", large_all},
 };
 extern const size_t slab_sized_large_case_count =
     sizeof slab_sized_large_cases / sizeof *slab_sized_large_cases;

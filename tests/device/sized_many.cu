@@ -482,14 +482,14 @@ static void with_the_host(int device)
 }
 
 extern const test_case slab_sized_cases[] = {
-    {"sized: every size", each_size},
-    {"sized: sizes that no heap has", too_large},
-    {"sized: whole heaps of each class", fill},
-    {"sized: mixed until there is no more", exhausted},
-    {"sized: large blocks", large},
-    {"sized: divergent callers, blocks of all shapes", divergent},
-    {"sized: recursion", recursion},
-    {"sized: blocks that change hands", pass_on},
-    {"sized: beside the host", with_the_host},
+    {"size classes: every size", each_size},
+    {"size classes: sizes that no heap has", too_large},
+    {"size classes: whole heaps of each class", fill},
+    {"size classes: mixed until there is no more", exhausted},
+    {"size classes: large blocks", large},
+    {"size classes: divergent callers, blocks of all shapes", divergent},
+    {"size classes: recursion", recursion},
+    {"size classes: blocks that change hands", pass_on},
+    {"size classes: beside the host", with_the_host},
 };
 extern const size_t slab_sized_case_count = sizeof slab_sized_cases / sizeof *slab_sized_cases;

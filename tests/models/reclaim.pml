@@ -242,7 +242,7 @@ inline take_retired()
     }
 }
 
-inline sweep()
+inline free_unprotected()
 {
     d_step {
         marked = marked & (seen | ~list);
@@ -304,7 +304,7 @@ inline share()
         :: PLANTED(objects_behind_ticket_freed) -> take_retired()
         :: else -> list = marked
         fi;
-        sweep()
+        free_unprotected()
     :: else -> seen = 0
     fi
 }
@@ -343,7 +343,7 @@ proctype writer()
                 atomic { state[linked] = RETIRED; take_retired(); state[linked] = LIVE };
                 heavy_fence(); read_slots();
                 unlink();
-                sweep()
+                free_unprotected()
             :: else -> unlink(); turn++
             fi
         :: else
@@ -375,7 +375,7 @@ proctype writer()
                 :: else
                 fi
             fi;
-            sweep()
+            free_unprotected()
         :: true
         fi
     :: else -> break

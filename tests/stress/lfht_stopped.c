@@ -27,13 +27,13 @@ enum {
     DEEP = GA_LFHT_VARIANT_COUNT,
     VICTIMS = 3,
     KEYS = 12,
-    CALLS = 60,           /* while some are stopped */
-    SWEEP = 600,          /* keys that come and go in a deep map */
-    SWEEP_STOPPED = 1500, /* while some are stopped */
-    STOPS = 3,            /* stops for each map, */
-    STOPS_DEEP = 30,      /* and a deep one */
-    QUOTA = 3000,         /* calls of a victim that may change a map which frees nothing */
-    BEFORE = 30000        /* blocks of each size that the heap allocates beforehand */
+    CALLS = 60,          /* while some are stopped */
+    FILL = 600,          /* keys that come and go in a deep map */
+    FILL_STOPPED = 1500, /* while some are stopped */
+    STOPS = 3,           /* stops for each map, */
+    STOPS_DEEP = 30,     /* and a deep one */
+    QUOTA = 3000,        /* calls of a victim that may change a map which frees nothing */
+    BEFORE = 30000       /* blocks of each size that the heap allocates beforehand */
 };
 
 static struct {
@@ -133,7 +133,7 @@ static void call(uint64_t *random)
 }
 
 /* Insert `keys` keys, and remove them. */
-static void sweep(uint64_t *random, uint32_t keys)
+static void fill_and_empty(uint64_t *random, uint32_t keys)
 {
     uint64_t again = *random;
     for (uint32_t i = 0; i < keys; i++) {
@@ -150,7 +150,7 @@ static void *work(void *number)
     __atomic_add_fetch(&world.working, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in try_map(). */
     while (!__atomic_load_n(&world.over, __ATOMIC_RELAXED)) {
         if (world.deep) {
-            sweep(&random, SWEEP);
+            fill_and_empty(&random, FILL);
         } else if (world.frees || ++calls < QUOTA) {
             call(&random);
         } else {
@@ -201,9 +201,9 @@ static void round_of(uint64_t *random)
         call(random);
     }
     if (world.deep) {
-        sweep(random, SWEEP_STOPPED);
+        fill_and_empty(random, FILL_STOPPED);
     }
-    world.calls += world.deep ? CALLS + 2 * (uint64_t)SWEEP_STOPPED : CALLS;
+    world.calls += world.deep ? CALLS + 2 * (uint64_t)FILL_STOPPED : CALLS;
     uint64_t seen = 0;
     NEED(ga_lfht_each(world.map, see, &seen) == GA_OK);
     go_on();

@@ -321,10 +321,10 @@ Test(slab_tile, a_stale_row_does_no_harm)
     slab_world_delete(world);
 }
 
-/* ---- the sweep ----------------------------------------------------------------------------- */
+/* ---- the walk ------------------------------------------------------------------------------ */
 
-/* Free random blocks; the sweep offers each of them once, and no other block. */
-static void sweep_once(slab_world *world, uint64_t *random, uint8_t *seen)
+/* Free random blocks; the walk offers each of them once, and no other block. */
+static void walk_once(slab_world *world, uint64_t *random, uint8_t *seen)
 {
     uint32_t blocks = world->heap.words / GA_SLAB_ROW_WORDS;
     uint32_t changes = world->heap.changes;
@@ -336,8 +336,8 @@ static void sweep_once(slab_world *world, uint64_t *random, uint8_t *seen)
         world->heap.free[ga_slab_count_index(GA_SLAB_SPREAD, block)] = seen[block] * 5u;
     }
     ga_slab_view view = ga_slab_view_of(&world->heap);
-    ga_slab_sweep sweep = ga_slab_sweep_begin(view);
-    while ((block = ga_slab_sweep_next(view, slab_tile(), &sweep, start)) != GA_SLAB_FULL) {
+    ga_slab_walk walk = ga_slab_walk_begin(view);
+    while ((block = ga_slab_walk_next(view, slab_tile(), &walk, start)) != GA_SLAB_FULL) {
         cr_assert_lt(block, blocks, "%u blocks: offers %u", blocks, block);
         cr_assert_eq(seen[block], 1, "%u blocks: offers %u twice, or without room", blocks, block);
         seen[block] = 0;
@@ -350,7 +350,7 @@ static void sweep_once(slab_world *world, uint64_t *random, uint8_t *seen)
                  world->heap.changes - changes, offered);
 }
 
-Test(slab_tile, the_sweep_visits_what_has_room)
+Test(slab_tile, the_walk_visits_what_has_room)
 {
     static const uint32_t many[] = {511,  512,  513,  1000,  1023,  1025,  2111,
                                     3001, 4096, 5000, 16383, 16384, 16385, 33001};
@@ -361,7 +361,7 @@ Test(slab_tile, the_sweep_visits_what_has_room)
         ga_slab_shape shape = {16, 0, blocks, GA_SLAB_SPREAD, true};
         slab_world *world = slab_world_new(shape, blocks, SLAB_WORLD_TAKEN);
         for (int round = 0; round < 4; round++) {
-            sweep_once(world, &random, seen);
+            walk_once(world, &random, seen);
         }
         slab_world_delete(world);
     }

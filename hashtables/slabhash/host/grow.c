@@ -31,7 +31,7 @@ enum {
     SAMPLE = 256,           /* buckets that are sampled to see how full a table is */
     CHAINED_DIV = 8,        /* 1 in 8 buckets has a slab: then the table is sampled */
     SHRINK_CHECK_MASK = 63, /* 1 in 64 removals checks whether to shrink */
-    SWEEP_MASK = 1023,      /* 1 in 1024 changes sweeps: that may cost a membarrier */
+    FREE_MASK = 1023,       /* 1 in 1024 changes frees retired versions: it may cost a membarrier */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t)
 };
 
@@ -92,7 +92,7 @@ static void retire(ga_slabhash *table, slabhash_version *g)
 }
 
 /* Free the retired versions that no thread protects, including other threads'. */
-static void sweep(ga_slabhash *table)
+static void free_retired(ga_slabhash *table)
 {
     /* R2: acquire. Pairs with R1: a thread that protects one found it before now. */
     slabhash_version *g = __atomic_exchange_n(&table->retired, NULL, __ATOMIC_ACQUIRE);
@@ -235,7 +235,7 @@ static void finish(const slabhash_pin *pin)
             return;
         }
         retire(table, now);
-        sweep(table);
+        free_retired(table);
     }
 }
 
@@ -358,8 +358,8 @@ void ga_slabhash_tend(const slabhash_pin *pin, uint64_t hash, bool opened, bool 
 {
     ga_slabhash *table = pin->now->table;
     /* relaxed: a guess. Versions that are still protected will be checked again. */
-    if (__atomic_load_n(&table->retired, __ATOMIC_RELAXED) && is_one_of(SWEEP_MASK, hash)) {
-        sweep(table);
+    if (__atomic_load_n(&table->retired, __ATOMIC_RELAXED) && is_one_of(FREE_MASK, hash)) {
+        free_retired(table);
     }
     if (pin->next) {
         slabhash_note_opened(pin, opened ? 1 : 0);
@@ -420,7 +420,7 @@ ga_status ga_slabhash_settle(ga_slabhash *table, bool begin_one)
         status = move_once(table, again, &moved);
         status = status == GA_OK && again ? move_once(table, false, &moved) : status;
     }
-    sweep(table);
+    free_retired(table);
     return status;
 }
 

@@ -125,7 +125,7 @@ GA_SIMT_SLOW uint32_t ga_slab_claim_fixed(ga_slab_heap *heap, uint32_t lanes, ui
     return ga_slab_claim_lanes(ga_slab_view_of(heap), ga_tile_among(lanes), lanes, home);
 }
 
-/* The general path of a claim: some lanes of a warp, two-level addressing, checks or growth. A
+/* The slow path of a claim: some lanes of a warp, two-level addressing, checks or growth. A
  * function of its own, so that the fast path stays small. `lanes` are the calling lanes, `home` is
  * their ga_slab_home_word(). */
 GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
@@ -143,7 +143,7 @@ GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uin
     return pointer;
 }
 
-/* True if a call of these lanes takes the general path. */
+/* True if a call of these lanes takes the slow path. */
 GA_SIMT bool ga_slab_is_general(ga_kernel_heap heap, uint32_t lanes)
 {
     return (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) || !ga_warp_is_whole(lanes);
@@ -230,7 +230,7 @@ GA_SIMT void ga_slab_release_checked_or_growing(ga_slab_view slab, ga_tile tile,
     }
 }
 
-/* The general path of a free: some lanes of a warp, two-level addressing, checks or growth. The
+/* The slow path of a free: some lanes of a warp, two-level addressing, checks or growth. The
  * lanes have published their writes. */
 GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
 {

@@ -10,9 +10,9 @@
  *                           3 times; then each block whose count says that it has room
  *   ga_slab_claim_one       one unit for the tile: the paper's warp_allocate()
  *    `- claim_resident      from the resident block, whose bitmap the tile keeps in registers
- *        `- sweep           the next block that has room becomes the resident one
+ *        `- walk            the next block that has room becomes the resident one
  *   ga_slab_claim_word      all free units of one word, for the caller to deal out
- *    `- claim_word_slow     the home word's block; then a sweep
+ *    `- claim_word_slow     the home word's block; then a walk
  *
  * STRUCTURE  A memory block is 1024 units and one row of 1024 bits: a bit is set while its unit is
  *            taken. Each memory block has a count of its free units too, 32 counts a row.
@@ -123,15 +123,15 @@ GA_SIMT void ga_slab_tile_release_bits(ga_slab_view slab, ga_tile tile, uint32_t
     }
 }
 
-/* ---- the sweep: memory blocks that have room ----------------------------------------------- */
+/* ---- the walk: memory blocks that have room ------------------------------------------------ */
 
 /* A walk over all counts, once around, one row of 32 memory blocks a step. The order jumps between
  * distant rows, because full blocks often lie together. */
-typedef struct ga_slab_sweep {
+typedef struct ga_slab_walk {
     uint32_t steps_left; /* steps to come */
     uint32_t row;        /* index of a row of counts */
     uint32_t candidates; /* mask: blocks of the row that have room and have not been returned yet */
-} ga_slab_sweep;
+} ga_slab_walk;
 
 /* Number of rows of counts that are in use. */
 GA_SIMT uint32_t ga_slab_count_rows(ga_slab_view slab)
@@ -144,28 +144,27 @@ GA_SIMT uint32_t ga_slab_count_rows(ga_slab_view slab)
 }
 
 /* The lowest 2^n - 1 that is no less than the number of rows of counts. */
-GA_SIMT uint32_t ga_slab_sweep_mask(ga_slab_view slab)
+GA_SIMT uint32_t ga_slab_walk_mask(ga_slab_view slab)
 {
     return ga_bits_below(32u - ga_bits_leading(ga_slab_count_rows(slab) | 1u));
 }
 
-GA_SIMT ga_slab_sweep ga_slab_sweep_begin(ga_slab_view slab)
+GA_SIMT ga_slab_walk ga_slab_walk_begin(ga_slab_view slab)
 {
-    ga_slab_sweep sweep;
-    sweep.steps_left =
-        ga_slab_sweep_mask(slab) + (GA_PLANTED(slab_last_row_not_searched) ? 0u : 1u);
-    sweep.row = 0;
-    sweep.candidates = 0;
-    return sweep;
+    ga_slab_walk walk;
+    walk.steps_left = ga_slab_walk_mask(slab) + (GA_PLANTED(slab_last_row_not_searched) ? 0u : 1u);
+    walk.row = 0;
+    walk.candidates = 0;
+    return walk;
 }
 
 /* The next memory block that may have room, or GA_SLAB_FULL at the end: the paper's resident
- * change. `seed` is constant during a sweep and sets where it begins, so that tiles spread. */
-GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_sweep *sweep,
-                                    uint32_t seed)
+ * change. `seed` is constant during a walk and sets where it begins, so that tiles spread. */
+GA_SIMT uint32_t ga_slab_walk_next(ga_slab_view slab, ga_tile tile, ga_slab_walk *walk,
+                                   uint32_t seed)
 {
-    while (!sweep->candidates) {
-        if (!sweep->steps_left) {
+    while (!walk->candidates) {
+        if (!walk->steps_left) {
             GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
             {
                 (void)own;
@@ -175,29 +174,29 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
             return GA_SLAB_FULL;
         }
         /* An odd multiplier modulo a power of two is a permutation: each row is visited once. */
-        sweep->row = ((seed + sweep->steps_left) * 0x9e3779b1u) & ga_slab_sweep_mask(slab);
-        sweep->steps_left -= 1u;
-        if (sweep->row < ga_slab_count_rows(slab)) {
+        walk->row = ((seed + walk->steps_left) * 0x9e3779b1u) & ga_slab_walk_mask(slab);
+        walk->steps_left -= 1u;
+        if (walk->row < ga_slab_count_rows(slab)) {
 #if GA_PLANTED(slab_free_count_relaxed)
-            sweep->candidates = ga_row_differ(
-                tile, ga_row_load(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS), 0);
+            walk->candidates = ga_row_differ(
+                tile, ga_row_load(tile, slab.free + (size_t)walk->row * GA_SLAB_ROW_WORDS), 0);
 #else
             /* SG1: acquire. Pairs with SG2 (host.c, slab_growing.h): a tile that sees a new
              * superblock's count sees the superblock. */
-            sweep->candidates =
-                ga_row_scan(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS, 0);
+            walk->candidates =
+                ga_row_scan(tile, slab.free + (size_t)walk->row * GA_SLAB_ROW_WORDS, 0);
 #endif
         }
     }
-    uint32_t index = ga_bits_from(sweep->candidates, seed & 31u);
-    sweep->candidates &= ~(1u << index);
+    uint32_t index = ga_bits_from(walk->candidates, seed & 31u);
+    walk->candidates &= ~(1u << index);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
         /* relaxed: a statistic, which the host reads between launches. */
         ga_post_add_relaxed(&slab.heap->changes, 1u);
     }
-    return ga_slab_block_of_count(GA_SLAB_SPREAD, sweep->row * GA_SLAB_ROW_WORDS + index);
+    return ga_slab_block_of_count(GA_SLAB_SPREAD, walk->row * GA_SLAB_ROW_WORDS + index);
 }
 
 /* ---- lane-parallel: a unit for each lane --------------------------------------------------- */
@@ -343,13 +342,13 @@ GA_SIMT ga_lanes ga_slab_claim_search(ga_slab_heap *heap, ga_tile tile, uint32_t
                              ga_lanes_all(GA_SLAB_FULL), tried, false};
     uint32_t hash =
         ga_bits_mix(home) + ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
-    ga_slab_sweep sweep = ga_slab_sweep_begin(ga_slab_view_with(heap, words));
+    ga_slab_walk walk = ga_slab_walk_begin(ga_slab_view_with(heap, words));
     ga_lanes_deal(tile, requesting, 0, got, tried * 32u, &search.units);
     for (; search.requesting; step++) {
         uint32_t block =
             step == GA_SLAB_SEARCH_SAME_BLOCK ? tried / GA_SLAB_ROW_WORDS : GA_SLAB_FULL;
         if (step >= GA_SLAB_SEARCH_SWEEP) {
-            block = ga_slab_sweep_next(ga_slab_view_with(heap, words), tile, &sweep, hash);
+            block = ga_slab_walk_next(ga_slab_view_with(heap, words), tile, &walk, hash);
             if (block == GA_SLAB_FULL) {
                 return search.units;
             }
@@ -499,9 +498,9 @@ GA_SIMT uint32_t ga_slab_claim_one(ga_slab_view slab, ga_tile tile, ga_slab_resi
     if (unit != GA_SLAB_FULL) {
         return unit;
     }
-    ga_slab_sweep sweep = ga_slab_sweep_begin(slab);
+    ga_slab_walk walk = ga_slab_walk_begin(slab);
     while (unit == GA_SLAB_FULL) {
-        uint32_t block = ga_slab_sweep_next(slab, tile, &sweep, resident->hash);
+        uint32_t block = ga_slab_walk_next(slab, tile, &walk, resident->hash);
         if (block == GA_SLAB_FULL) {
             break;
         }
@@ -554,9 +553,8 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_slow(ga_slab_heap *heap, uint32_
     uint32_t block = home / GA_SLAB_ROW_WORDS;
     ga_slab_claimed claimed =
         ga_slab_claim_word_in_block(slab, tile, block, home % GA_SLAB_ROW_WORDS);
-    ga_slab_sweep sweep = ga_slab_sweep_begin(slab);
-    while (!claimed.units &&
-           (block = ga_slab_sweep_next(slab, tile, &sweep, hash)) != GA_SLAB_FULL) {
+    ga_slab_walk walk = ga_slab_walk_begin(slab);
+    while (!claimed.units && (block = ga_slab_walk_next(slab, tile, &walk, hash)) != GA_SLAB_FULL) {
         claimed = ga_slab_claim_word_in_block(slab, tile, block, hash & 31u);
     }
     return claimed;
