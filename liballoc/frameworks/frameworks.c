@@ -45,7 +45,7 @@ enum {
 };
 
 typedef struct slot {
-    int state;
+    int state; /* changed once, under `lock`, by FF1 */
     ga_heap *heap;
     bool streams;   /* the heap has stream order */
     bool limited;   /* `limit` is in force */
@@ -93,7 +93,8 @@ static bool has_streams(const ga_heap *heap)
     return heap->backend->alloc_on != NULL;
 }
 
-static void open_slot(slot *it, int device)
+/* With the lock held. Returns the new state. */
+static int open_slot(slot *it, int device)
 {
     int state = OPEN;
     if (ga_heap_open(&it->heap, GA_PLACE_DEVICE, device, NULL) == GA_OK) {
@@ -104,6 +105,7 @@ static void open_slot(slot *it, int device)
     }
     /* FF1: release. Pairs with FF2: the heap is seen with the state. */
     __atomic_store_n(&it->state, state, __ATOMIC_RELEASE);
+    return state;
 }
 
 /* NULL: no heap; ga_error_text() has the reason. */
@@ -116,14 +118,14 @@ static slot *slot_of(int device)
     }
     slot *it = &slots[device];
     /* FF2: acquire. Pairs with FF1. */
-    if (__atomic_load_n(&it->state, __ATOMIC_ACQUIRE) == CLOSED) {
+    int state = __atomic_load_n(&it->state, __ATOMIC_ACQUIRE);
+    if (state == CLOSED) {
         pthread_mutex_lock(&lock);
-        if (it->state == CLOSED) {
-            open_slot(it, device);
-        }
+        state = it->state; /* stores are made under the lock */
+        state = state == CLOSED ? open_slot(it, device) : state;
         pthread_mutex_unlock(&lock);
     }
-    if (it->state == FAILED) {
+    if (state == FAILED) {
         ga_fail(GA_ERR_DEVICE, "device %d: its heap could not be opened", device);
         return NULL;
     }
