@@ -6,8 +6,12 @@
 
 #include "backends/slab/host/classes.h"
 #include "backends/slab/slab.h"
+#include "platform/machine.h"
 #include "runtime/options.h"
 #include "support/expect.h"
+
+#include <inttypes.h>
+#include <stdio.h>
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -101,6 +105,35 @@ Test(slab_settings, values_that_do_not_go_together)
 
 /* Both kinds of kernel heaps have the checks; without further options the heap has units of one
  * size, which checks more. */
+static ga_status with_capacity(ga_place place, const char *options, uint64_t capacity)
+{
+    char text[128];
+    ga_slab_settings settings;
+    snprintf(text, sizeof text, "slab:unit=4K,%s,capacity=%" PRIu64, options, capacity);
+    return settings_of(place, text, &settings);
+}
+
+/* The kernel would grant each superblock, because it checks each alone. A limit is no request for
+ * memory. */
+Test(slab_settings, capacities_that_the_machine_cannot_have)
+{
+    static const char *const options[] = {"limit=8T", "addressing=light"};
+    uint64_t total = ga_machine_memory_total();
+    char sentence[160];
+    if (total > UINT64_C(4) << 40 || total < UINT64_C(2) << 30) {
+        cr_skip_test("the kernel always overcommits, or the machine is small or large");
+    }
+    snprintf(sentence, sizeof sentence,
+             "slab: capacity: expected at most %" PRIu64
+             " bytes, this machine's memory and swap, got %" PRIu64,
+             total, total + 1);
+    for (size_t i = 0; i < 2; i++) {
+        assert_fails(with_capacity(GA_PLACE_HOST, options[i], total + 1), GA_ERR_MEMORY, sentence);
+        assert_ok(with_capacity(GA_PLACE_HOST, options[i], total));
+        assert_ok(with_capacity(GA_PLACE_DEVICE, options[i], total + 1));
+    }
+}
+
 Test(slab_settings, checks_in_kernels)
 {
     ga_slab_settings settings;

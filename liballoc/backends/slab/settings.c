@@ -4,6 +4,8 @@
  */
 #include "settings.h"
 
+#include "../../platform/machine.h"
+
 enum {
     UNIT = 0,
     MAX,
@@ -41,6 +43,7 @@ static const uint64_t PAPER_CAPACITY = UINT64_C(32) * 256 * 1024 * DEFAULT_UNIT;
 static const uint64_t DEFAULT_LIMIT = UINT64_C(16) << 30;
 static const uint64_t KERNEL_CAPACITY = UINT64_C(256) << 20;
 static const uint64_t DEFAULT_KEEP = UINT64_C(16) << 20;
+static const uint64_t MACHINE_CHECK_BYTES = UINT64_C(1) << 30; /* the check reads files */
 
 /* Over a parent that grows under kernels: the initial size, the limit, and the largest superblock
  * by default. */
@@ -326,6 +329,20 @@ static ga_status read_keep(const ga_open_args *args, ga_slab_settings *s)
     return GA_OK;
 }
 
+/* When a heap opens, its parent provides the capacity superblock by superblock, and the kernel
+ * checks each of them alone. The whole is checked here, or its use could bring the OOM killer. */
+static ga_status check_machine(const ga_slab_settings *s)
+{
+    bool asks = s->place == GA_PLACE_HOST && s->capacity >= MACHINE_CHECK_BYTES;
+    uint64_t total = asks ? ga_machine_memory_total() : UINT64_MAX;
+    return s->capacity <= total
+               ? GA_OK
+               : ga_fail(GA_ERR_MEMORY,
+                         "slab: capacity: expected at most %llu bytes, this machine's memory and "
+                         "swap, got %llu",
+                         (unsigned long long)total, (unsigned long long)s->capacity);
+}
+
 ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
 {
     *s = (ga_slab_settings){.place = args->place, .check = args->values[CHECK].choice != 0};
@@ -343,6 +360,9 @@ ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
     }
     if (status == GA_OK) {
         status = paper ? read_paper(args, s) : read_room(args, s);
+    }
+    if (status == GA_OK) {
+        status = check_machine(s);
     }
     return status == GA_OK ? read_keep(args, s) : status;
 }
