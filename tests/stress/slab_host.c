@@ -44,14 +44,15 @@ static void look_up(ga_slab_view view, uint32_t super)
     stress_need(ga_slab_unit(view, ga_slab_pointer(view, unit)) == unit, "a pointer's unit");
 }
 
-/* Look up the first and the last unit, and an invalid pointer. */
+/* Look up the first and the last unit, and an invalid pointer. Before there are words, the other
+ * thread writes the members of the heap that a view copies. */
 static void find(void)
 {
-    uint32_t words;
     do {
-        words = ga_slab_words(&slab.heap);
-        ga_slab_view view = ga_slab_view_with(&slab.heap, words);
+        uint32_t words = ga_slab_words(&slab.heap);
+        ga_slab_view view = {.heap = &slab.heap};
         if (words) {
+            view = ga_slab_view_with(&slab.heap, words);
             look_up(view, 0);
             look_up(view, words / GA_SLAB_ROW_WORDS - 1);
         }

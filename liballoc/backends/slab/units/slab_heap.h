@@ -128,7 +128,8 @@ GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 #endif
 }
 
-/* A view with `words` as ga_slab_words() has returned it. */
+/* A view with `words` as ga_slab_words() has returned it. On the CPU only once there are words,
+ * because the first growth writes what a view copies. */
 GA_SIMT ga_slab_view ga_slab_view_with(ga_slab_heap *heap, uint32_t words)
 {
     ga_slab_view view;
