@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpualloc check`: the features that this machine supports, for people and as JSON.
- * docs/reference/check.md has the keys.
+ * gpualloc-check(1) has the keys.
  */
 #include "../../liballoc/device/device.h"
 #include "../../liballoc/platform/cuda_driver.h"

@@ -353,7 +353,7 @@ class Documented(TraceTest):
             end = int(offset, 16) + len(part)
             content[end - len(part):end] = part
         told = re.findall(r"(?m)^[0-9.]+ +[0-9]+ (?:alloc|zeroed) .*$", text)
-        self.assertEqual(2, len(told))
+        self.assertEqual(1, len(told))
         self.assertEqual(told, self.show(bytes(content[:end]), "--dump").out.splitlines())
         self.assertIn("process 8333, begun", self.show(bytes(content[:end])).out)
 

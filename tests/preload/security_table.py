@@ -11,24 +11,26 @@ def cells_of(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def name_of(heading: str) -> str:
-    """`slab/vmm` of "`slab/vmm`", glibc of "glibc 2.36"."""
-    return heading.split("`")[1] if "`" in heading else heading.split()[0]
+def names_of(heading: str) -> list[str]:
+    """`slab/vmm` of "`slab/vmm`", glibc of "glibc 2.36"; several of names with commas between."""
+    return [name.split("`")[1] if "`" in name else name.split()[0]
+            for name in heading.split(", ")]
 
 
 def read(first: str) -> dict[str, dict[str, str]]:
     """The table whose first column after the row names is `first`: column to row to cell."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("|")
-                 and len(cells_of(line)) > 2 and name_of(cells_of(line)[1]) == first)
-    columns = [name_of(heading) for heading in cells_of(lines[start])[1:]]
-    table: dict[str, dict[str, str]] = {column: {} for column in columns}
+                 and len(cells_of(line)) > 1 and names_of(cells_of(line)[1])[0] == first)
+    columns = [names_of(heading) for heading in cells_of(lines[start])[1:]]
+    table: dict[str, dict[str, str]] = {name: {} for names in columns for name in names}
     for line in lines[start + 2:]:
         if not line.startswith("|"):
             break
         row, *cells = cells_of(line)
-        for column, cell in zip(columns, cells, strict=True):
+        for names, cell in zip(columns, cells, strict=True):
             if cell not in WORDS:
-                raise ValueError(f"{row}, {column}: {cell!r}; expected one of {WORDS}")
-            table[column][row] = cell
+                raise ValueError(f"{row}, {names}: {cell!r}; expected one of {WORDS}")
+            for name in names:
+                table[name][row] = cell
     return table

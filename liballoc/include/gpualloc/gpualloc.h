@@ -4,7 +4,7 @@
  *
  * A heap serves one place (host, device or kernel). It is opened from a spec, a text that names its
  * backends (`slab/jemalloc` reads "slab over jemalloc"), or from the environment variable of the
- * place. docs/reference/specs.md has the grammar; `gpualloc list` prints the backends and
+ * place. gpualloc-specs(7) has the grammar; `gpualloc list` prints the backends and
  * their options.
  *
  * Errors: calls that can fail return a ga_status. A failed call changes nothing, sets `*out` to
