@@ -131,6 +131,13 @@ class Install(Installed):
         for name in named:
             self.assertTrue((documents / name).is_file(), name)
 
+    def test_completions(self) -> None:
+        """In the directories that each shell searches by itself."""
+        share = self.one("gpualloc.h").parents[2] / "share"
+        for path in ("bash-completion/completions/gpualloc", "zsh/site-functions/_gpualloc",
+                     "fish/vendor_completions.d/gpualloc.fish"):
+            self.assertTrue((share / path).is_file(), path)
+
     def test_headers_find_each_other(self) -> None:
         include = self.one("gpualloc.h").parents[1]
         device = (include / "gpualloc/device.cuh").read_text(encoding="utf-8")
