@@ -82,7 +82,8 @@ static void use_pinned(void)
     CUresult result = pinned ? CUDA_SUCCESS : cu.host_alloc(&block, 3 * MIB, 0);
     check_told(result);
     if (block && result == CUDA_SUCCESS) {
-        pinned = memset(block, 7, 3 * MIB);
+        pinned = block;
+        pinned[0] = pinned[3 * MIB - 1] = 7;
     }
     if (pinned) {
         free_pinned(false);
