@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A heap from a spec: open it, use it, ask it what it did, and read its errors.
+ * A heap from a spec: open it, use it, read its errors, and print its statistics.
  *
  *   cc heap.c $(pkg-config --cflags --libs gpualloc) -o heap
  *   ./heap jemalloc                   a spec of one's own choice
@@ -16,7 +16,7 @@ static int complain(const char *what, ga_status status)
     return 1;
 }
 
-/* A block, made larger as it fills up, with whatever moves that takes. */
+/* Fills a block with lines, and makes it larger when it is full; ga_realloc() may move it. */
 static ga_status fill(ga_heap *heap, char **text)
 {
     size_t used = 0;
@@ -32,7 +32,7 @@ static ga_status fill(ga_heap *heap, char **text)
     return status;
 }
 
-/* What cannot be served changes nothing and says why. */
+/* A request that cannot be served changes nothing; the status and the error text say why. */
 static void ask_for_too_much(ga_heap *heap)
 {
     void *block;

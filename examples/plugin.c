@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A backend in a shared object of its own: `bump` takes chunks from its parent, hands out what
- * follows the last block, and gives a chunk back once the last block in it is free. Quick where
- * blocks die together.
+ * A backend in a shared object of its own: `bump` takes chunks from its parent, places each block
+ * behind the last one, and gives a chunk back once all blocks in it are free. Quick where blocks
+ * die together.
  *
  *   cc -shared -fPIC plugin.c $(pkg-config --cflags gpualloc) -o bump.so
  *   GPUALLOC_PLUGINS=./bump.so ./heap bump:chunk=64K/jemalloc

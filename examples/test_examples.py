@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Run the examples as their comments say, and look at what they say."""
+"""Run the examples as their comments say, and check their output."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * CCCL's memory resources on a heap of gpualloc: what takes a cuda::mr::resource_ref takes the heap.
- * With CUDA 13.0 or later where the compiler finds it:
+ * CCCL's memory resources on a heap of gpualloc: a container that takes a cuda::mr::resource_ref
+ * allocates from the heap. With CUDA 13.0 or later where the compiler finds it:
  *
  *   nvcc -std=c++17 cccl_resource.cpp $(pkg-config --cflags --libs gpualloc)
  *   GPUALLOC_DEVICE=vmm ./a.out

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""CuPy on a heap of gpualloc: its pool is out of the way, every array is a block, in the order of the
-stream that is current.
+"""CuPy on a heap of gpualloc, without CuPy's pool: every array is a block of the heap, allocated
+and freed in the order of the stream that was current at its allocation.
 
   GPUALLOC_DEVICE=vmm python3 cupy_allocator.py [libgpualloc.so.0]
 """

@@ -5,8 +5,8 @@
  *   g++ -std=c++20 rmm_resource.cpp $(pkg-config --cflags --libs gpualloc) -lrmm -lcudart
  *   GPUALLOC_DEVICE=vmm ./a.out
  *
- * For all that RMM allocates on a device: rmm::mr::set_current_device_resource(resource) since 26.06,
- * rmm::mr::set_current_device_resource_ref(resource) before.
+ * For all that RMM allocates on a device: rmm::mr::set_current_device_resource(resource) since
+ * 26.06, rmm::mr::set_current_device_resource_ref(resource) before.
  */
 #include <gpualloc/rmm.hpp>
 

@@ -6,8 +6,8 @@
   GPUALLOC_DEVICE=vmm python3 torch_allocator.py [libgpualloc.so.0] --whole    all tensors
 
 Prefer the MemPool: PyTorch's cache stays in front of the heap, and its statistics, snapshots and
-out-of-memory handling work as ever. --whole replaces PyTorch's allocator: every tensor is a block of
-the heap, and what PyTorch does not offer to plug-ins is missing (docs/guide/frameworks.md).
+out-of-memory handling work as ever. --whole replaces PyTorch's allocator: every tensor is a block
+of the heap, and calls that plug-ins do not implement raise an error (docs/guide/frameworks.md).
 
 A program that is to run unchanged needs neither: gpualloc run --device=vmm python3 train.py
 """
@@ -46,7 +46,8 @@ def use_for_all() -> None:
 
 
 def on_a_side_stream(a: torch.Tensor, b: torch.Tensor) -> None:
-    """Tensors that another stream reads when they are freed: their memory is for others after that."""
+    """Free tensors that another stream still reads; record_stream() delays the reuse of their
+    memory."""
     side = torch.cuda.Stream()
     sums = []
     for _ in range(100):

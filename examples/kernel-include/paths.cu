@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays that grow inside a kernel, by a header alone: each thread writes down the path of its number
- * (half of it, or three times and one more, until it is 1), of which nobody knows how long it gets, and a
- * second kernel reads the paths and frees them. Compiled without -rdc=true and without the archive.
+ * Arrays that grow inside a kernel, by a header alone: each thread writes down the path of its
+ * number (half of it, or three times and one more, until it is 1), whose length is not known in
+ * advance, and a second kernel reads the paths and frees them. Compiled without -rdc=true and
+ * without the archive.
  *
  *     nvcc -std=c++17 -arch=sm_90 paths.cu -o paths $(pkg-config --cflags --libs gpualloc)
  *     GPUALLOC_KERNEL=slab/vmm GPUALLOC_LOG=info ./paths

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Search trees that grow inside a kernel: each thread inserts its own numbers with malloc, walks its
- * tree, and a second kernel takes the trees apart with free. The program knows nothing of gpualloc:
- * linked with libgpualloc-kernel.a it says the same, served by the heap that GPUALLOC_KERNEL names.
- * README.md has the ways to build it.
+ * Search trees that grow inside a kernel: each thread inserts its own numbers with malloc, walks
+ * its tree, and a second kernel takes the trees apart with free. The program knows nothing of
+ * gpualloc: linked with libgpualloc-kernel.a it says the same, served by the heap that
+ * GPUALLOC_KERNEL names. README.md has the ways to build it.
  */
 #include <cuda_runtime.h>
 

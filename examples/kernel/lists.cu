@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lists that grow inside a kernel: each thread turns its text into a list of words, whose nodes come from a
- * slab heap, and a second kernel takes the lists apart again.
+ * Lists that grow inside a kernel: each thread turns its text into a list of words, whose nodes
+ * come from a slab heap, and a second kernel takes the lists apart again.
  *
  *     nvcc -std=c++17 lists.cu -o lists $(pkg-config --cflags --libs gpualloc)
  *     ./lists [SPEC]                 default: slab:unit=32,capacity=64M/cuda
