@@ -4,8 +4,8 @@
  * structure while kernels run. Epochs do for tiles what hazard pointers do for host threads
  * (gpualloc/reclaim.h): a kernel has tens of thousands of tiles that come and go, which is too many
  * for a slot each, but none of them stops forever, because kernels end. Written once, for tiles of
- * GPUs and for host threads as tiles. docs/internals/reclaim.md has the argument, tests/models/epochs.pml a
- * model.
+ * GPUs and for host threads as tiles. docs/internals/reclaim.md has the argument,
+ * tests/models/epochs.pml a model.
  *
  *     pin = ga_epoch_enter(epochs, tile, number);
  *     ... read the words that lead to objects, use the objects, often ...

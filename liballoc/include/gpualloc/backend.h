@@ -64,8 +64,8 @@ typedef enum ga_parent_rule {
 } ga_parent_rule;
 
 /* Memory of a device that grows while kernels use it: one address range, or two that grow together,
- * in steps of a fixed number of bytes for each range (gpualloc/device.cuh, docs/internals/growth.md). Backed
- * steps stay where they are. */
+ * in steps of a fixed number of bytes for each range (gpualloc/device.cuh,
+ * docs/internals/growth.md). Backed steps stay where they are. */
 enum {
     GA_GROWING_PARTS = 2
 };

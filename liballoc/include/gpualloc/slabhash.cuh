@@ -96,10 +96,13 @@
 #include "detail/slabhash/kernel_growth/no_hooks.cuh"
 #endif
 
-#include "detail/slabhash/device/file_host.cuh" /* ga_slabhash_device_save, _load */
-#include "detail/slabhash/device/open_host.cuh" /* ga_slabhash_device_open, _close, _count, _retrieve */
-#include "detail/slabhash/device/resize_host.cuh" /* ga_slabhash_device_reserve */
-#include "detail/slabhash/device/run_host.cuh" /* ga_slabhash_device_run, _run_all, _flush, _clear */
-#include "detail/slabhash/device/session_kernel.cuh" /* ga_slabhash_session_..., _tile, _lanes */
+/* For the host: ga_slabhash_device_... */
+#include "detail/slabhash/device/file_host.cuh"   /* _save, _load */
+#include "detail/slabhash/device/open_host.cuh"   /* _open, _close, _count, _retrieve */
+#include "detail/slabhash/device/resize_host.cuh" /* _reserve */
+#include "detail/slabhash/device/run_host.cuh"    /* _run, _run_all, _flush, _clear */
+
+/* For kernels: ga_slabhash_session_begin, _end, ga_slabhash_tile, ga_slabhash_lanes */
+#include "detail/slabhash/device/session_kernel.cuh"
 
 #endif
