@@ -8,7 +8,8 @@
  *     bench-arena-vectors [--from SIZE] [--to SIZE] [--rounds N] [--chunk SIZE] [--json FILE]
  *
  * The bar: at most 1.05 of the final size, and a tenth of the time of all resizes together. Exit
- * status 1 if it is missed or something failed, 77 without a GPU. bench/README.md explains the lines.
+ * status 1 if it is missed or something failed, 77 without a GPU. bench/README.md explains the
+ * lines.
  */
 #include <gpualloc/vector.hpp>
 

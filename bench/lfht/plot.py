@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Figures 5.3 to 5.10 of lfht-reclamation-2022 from what `gpualloc bench lfht --json` wrote.
+"""Figures 5.3 to 5.10 of lfht-reclamation-2022 from the results of `gpualloc bench lfht --json`.
 
     bench/lfht/plot.py RESULTS.jsonl... FOLDER
 
@@ -9,8 +9,8 @@ Figure 5.5 compares heaps and has a picture for each variant. "peers" is not a f
 it shows the library's own shape (--tuned) beside maps of other projects. INLINE is not in the
 thesis either; it is in figures 5.6 to 5.10 with the shape that most of its results have. A panel
 shows the number of threads on the x axis and a line, with the spread, for each chain length, chunk
-size, heap or variant; for a single number of threads it shows a bar for each. bench/README.md has the
-commands for the measurements.
+size, heap or variant; for a single number of threads it shows a bar for each. bench/README.md has
+the commands for the measurements.
 
 If several runs have measured a point, the one from the figure's own run is drawn: the run with the
 most values of the quantity that the figure compares (chain lengths in 5.3, chunk sizes in 5.4,

@@ -5,7 +5,8 @@
  * round and take turns. With GPUALLOC_LOG=info the library reports after each round how long its
  * pager was busy with the driver. Also measures the time that the driver alone takes to map as much
  * memory, in chunks of several sizes. That is not a lower bound, because all of it is created again
- * after the previous round freed it. Prints GPU, driver and date; bench/README.md explains the lines.
+ * after the previous round freed it. Prints GPU, driver and date; bench/README.md explains the
+ * lines.
  *
  *   bench-slab-growing [--rounds N] [--parent SPEC] [--gib N] [--unit BYTES]
  */

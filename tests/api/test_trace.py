@@ -344,7 +344,8 @@ class Damaged(TraceTest):
 
 class Documented(TraceTest):
     def test_worked_example(self) -> None:
-        """docs/reference/trace.md: what its hexadecimal lines say is what it says they say."""
+        """From the hexadecimal lines of docs/reference/trace.md, `gpualloc trace --dump` prints the
+        record that the page shows."""
         text = (command.REPO / "docs" / "reference" / "trace.md").read_text()
         content = bytearray(8192)
         end = 0

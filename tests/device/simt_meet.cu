@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tiles of one warp that meet: lanes that have parted call the same function at different times, and
- * with naps in its loop come to run together at the same place. Each tile must go on with its own
- * lanes and its own values. A compiler that takes a mask for the same in all lanes that run gets this
- * wrong (docs/internals/simt.md).
+ * Tiles of one warp that meet: lanes that have parted call the same function at different times,
+ * and with naps in its loop come to run together at the same place. Each tile must go on with its
+ * own lanes and its own values. A compiler that assumes that a mask is equal in all running lanes
+ * gets this wrong (docs/internals/simt.md).
  */
 #include "simt_gpu.h"
 
