@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# What the scripts share; sourced, never run. It sets REPO and DEPS, and defines how to speak, how
-# to stop, how to get packages and tools, and how to configure, compile and test a build.
+# The part that the scripts share; sourced, never run. It sets REPO and DEPS, and defines functions
+# that print messages, end the script with an error, find or install packages and tools, and
+# configure, compile and test a build.
 # shellcheck shell=bash
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -63,7 +64,8 @@ need_debian() {
         { tail -n 20 "$DEPS/apt.log" >&2; die "apt-get could not install: ${missing[*]}"; }
 }
 
-# A virtual environment for what comes from PyPI. Fails, rather than stops, when PyPI gives nothing.
+# Run `pip install "$@"` in the virtual environment .deps/venv, and create that first if it is
+# missing. If pip fails, return its status and do not end the script.
 pip_install() {
     if [[ ! -x $DEPS/venv/bin/pip ]]; then
         need_debian python3 python3-venv
@@ -98,8 +100,9 @@ find_nvcc() {
     return 1
 }
 
-# Configure build directory $1 with the meson options that follow; again only when what it would be
-# told has changed. Output goes to $1-setup.log.
+# Configure build directory $1 with the meson options that follow. A directory that is configured
+# already is configured again only if the options, nvcc or the build of jemalloc have changed.
+# Output goes to $1-setup.log.
 configure() {
     local dir=$1 meson nvcc told again=()
     shift
@@ -149,12 +152,14 @@ logged() {
 compile() {
     local dir=$1
     shift
-    NINJA_STATUS='[%f/%t] ' logged "$dir.log" "$(find_meson)" compile -C "$dir" "$@" ||
-        { tail -n 40 "$dir.log" >&2; die "${dir#"$REPO"/} did not compile; see ${dir#"$REPO"/}.log"; }
+    NINJA_STATUS='[%f/%t] ' logged "$dir.log" "$(find_meson)" compile -C "$dir" "$@" || {
+        tail -n 40 "$dir.log" >&2
+        die "${dir#"$REPO"/} did not compile; see ${dir#"$REPO"/}.log"
+    }
 }
 
-# Compile what the tests of the suites that follow need of build directory $1. Ninja first brings
-# meson's lists of tests and targets up to date.
+# Compile the targets of build directory $1 that the tests of the suites that follow need. Ninja
+# first brings meson's lists of tests and targets up to date.
 compile_suites() {
     local dir=$1 targets
     shift
@@ -178,8 +183,8 @@ without_passes() {
     sed -E '/^\[(RUN |PASS)\]/d; /^ *[0-9]+\/[0-9]+ .* (OK|SKIP|EXPECTEDFAIL) /d; / \.\.\. ok$/d'
 }
 
-# Print where the loader finds a library, if it does. To the end of the list: who stops reading kills
-# the program that writes, and with pipefail that would be a failure.
+# Print the path at which the loader finds a library, or nothing. awk reads the list to its end: if
+# it exited at the library, SIGPIPE would end ldconfig, and with pipefail that would be a failure.
 find_library() {
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$1" '$1 == name && !seen++ { print $NF }'
 }
@@ -197,14 +202,16 @@ stage_libraries() {
     done
 }
 
-# Write folder $1's commit and, where $2 is not empty, make it one archive. $3 is what runs it there.
-# Most programs hold the same device code: xz looks back far enough to find it again (64 MiB), and
-# what it packs, python3 unpacks where there is no xz.
+# Write the commit into folder $1 and, if $2 is not empty, make the folder one archive. $3 is the
+# script that runs the programs on the other machine. Most programs hold the same device code: xz
+# looks back far enough to find it again (64 MiB). On a machine without xz, python3 unpacks the
+# archive.
 finish_stage() {
     local stage=$1 archive
     (git -C "$REPO" describe --always --dirty 2>/dev/null || echo unknown) >"$stage/COMMIT"
     if [[ ! $2 ]]; then
-        say "$(du -sm "$stage" | cut -f 1) MiB staged; run ${stage#"$REPO"/}/$3 on the other machine"
+        say "$(du -sm "$stage" | cut -f 1) MiB staged; run ${stage#"$REPO"/}/$3" \
+            "on the other machine"
         return
     fi
     need_debian xz-utils
@@ -213,6 +220,7 @@ finish_stage() {
     rm -rf "${stage:?}"/*
     mv "$archive" "$stage/stage.tar.xz"
     chmod 644 "$stage/stage.tar.xz"
-    say "$(du -m "$stage/stage.tar.xz" | cut -f 1) MiB packed into ${stage#"$REPO"/}/stage.tar.xz; on the other machine:"
+    say "$(du -m "$stage/stage.tar.xz" | cut -f 1) MiB packed into" \
+        "${stage#"$REPO"/}/stage.tar.xz; on the other machine:"
     echo "tar xJf stage.tar.xz && stage/$3    (without xz: python3 -m tarfile -e stage.tar.xz)"
 }

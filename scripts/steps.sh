@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What gpu-run and cores-run share; sourced, never run. Steps are counted in passed, failed and skipped.
+# The part that gpu-run and cores-run share; sourced, never run. Steps are counted in passed, failed
+# and skipped.
 # shellcheck shell=bash
 
 passed=0 failed=0 skipped=0
@@ -34,7 +35,7 @@ lack() {
     skipped=$((skipped + $2))
 }
 
-# The machine and what runs on it: $1 is the staged folder.
+# Print the date, the commit of the staged folder $1, and the machine's kernel and C library.
 describe_machine() {
     echo "date    $(date -u +%Y-%m-%dT%H:%M:%SZ)"
     echo "commit  $(cat "$1/COMMIT")"
@@ -42,8 +43,8 @@ describe_machine() {
     echo "glibc   $(getconf GNU_LIBC_VERSION)"
 }
 
-# Print the steps that "$@" would run, each with the seconds that it took in the latest of the logs in
-# folder $1, and the sum. What none of them has counts nothing.
+# Print the steps that the command after $1 would run, each with the seconds that it took in the
+# latest log of folder $1 that has it, and the sum. A step that no log has adds nothing to the sum.
 list_steps() {
     local folder=$1 logs=()
     shift
