@@ -31,7 +31,7 @@ class Planted(unittest.TestCase):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        done = check("--strict", "--root", str(self.root))
+        done = check("--root", str(self.root))
         return done.returncode, done.stdout + done.stderr
 
     def test_nothing_planted(self) -> None:
