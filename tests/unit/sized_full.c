@@ -194,10 +194,18 @@ Test(sized_full, a_free_ends_the_watch_of_its_region)
     sized_world_delete(world);
 }
 
-/* Requests one unit of class 0 from `world`, as a thread. */
-static void *ask_for_one(void *world)
+/* A thread that requests one unit of class 0. */
+typedef struct asker {
+    pthread_t thread;
+    sized_world *world;
+    uint32_t returned, got; /* `returned` is set last */
+} asker;
+
+static void *ask_for_one(void *context)
 {
-    cr_assert_eq(ask(world, 0, 1, 0), 1, "the last free unit is found");
+    asker *a = context;
+    a->got = ask(a->world, 0, 1, 0);
+    ga_store_release(&a->returned, 1);
     return NULL;
 }
 
@@ -228,9 +236,10 @@ Test(sized_full, a_region_that_arrives_after_the_sweep_counts)
         ga_sized_sweep_step step = ga_sized_sweep_next_step(heap, 0, last, 1);
         cr_assert_eq(step.action, GA_SIZED_SWEEP_HELP);
 
-        pthread_t asker;
-        pthread_create(&asker, NULL, ask_for_one, world);
+        asker a = {.world = world};
+        pthread_create(&a.thread, NULL, ask_for_one, &a);
         while (ga_load_relaxed(&heap->sweep.wanted) != step.number + 1) { /* it waits */
+            cr_assert(!ga_load_acquire(&a.returned), "the request waits for its sweep");
             sched_yield();
         }
         cr_assert_eq(ga_sized_grow_try_lock(class, sized_tile(), class->map.total_words),
@@ -240,14 +249,17 @@ Test(sized_full, a_region_that_arrives_after_the_sweep_counts)
         ga_sized_extent region = ga_sized_regions_alloc_fast(heap, sized_tile(), request);
         cr_assert_eq(region.n, 1);
         ga_sized_sweep_help(view_of(world), sized_tile(), step, &batch, &none);
-        while (ga_load_acquire(&heap->sweep.ended) == step.number) { /* another finds nothing */
+        while (ga_load_acquire(&heap->sweep.ended) == step.number) { /* its sweep ends */
+            cr_assert(!ga_load_acquire(&a.returned), "the request waits for the region");
             sched_yield();
         }
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        cr_assert_eq(class->empty_sweep, step.number + 1, "its sweep found nothing");
+        cr_assert_eq(heap->sweep.undisturbed, step.number + 1, "its sweep was not disturbed");
         ga_sized_class_add_regions(heap, sized_tile(), 0, region.first, 1, true);
         fill_but_one(heap, region.first, 16 * round);
         ga_sized_grow_unlock(class);
-        pthread_join(asker, NULL);
+        pthread_join(a.thread, NULL);
+        cr_assert_eq(a.got, 1, "the last free unit is found");
         sized_world_delete(world);
         count = 0;
     }

@@ -33,8 +33,8 @@
  *      '- search_further
  *          |- search_grow          GROWTH: more regions for the class, from the pool (sized_grow.h,
  *          |                       sized_pool.h). May wait until the pager has committed memory
- *          |- sweep_join           reads all regions of the heap together with the other tiles that
- *          |                       found nothing (sized_sweep.h)
+ *          |- sweep_join           unless an earlier result is valid: reads all regions together
+ *          |                       with the other tiles that found nothing (sized_sweep.h)
  *          '- search_grow          once more. If the class has got no region, REFUSAL: the request
  *                                  is counted as refused and returns NULL
  *

@@ -30,11 +30,17 @@
  *            another tile claims it or holds its bit for a moment. If `releases` changes during a
  *            sweep, free units may have moved from ahead of the sweep to behind it. Then the
  *            request waits for another sweep, up to GA_SIZED_SWEEPS_MAX of them. A sweep does not
- *            see regions that are in the pool, or that a tile has taken from it. So afterwards the
- *            request looks at the pool, and waits for the tile that gets regions for its class. If
- *            the class has got one, the request begins anew, and relies on later sweeps only. So
- *            there was a moment during the call at which no unit was free, unless units were freed,
- *            or regions changed their class, during each of GA_SIZED_SWEEPS_MAX sweeps.
+ *            see regions that are in the pool, or that a tile has taken from it. So after a sweep
+ *            the request looks at the pool, and waits for the tile that gets regions for its class.
+ *            If the number of the class's words has changed, the request begins anew, and relies on
+ *            later sweeps only. A request for a run compares `releases` instead.
+ *
+ *            A request may be refused although units were free all the time, if
+ *              - each of GA_SIZED_SWEEPS_MAX sweeps was disturbed;
+ *              - between the sweep and the look at the pool a unit was freed, or the class lost as
+ *                many regions as it got;
+ *              - another class had taken several regions, and had not published them: it needs one,
+ *                and a later sweep would return the others to the pool.
  *
  *            A watch costs the frees in a region nothing until the first of them. The sweep writes
  *            its number beside the owner (GA_SIZED_WATCH). The fast path of a free reads the owner
@@ -69,8 +75,9 @@
  *
  * PROGRESS   A tile that finds nothing waits for the tiles that are in regions. Each of these is
  *            done after a number of steps bounded by the words of the regions, and may wait for a
- *            class's `table_lock`. A request goes on while sweeps find free units for it. A tile
- *            that is refused helps one more sweep, and may do one step of the next.
+ *            class's `table_lock`. A request goes on while sweeps find free units for it, or its
+ *            class changes. Before a sweep refuses it, a tile helps the next one, and may do one
+ *            step of the sweep after that.
  */
 #ifndef GPUALLOC_SLAB_CLASSES_SIZED_SWEEP_H
 #define GPUALLOC_SLAB_CLASSES_SIZED_SWEEP_H
@@ -358,7 +365,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
     return step;
 }
 
-/* After this number of disturbed sweeps that found nothing a request is refused. */
+/* After this number of disturbed sweeps that found nothing, the last one counts as undisturbed. */
 #define GA_SIZED_SWEEPS_MAX 32u
 
 /* A tile that waits for the others of a sweep sleeps, each time twice as long as before. */
@@ -429,8 +436,8 @@ GA_SIMT void ga_sized_sweep_help_others(ga_sized_view heap, ga_tile tile, uint32
 
 /* Take part in sweeps until one has ended that began after this call, or the search needs nothing
  * more. True if that sweep found nothing for the class, and was not disturbed; or after
- * GA_SIZED_SWEEPS_MAX disturbed ones. If the search has no class, it is for runs: true if the sweep
- * released no region. */
+ * GA_SIZED_SWEEPS_MAX disturbed ones. If the search has no class, it is for runs, and the sweep
+ * found nothing if it released no region. */
 GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, ga_sized_search *search)
 {
     uint32_t waited = 0, again = 0, requesting = search->requesting, action = GA_SIZED_SWEEP_WAIT;

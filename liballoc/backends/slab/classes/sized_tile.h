@@ -16,7 +16,8 @@
  * PROGRESS   An allocation tries the home word twice and a few random words. Then its tile
  *            searches, and waits for another region for as long as growth.h says. If there is none,
  *            the tile takes part in a sweep of all regions (sized_sweep.h), or uses the result of
- *            an earlier one, and returns NULL.
+ *            an earlier one. It looks at the pool once more, and returns NULL if the class has not
+ *            changed.
  */
 #ifndef GPUALLOC_SLAB_CLASSES_SIZED_TILE_H
 #define GPUALLOC_SLAB_CLASSES_SIZED_TILE_H
@@ -36,8 +37,8 @@ GA_SIMT void ga_sized_search_use_held(ga_tile tile, uint32_t word_index, ga_size
     search->requesting &= search->requesting - 1u;
 }
 
-/* Get more regions for the class. Returns false if it has no new ones. `*total_words` is the number
- * of words that the caller has seen, and is updated. */
+/* Get more regions for the class. Returns false if the class has not changed since the caller has
+ * seen `*total_words`, the number of its words, which is updated. */
 GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t number,
                                   uint32_t *total_words, ga_sized_search *search)
 {
@@ -59,9 +60,9 @@ GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t num
 }
 
 /* The search has missed: get more regions for the class, or look at all of the heap. True if the
- * request is refused: a sweep found no unit of the class, and after that the class could not get a
- * region from the pool, nor did another tile get one for it. The sweep may also serve the search.
- * `*total_words` is as in ga_sized_search_grow(). */
+ * request is refused: a sweep found no unit of the class, or the result of an earlier one is valid,
+ * and after that the class could not get a region from the pool, nor did another tile get one for
+ * it. The sweep may also serve the search. `*total_words` is as in ga_sized_search_grow(). */
 GA_SIMT bool ga_sized_search_further(ga_sized_view heap, ga_tile tile, uint32_t number,
                                      uint32_t *total_words, ga_sized_search *search)
 {
