@@ -317,7 +317,7 @@ GA_SIMT uint32_t ga_slab_claim_lowest(ga_slab_view slab, ga_tile tile, uint32_t 
 typedef enum ga_slab_search_step {
     GA_SLAB_SEARCH_SAME_BLOCK = 0, /* the block of the last word tried */
     GA_SLAB_SEARCH_RANDOM,         /* 32 words anywhere, 3 times */
-    GA_SLAB_SEARCH_SWEEP = GA_SLAB_SEARCH_RANDOM + 3
+    GA_SLAB_SEARCH_WALK = GA_SLAB_SEARCH_RANDOM + 3
 } ga_slab_search_step;
 
 /* The slow path of ga_slab_claim_lanes(). The home word had too few units. So had `tried`, the last
@@ -347,7 +347,7 @@ GA_SIMT ga_lanes ga_slab_claim_search(ga_slab_heap *heap, ga_tile tile, uint32_t
     for (; search.requesting; step++) {
         uint32_t block =
             step == GA_SLAB_SEARCH_SAME_BLOCK ? tried / GA_SLAB_ROW_WORDS : GA_SLAB_FULL;
-        if (step >= GA_SLAB_SEARCH_SWEEP) {
+        if (step >= GA_SLAB_SEARCH_WALK) {
             block = ga_slab_walk_next(ga_slab_view_with(heap, words), tile, &walk, hash);
             if (block == GA_SLAB_FULL) {
                 return search.units;
