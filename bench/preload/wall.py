@@ -56,7 +56,8 @@ COMPARISONS = [
     Comparison("host=jemalloc", "libjemalloc.so.2", 1.03),
     Comparison("host=jemalloc,stats", "host=jemalloc", 1.10),
     Comparison("host=jemalloc,trace", "host=jemalloc", 2.0),
-    Comparison("host=dl:libmimalloc.so.2", "libmimalloc.so.2", 1.05),
+    Comparison("run --host=dl:libmimalloc.so.2", "libmimalloc.so.2", 1.05),
+    Comparison("host=dl:libmimalloc.so.2", "libmimalloc.so.2", 1.10),  # our library forwards
 ]
 
 # The runs of a round: each baseline a second time, as its own comparison.
@@ -70,13 +71,24 @@ def slots_of(comparisons: list[Comparison]) -> list[Slot]:
     return list(dict.fromkeys(slots))
 
 
-def environments(preload: str, libraries: dict[str, str],
+def environment_of_run(command: str, spec: str) -> dict[str, str]:
+    """The variables that `gpualloc run` sets for its program."""
+    done = subprocess.run([command, "run", f"--host={spec}", "--", "env", "-0"], check=True,
+                          env=common.clean_environment(), capture_output=True, text=True)
+    both = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+    return {name: value for name, value in both.items()
+            if name == "LD_PRELOAD" or name.startswith("GPUALLOC_")}
+
+
+def environments(command: str, preload: str, libraries: dict[str, str],
                  scratch: Path) -> dict[str, dict[str, str]]:
     ours = {"LD_PRELOAD": preload, "GPUALLOC_HOST": "jemalloc"}
     direct = {name: {"LD_PRELOAD": path} for name, path in libraries.items()}
     wrapped = {f"host=dl:{name}": ours | {"GPUALLOC_HOST": f"dl:{path}"}
                for name, path in libraries.items()}
-    return direct | wrapped | {
+    run = {"run --host=dl:libmimalloc.so.2": environment_of_run(command, f"dl:{path}")
+           for name, path in libraries.items() if name == "libmimalloc.so.2"}
+    return direct | wrapped | run | {
         "no preload": {},
         "host=system": ours | {"GPUALLOC_HOST": "system"},
         "host=jemalloc": ours,
@@ -212,7 +224,7 @@ def print_comparisons(program: Program, comparisons: list[Comparison],
         cpu = ratios(runs, way, base, "cpu")
         verdict = verdict_of(wall, itself, c.bar)
         seconds = Figures.of([run.wall for run in runs[base]]).median
-        print(f"{program.name:14} {c.way:24} {c.baseline:17}{seconds:7.2f}{wall.median:8.3f}"
+        print(f"{program.name:14} {c.way:31} {c.baseline:17}{seconds:7.2f}{wall.median:8.3f}"
               f"  {wall.low:.3f} to {wall.high:.3f}{itself.median:8.3f}"
               f"  {itself.low:.3f} to {itself.high:.3f}{cpu.median:8.3f}{c.bar:7.2f}  {verdict}",
               flush=True)
@@ -238,7 +250,8 @@ def write_json(path: str, program: Program, comparisons: list[Comparison],
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_build_arguments(parser, preload="interpose/malloc/libgpualloc-malloc.so")
+    common.add_build_arguments(parser, preload="interpose/malloc/libgpualloc-malloc.so",
+                               command="interpose/cli/gpualloc")
     parser.add_argument("--pairs", type=int, default=11, metavar="N",
                         help="rounds, at least 2 (default: 11)")
     parser.add_argument("--only", metavar="NAME", help="one program only")
@@ -279,7 +292,7 @@ def main() -> int:
                for command in arguments.program]
         programs = choose(own + python_programs() + sqlite_program(inputs)
                           + gcc_program(arguments.build.resolve(), inputs), arguments.only)
-        ways = environments(arguments.preload, libraries, scratch)
+        ways = environments(arguments.command, arguments.preload, libraries, scratch)
         comparisons = [c for c in COMPARISONS if c.baseline in ways and arguments.ways in c.way]
         if not comparisons:
             sys.exit(f"wall: --ways: no way has \"{arguments.ways}\" in its name; known here: "
@@ -287,7 +300,7 @@ def main() -> int:
         slots = slots_of(comparisons)
         print(f"{arguments.pairs} rounds; ratios of wall time, median and quartiles; `self` is the "
               "baseline against itself\n"
-              f"{'program':14} {'with':24} {'over':17}{'s':>7}{'ratio':>8}  {'quartiles':14}"
+              f"{'program':14} {'with':31} {'over':17}{'s':>7}{'ratio':>8}  {'quartiles':14}"
               f"{'self':>8}  {'quartiles':14}{'cpu':>8}{'bar':>7}")
         verdicts: list[str] = []
         for program in programs:

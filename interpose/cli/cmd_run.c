@@ -42,6 +42,7 @@ typedef struct run_args {
     bool strict, children;     /* children: report their statistics, too */
     char **program;            /* name and arguments */
     ga_path stats_path, trace_path;
+    ga_library whole; /* the library of --host=dl:, where LD_PRELOAD can name it */
 } run_args;
 
 /* Report ga_error_text() about an option (NULL: none). Always returns false. */
@@ -64,7 +65,7 @@ static bool try_host(run_args *args)
     if (!args->host) {
         args->host = ga_registry_find("jemalloc") ? "jemalloc" : "system";
     }
-    return ga_trial_host(args->host) == GA_OK || refuse(source);
+    return ga_trial_host(args->host, &args->whole) == GA_OK || refuse(source);
 }
 
 static bool try_specs(run_args *args)
@@ -98,15 +99,30 @@ typedef struct preload_list {
     char text[2 * sizeof(ga_path)];
 } preload_list;
 
-/* `first` is the library for malloc. Device memory is served only if a spec for it is set. */
-static bool try_preload(const run_args *args, ga_path *first, preload_list *all)
+static bool is_set(const char *option, const char *variable)
+{
+    const char *value = option ? option : ga_environment(variable);
+    return value && *value;
+}
+
+/* Whether to preload the library of `dl` instead of ours. Calls that we forward take longer, and
+ * only statistics and traces need them. */
+static bool goes_direct(const run_args *args)
+{
+    return *args->whole.path && !is_set(args->stats, "GPUALLOC_STATS") &&
+           !is_set(args->trace, "GPUALLOC_TRACE");
+}
+
+/* `ours` is our library for malloc. Device memory is served only if a spec for it is set. */
+static bool try_preload(const run_args *args, ga_path *ours, preload_list *all)
 {
     ga_path device = {""};
-    if (ga_preload_find(first, GA_PRELOAD_MALLOC) != GA_OK ||
+    if (ga_preload_find(ours, GA_PRELOAD_MALLOC) != GA_OK ||
         (args->device && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK)) {
         return refuse(NULL);
     }
-    snprintf(all->text, sizeof all->text, "%s%s%s", first->text, *device.text ? ":" : "",
+    snprintf(all->text, sizeof all->text, "%s%s%s",
+             goes_direct(args) ? args->whole.path : ours->text, *device.text ? ":" : "",
              device.text);
     return true;
 }
@@ -177,9 +193,12 @@ static bool set_reporter(const run_args *args)
                           : set("GPUALLOC_STATS_PID", args->stats ? id : NULL);
 }
 
-static bool set_environment(const run_args *args, const char *library, bool drop)
+/* `ours` is our library for malloc, `all` all libraries to preload. `stops`: the program would not
+ * start with them. */
+static bool set_environment(const run_args *args, const char *ours, const char *all, bool stops)
 {
-    bool done = drop ? drop_preload(library) : set_preload(library);
+    bool alone = !goes_direct(args) || drop_preload(ours);
+    bool done = stops ? drop_preload(all) : alone && set_preload(all);
     return done && set_reporter(args) && set("GPUALLOC_HOST", args->host) &&
            set("GPUALLOC_DEVICE", args->device) && set("GPUALLOC_KERNEL", args->kernel) &&
            set("GPUALLOC_STATS", args->stats) && set("GPUALLOC_TRACE", args->trace) &&
@@ -188,10 +207,10 @@ static bool set_environment(const run_args *args, const char *library, bool drop
 
 static int run(run_args *args)
 {
-    ga_path library, program;
+    ga_path ours, program;
     preload_list libraries;
     set("GPUALLOC_LOG", args->log); /* also for messages of this process */
-    if (!try_specs(args) || !try_preload(args, &library, &libraries)) {
+    if (!try_specs(args) || !try_preload(args, &ours, &libraries)) {
         return GA_CLI_USAGE;
     }
     int error = ga_program_find(&program, args->program[0]);
@@ -199,10 +218,10 @@ static int run(run_args *args)
         return cannot_run(args->program[0], error);
     }
     bool stops;
-    if (!try_reach(args, program.text, library.text, &stops) || !try_files(args)) {
+    if (!try_reach(args, program.text, ours.text, &stops) || !try_files(args)) {
         return GA_CLI_USAGE;
     }
-    if (set_environment(args, libraries.text, stops)) {
+    if (set_environment(args, ours.text, libraries.text, stops)) {
         execvp(program.text, args->program);
     }
     return cannot_run(args->program[0], errno);

@@ -4,6 +4,7 @@
  */
 #include "trial.h"
 
+#include "../../liballoc/backends/native/dl_file.h"
 #include "../../liballoc/backends/trace/format.h"
 #include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/output_file.h"
@@ -12,8 +13,11 @@
 
 #include <gpualloc/backend.h>
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +91,11 @@ static ga_status open_and_close(const char *spec)
 typedef struct trial_answer {
     ga_status status;
     char text[1024];
+    ga_library whole;
 } trial_answer;
+
+/* A write of at most PIPE_BUF bytes arrives in one piece. */
+_Static_assert(sizeof(trial_answer) <= PIPE_BUF, "the answer fits into one write");
 
 static bool loads_library(const ga_spec *spec)
 {
@@ -99,10 +107,55 @@ static bool loads_library(const ga_spec *spec)
     return false;
 }
 
-static _Noreturn void try_in_child(const char *spec, int out)
+/* The C library's own versions of what a library lacks would return blocks that its free() does not
+ * know. The names are those of the glibc manual, "Replacing malloc". */
+static bool defines_whole_family(void *library)
+{
+    static const char *const names[] = {
+        "malloc",   "free",           "calloc",  "realloc", "aligned_alloc", "malloc_usable_size",
+        "memalign", "posix_memalign", "pvalloc", "valloc",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!ga_dl_own_symbol(library, names[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The file of a loaded library. None if LD_PRELOAD cannot hold its path. */
+static ga_library file_of(void *library)
+{
+    ga_library file = {""};
+    struct link_map *map = NULL;
+    char *path = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? realpath(map->l_name, NULL) : NULL;
+    if (path && strlen(path) < sizeof file.path && !strpbrk(path, " :")) {
+        strcpy(file.path, path);
+    }
+    free(path);
+    return file;
+}
+
+/* `spec` was opened, so its library is loaded. */
+static ga_library find_whole(const ga_spec *spec)
+{
+    ga_value values[GA_SPEC_OPTIONS];
+    const char *texts[GA_SPEC_OPTIONS];
+    const ga_backend *backend = ga_registry_find("dl");
+    void *library = NULL;
+    if (spec->layer_count == 1 &&
+        ga_options_resolve(backend, &spec->layers[0], values, texts) == GA_OK) {
+        library = dlopen(values[0].text, RTLD_NOW | RTLD_NOLOAD); /* dl has one option, its path */
+    }
+    return library && defines_whole_family(library) ? file_of(library) : (ga_library){""};
+}
+
+static _Noreturn void try_in_child(const char *spec, const ga_spec *parsed, int out)
 {
     trial_answer answer = {.status = open_and_close(spec)};
-    if (answer.status != GA_OK) {
+    if (answer.status == GA_OK) {
+        answer.whole = find_whole(parsed);
+    } else {
         snprintf(answer.text, sizeof answer.text, "%s", ga_error_text());
     }
     ssize_t written = write(out, &answer, sizeof answer);
@@ -118,7 +171,7 @@ static ga_status ended(const char *spec, int status)
 
 /* Opens the heap in a child, because a library's constructors or first malloc may end the
  * process. */
-static ga_status open_in_child(const char *spec)
+static ga_status open_in_child(const char *spec, const ga_spec *parsed, ga_library *whole)
 {
     trial_answer answer;
     int pipes[2];
@@ -128,7 +181,7 @@ static ga_status open_in_child(const char *spec)
     }
     pid_t child = fork();
     if (child == 0) {
-        try_in_child(spec, pipes[1]);
+        try_in_child(spec, parsed, pipes[1]);
     }
     close(pipes[1]);
     ssize_t got = child < 0 ? 0 : read(pipes[0], &answer, sizeof answer);
@@ -139,6 +192,7 @@ static ga_status open_in_child(const char *spec)
     if (got != (ssize_t)sizeof answer) {
         return ended(spec, status);
     }
+    *whole = answer.whole;
     return answer.status == GA_OK ? GA_OK : ga_fail(answer.status, "%s", answer.text);
 }
 
@@ -147,9 +201,10 @@ static ga_status parse(ga_spec *out, const char *spec)
     return ga_spec_parse(out, spec, bare_option);
 }
 
-ga_status ga_trial_host(const char *spec)
+ga_status ga_trial_host(const char *spec, ga_library *whole)
 {
     ga_spec parsed;
+    *whole = (ga_library){""};
     ga_status status = parse(&parsed, spec);
     if (status != GA_OK) {
         return status;
@@ -157,7 +212,7 @@ ga_status ga_trial_host(const char *spec)
     if (writes_file(&parsed)) {
         return look_up(&parsed);
     }
-    return loads_library(&parsed) ? open_in_child(spec) : open_and_close(spec);
+    return loads_library(&parsed) ? open_in_child(spec, &parsed, whole) : open_and_close(spec);
 }
 
 ga_status ga_trial_syntax(const char *spec)

@@ -8,9 +8,15 @@
 
 #include <gpualloc/gpualloc.h>
 
+/* The absolute path of a library; empty: none. */
+typedef struct ga_library {
+    char path[1024];
+} ga_library;
+
 /* Open a host heap of this spec. For one that would write a file, check only backends and
- * options. */
-ga_status ga_trial_host(const char *spec);
+ * options. `*whole` becomes the library if the spec is `dl` alone and its library defines the whole
+ * malloc family, so that LD_PRELOAD can name it. */
+ga_status ga_trial_host(const char *spec, ga_library *whole);
 
 /* Parse the spec. Its backends may be registered by the program, so they are not looked up. */
 ga_status ga_trial_syntax(const char *spec);

@@ -40,6 +40,77 @@ class RunTest(CommandTest):
         return path
 
 
+FAMILY = ("void *malloc(size_t size) { return __libc_malloc(size); }\n"
+          "void *calloc(size_t count, size_t size) { return __libc_calloc(count, size); }\n"
+          "void *realloc(void *old, size_t size) { return __libc_realloc(old, size); }\n"
+          "void free(void *block) { __libc_free(block); }\n"
+          "void *memalign(size_t align, size_t size) { return __libc_memalign(align, size); }\n"
+          "void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }\n"
+          "void *valloc(size_t size) { return memalign(4096, size); }\n"
+          "int posix_memalign(void **out, size_t align, size_t size)\n"
+          "{ return (*out = memalign(align, size)) ? 0 : 12; }\n"
+          "size_t malloc_usable_size(void *block)\n"
+          "{ return block ? (((size_t *)block)[-1] & -16) - 16 : 0; }\n")
+PVALLOC = "void *pvalloc(size_t size) { return memalign(4096, size + 4095 & -4096); }\n"
+
+
+@unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
+class DirectLibrary(RunTest):
+    """The library of dl: is preloaded itself where nothing is lost."""
+
+    def library(self, name: str, source: str) -> Path:
+        (self.folder / "family.c").write_text(
+            "#include <stddef.h>\nextern void *__libc_malloc(size_t), *__libc_calloc(size_t, "
+            "size_t), *__libc_realloc(void *, size_t), __libc_free(void *), "
+            "*__libc_memalign(size_t, size_t);\n" + source)
+        path = self.folder / name
+        subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", "-o", path,
+                        self.folder / "family.c"], check=True)
+        return path
+
+    def preloads(self, *options: object, env: dict[str, str] | None = None) -> list[str]:
+        return [Path(name).name for name in
+                self.variable("LD_PRELOAD", *options, env=env).split(":")]
+
+    def test_whole_family(self) -> None:
+        path = self.library("whole.so", FAMILY + PVALLOC)
+        for host in (f"--host=dl:{path}", f'--host=dl:path="{path}"'):
+            self.assertEqual(str(path), self.variable("LD_PRELOAD", host))
+            self.assertEqual(host.partition("=")[2], self.variable("GPUALLOC_HOST", host))
+        self.assertEqual(["whole.so"], self.preloads(env={"GPUALLOC_HOST": f"dl:{path}"}))
+
+    def test_a_relative_path_becomes_absolute(self) -> None:
+        path = self.library("whole.so", FAMILY + PVALLOC)
+        self.assertEqual(str(path), self.variable("LD_PRELOAD", "--host=dl:./whole.so"))
+
+    def test_part_of_the_family(self) -> None:
+        """The C library's pvalloc would return blocks that this library's free does not know."""
+        path = self.library("part.so", FAMILY)
+        self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{path}"))
+
+    def test_statistics_and_traces_need_ours(self) -> None:
+        host = f"--host=dl:{self.library('whole.so', FAMILY + PVALLOC)}"
+        stats, trace = f"{self.folder}/stats.json", f"{self.folder}/trace"
+        for options, env in (([f"--stats={stats}"], {}), ([f"--trace={trace}"], {}),
+                             ([], {"GPUALLOC_STATS": stats}), ([], {"GPUALLOC_TRACE": trace})):
+            with self.subTest(options=options, env=env):
+                self.assertEqual([PRELOAD], self.preloads(host, *options, env=env))
+        self.assertEqual([PRELOAD], self.preloads(host.replace("=dl", "=hazard/dl")))
+
+    def test_a_path_that_the_loader_would_split(self) -> None:
+        path = self.library("with space.so", FAMILY + PVALLOC)
+        self.assertEqual([PRELOAD], self.preloads(f'--host=dl:path="{path}"'))
+
+    def test_nested_runs(self) -> None:
+        path = self.library("whole.so", FAMILY + PVALLOC)
+        nested = f"{command.BINARY} run --host={{}} -- /bin/sh -c 'echo $LD_PRELOAD'"
+        inner = self.run_shell(nested.format(f"dl:{path}"), "--host=system").out
+        self.assertEqual(f"{path}\n", inner)
+        inner = self.run_shell(nested.format("system"), f"--host=dl:{path}").out
+        first, second = inner.strip().split(":")
+        self.assertEqual((PRELOAD, str(path)), (Path(first).name, second))
+
+
 class Status(RunTest):
     def test_kept(self) -> None:
         for status in (0, 1, 2, 77, 126, 127, 255):

@@ -55,32 +55,19 @@ typedef struct dl_state {
 static dl_state *served; /* the heap whose malloc table the preload uses */
 static ga_malloc_table table;
 
-/* The library's own definition of a symbol, or NULL. dlsym() also searches the library's
- * dependencies, and would find the C library's malloc. */
-static void *own_symbol(void *library, const char *name)
-{
-    struct link_map *map = NULL;
-    Dl_info info;
-    void *symbol = dlsym(library, name);
-    if (!symbol || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || !dladdr(symbol, &info)) {
-        return NULL;
-    }
-    return (uintptr_t)info.dli_fbase == (uintptr_t)map->l_addr ? symbol : NULL;
-}
-
 static void find_symbols(dl_state *dl)
 {
-    *(void **)&dl->malloc = own_symbol(dl->library, "malloc");
-    *(void **)&dl->free = own_symbol(dl->library, "free");
-    *(void **)&dl->calloc = own_symbol(dl->library, "calloc");
-    *(void **)&dl->realloc = own_symbol(dl->library, "realloc");
-    *(void **)&dl->memalign = own_symbol(dl->library, "memalign");
-    *(void **)&dl->usable_size = own_symbol(dl->library, "malloc_usable_size");
-    *(void **)&dl->trim = own_symbol(dl->library, "malloc_trim");
-    *(void **)&dl->totals = own_symbol(dl->library, "mallinfo2");
-    *(void **)&dl->totals_32 = own_symbol(dl->library, "mallinfo");
+    *(void **)&dl->malloc = ga_dl_own_symbol(dl->library, "malloc");
+    *(void **)&dl->free = ga_dl_own_symbol(dl->library, "free");
+    *(void **)&dl->calloc = ga_dl_own_symbol(dl->library, "calloc");
+    *(void **)&dl->realloc = ga_dl_own_symbol(dl->library, "realloc");
+    *(void **)&dl->memalign = ga_dl_own_symbol(dl->library, "memalign");
+    *(void **)&dl->usable_size = ga_dl_own_symbol(dl->library, "malloc_usable_size");
+    *(void **)&dl->trim = ga_dl_own_symbol(dl->library, "malloc_trim");
+    *(void **)&dl->totals = ga_dl_own_symbol(dl->library, "mallinfo2");
+    *(void **)&dl->totals_32 = ga_dl_own_symbol(dl->library, "mallinfo");
     if (!dl->memalign) { /* it has the same parameters and accepts every alignment that we pass */
-        *(void **)&dl->memalign = own_symbol(dl->library, "aligned_alloc");
+        *(void **)&dl->memalign = ga_dl_own_symbol(dl->library, "aligned_alloc");
     }
 }
 

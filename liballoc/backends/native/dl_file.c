@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads the names that a library defines or needs from its ELF file.
+ * Reads the names that a library defines or needs from its ELF file, and finds those of a loaded
+ * library.
  */
 #include "dl_file.h"
 
@@ -165,4 +166,17 @@ const char *ga_dl_file_refusal(const char *path)
     }
     check_file(path, &refusal);
     return refusal;
+}
+
+/* ---- a loaded library ----------------------------------------------------------------------- */
+
+void *ga_dl_own_symbol(void *library, const char *name)
+{
+    struct link_map *map = NULL;
+    Dl_info info;
+    void *symbol = dlsym(library, name);
+    if (!symbol || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || !dladdr(symbol, &info)) {
+        return NULL;
+    }
+    return (uintptr_t)info.dli_fbase == (uintptr_t)map->l_addr ? symbol : NULL;
 }
