@@ -23,6 +23,7 @@
 enum {
     BLOCKS = 30,
     STEPS = 60,
+    PAGES = 13, /* of so many pages one is filled and checked */
     THREADS = 2
 };
 
@@ -86,11 +87,21 @@ static uint64_t mix(uint64_t *state)
     return z ^ (z >> 27);
 }
 
-/* Both ends of a block, of a large one also its pages. */
+/* The next byte that is filled and checked: those at both ends of a block, and of a large one also
+ * every 13th page. Which ones these are depends on the block, so that each page of some block is
+ * among them. All pages of all blocks would take most of the time in page faults. */
+static size_t next_byte(const owned *one, size_t i)
+{
+    if (i < 255) {
+        return i + 1;
+    }
+    return i == 255 ? 256 + (size_t)one->fill % PAGES * 4096 : i + (size_t)PAGES * 4096;
+}
+
 static void fill(owned *one, uint64_t random)
 {
     one->fill = (unsigned char)(random | 1);
-    for (size_t i = 0; i < one->size; i += i < 256 ? 1 : 4096) {
+    for (size_t i = 0; i < one->size; i = next_byte(one, i)) {
         one->block[i] = one->fill;
     }
     one->block[one->size - 1] = one->fill;
@@ -98,7 +109,7 @@ static void fill(owned *one, uint64_t random)
 
 static void check(const owned *one, size_t size)
 {
-    for (size_t i = 0; i < size; i += i < 256 ? 1 : 4096) {
+    for (size_t i = 0; i < size; i = next_byte(one, i)) {
         CHECK(one->block[i] == one->fill);
     }
     CHECK(size < one->size || one->block[size - 1] == one->fill);

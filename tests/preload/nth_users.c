@@ -168,7 +168,8 @@ static void use_domain(void)
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 enum {
-    KEYS = 3000
+    KEYS = 3000,
+    LFHT_KEYS = 1000 /* each needs a node */
 };
 
 static void use_slabhash_with(uint32_t flags)
@@ -204,7 +205,7 @@ static void use_slabhash(void)
 
 static void use_lfht_of(ga_lfht_variant variant)
 {
-    static bool in[KEYS];
+    static bool in[LFHT_KEYS];
     ga_lfht_options options = {
         .options_size = sizeof options, .variant = variant, .root = 4, .batch = 64};
     ga_lfht *map;
@@ -212,15 +213,15 @@ static void use_lfht_of(ga_lfht_variant variant)
     if (!done(ga_lfht_open(&map, &options))) {
         return;
     }
-    for (uint64_t key = 0; key < KEYS; key++) {
+    for (uint64_t key = 0; key < LFHT_KEYS; key++) {
         in[key] = done(ga_lfht_insert(map, key, 3 * key, &found));
     }
-    for (uint64_t key = 0; key < KEYS; key++) {
+    for (uint64_t key = 0; key < LFHT_KEYS; key++) {
         if (done(ga_lfht_lookup(map, key, &found))) {
             CHECK(found.found == in[key] && (!in[key] || found.value == 3 * key));
         }
     }
-    for (uint64_t key = 0; key < KEYS; key += 2) {
+    for (uint64_t key = 0; key < LFHT_KEYS; key += 2) {
         in[key] = in[key] && !done(ga_lfht_remove(map, key, &found));
     }
     done(ga_lfht_drain(map));

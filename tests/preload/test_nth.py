@@ -73,19 +73,28 @@ class Nth(unittest.TestCase):
                                            [str(KINDS[kind]), mode, TRIES, spec]))
 
     def test_start(self) -> None:
-        """Calls that fail from the first on, while the heap is being opened."""
+        """Calls that fail from the first on, while the heap is being opened; the last n is one that
+        the program does not reach, or 12."""
         for spec, kind, mode in self.each():
             for n in range(1, 13):
                 with self.subTest(spec=spec, kind=kind, mode=mode, n=n):
-                    outcome = support.run(
-                        "nth_start", preload=False,
-                        environment={"LD_PRELOAD": f"{library('libnth_calls.so')}:"
-                                                   f"{support.PRELOAD}",
-                                     "GPUALLOC_HOST": spec,
-                                     "NTH_FROM_START": f"{KINDS[kind]}:{n}:{int(mode == 'all')}"})
-                    # 2: no memory for any heap, with a sentence.
-                    self.assertIn(outcome.status, (0, 2), outcome.stderr)
-                    self.assertEqual(outcome.status == 2, not outcome.stdout, outcome.stderr)
+                    if self.start(spec, kind, mode, n) < n:
+                        break
+
+    def start(self, spec: str, kind: str, mode: str, n: int) -> int:
+        """The number of calls that the program made, or n if it ended because there is no heap."""
+        outcome = support.run(
+            "nth_start", preload=False,
+            environment={"LD_PRELOAD": f"{library('libnth_calls.so')}:{support.PRELOAD}",
+                         "GPUALLOC_HOST": spec,
+                         "NTH_FROM_START": f"{KINDS[kind]}:{n}:{int(mode == 'all')}"})
+        # 2: no memory for any heap, with a sentence.
+        self.assertIn(outcome.status, (0, 2), outcome.stderr)
+        self.assertEqual(outcome.status == 2, not outcome.stdout, outcome.stderr)
+        if not outcome.stdout:
+            return n
+        self.assertRegex(outcome.stdout, r"^\d+ served, \d+ calls\n$")
+        return int(outcome.stdout.split()[2])
 
 
 if __name__ == "__main__":
