@@ -112,14 +112,16 @@ def python3(run: Runner) -> bytes:
 
 
 def python3_tests(run: Runner) -> bytes:
-    """Its own tests, with the outcome of each."""
+    """Its own tests, with the outcome of each. One class repeats another one's, with select() in
+    place of poll(), which makes no difference to an allocator."""
     python = program("/usr/bin/python3", "python3")
     if subprocess.run([python, "-c", "import test.test_threading, test.test_ctypes"],
                       env=CLEAN, stderr=subprocess.DEVNULL, check=False).returncode:
         raise Missing(f"{python} has no test modules (libpython3-testsuite)")
     results = run.folder / "results.xml"
-    output = run(python, "-m", "test", "--junit-xml", results, "test_threading", "test_subprocess",
-                 "test_ctypes")
+    output = run(python, "-m", "test", "--junit-xml", results, "--ignore",
+                 "test.test_subprocess.ProcessTestCaseNoPoll.*", "test_threading",
+                 "test_subprocess", "test_ctypes")
     cases = ElementTree.parse(results).getroot().iter("testcase")
     lines = sorted(f"{case.get('name')} {case.get('status')} {case.get('result')} "
                    f"{len(case.findall('skipped'))} skipped" for case in cases)
