@@ -5,9 +5,6 @@
  */
 #include "vector_tests.h"
 
-#include <gpualloc/vector.cuh>
-#include <gpualloc/vector.hpp>
-
 #include <thrust/count.h>
 #include <thrust/equal.h>
 #include <thrust/iterator/counting_iterator.h>
@@ -17,15 +14,6 @@
 #include <cstdio>
 #include <cstring>
 #include <vector>
-
-typedef unsigned long long word;
-typedef gpualloc::device_vector<word> words;
-
-static const std::size_t MIB = 1 << 20;
-
-enum {
-    BLOCK = 256
-};
 
 /* Thread i appends i * each to i * each + each - 1, and counts its refusals. */
 static __global__ void append_numbers(ga_kernel_vector view, unsigned each, unsigned *refused)

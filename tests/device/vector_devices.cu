@@ -5,9 +5,6 @@
  */
 #include "vector_tests.h"
 
-#include <gpualloc/vector.cuh>
-#include <gpualloc/vector.hpp>
-
 #include <thrust/equal.h>
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/sort.h>
@@ -15,15 +12,6 @@
 #include <cstdio>
 #include <cstring>
 #include <utility>
-
-typedef unsigned long long word;
-typedef gpualloc::device_vector<word> words;
-
-static const std::size_t MIB = 1 << 20;
-
-enum {
-    BLOCK = 256
-};
 
 /* The next device; the same one if it is the only one. */
 static int other_than(int device)
@@ -199,7 +187,8 @@ static void grows_under_the_others_kernel(int device)
 
 /* ---- appending ------------------------------------------------------------------------------ */
 
-static __global__ void append_numbers(ga_kernel_vector view, unsigned each, unsigned *refused)
+static __global__ void append_numbers_across(ga_kernel_vector view, unsigned each,
+                                             unsigned *refused)
 {
     word first = (blockIdx.x * (word)blockDim.x + threadIdx.x) * each;
     word *at = (word *)ga_kernel_vector_append(view, each);
@@ -230,7 +219,7 @@ static void launch_on(int device, ga_kernel_vector view, unsigned blocks, unsign
                       unsigned *refused)
 {
     CUDA(cudaSetDevice(device));
-    append_numbers<<<blocks, BLOCK>>>(view, each, refused);
+    append_numbers_across<<<blocks, BLOCK>>>(view, each, refused);
     CUDA(cudaGetLastError());
 }
 

@@ -5,9 +5,6 @@
  */
 #include "vector_tests.h"
 
-#include <gpualloc/vector.cuh>
-#include <gpualloc/vector.hpp>
-
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -17,13 +14,7 @@
 
 #include <cstdio>
 
-typedef unsigned long long word;
-typedef gpualloc::device_vector<word> words;
-
-static const std::size_t MIB = 1 << 20;
-
 enum {
-    BLOCK = 256,
     BLOCKS = 8192,
     EACH = 32,    /* with these, 512 MiB */
     CHANNEL = 100 /* the file descriptor that a child inherits */

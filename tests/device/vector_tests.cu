@@ -37,8 +37,6 @@
 
 using gpualloc::device_vector;
 
-static const std::size_t MIB = 1 << 20;
-
 /* The vector's contents. */
 template <class T> static std::vector<T> contents(const device_vector<T> &v)
 {

@@ -7,7 +7,19 @@
 
 #include "gpu_suite.h"
 
+#include <gpualloc/vector.cuh>
+#include <gpualloc/vector.hpp>
+
 #include <exception>
+
+typedef unsigned long long word;
+typedef gpualloc::device_vector<word> words;
+
+static const std::size_t MIB = 1 << 20;
+
+enum {
+    BLOCK = 256
+};
 
 #define CUDA(call) EXPECT((call) == cudaSuccess)
 
