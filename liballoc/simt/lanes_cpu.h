@@ -123,6 +123,12 @@ GA_SIMT uint32_t ga_tile_noise(void)
     return 0;
 }
 
+/* On the CPU no lane comes later. */
+GA_SIMT uint64_t ga_grid_lanes_later(void)
+{
+    return 0;
+}
+
 /* ---- lanes ------------------------------------------------------------------------------- */
 
 /* GA_EACH_LANE(tile, mask, own) { ... }: each lane of the mask runs the body; `own` is its number.

@@ -41,6 +41,14 @@ GA_SIMT uint32_t ga_tile_noise(void)
 #endif
 }
 
+/* The number of lanes of the grid's blocks behind this one, which mostly have not begun. */
+GA_SIMT uint64_t ga_grid_lanes_later(void)
+{
+    uint64_t blocks = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
+    uint64_t block = blockIdx.x + (uint64_t)gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    return (blocks - block - 1u) * blockDim.x * blockDim.y * blockDim.z;
+}
+
 GA_SIMT ga_tile ga_tile_of(uint32_t width)
 {
     ga_tile tile;

@@ -227,8 +227,7 @@ Test(sized_full, a_region_that_arrives_after_the_sweep_counts)
         sized_world *world = sized_world_new(BITS, 4);
         ga_sized_heap *heap = world->heap;
         ga_sized_class *class = &heap->of[0];
-        ga_sized_search none = {
-            GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
+        ga_sized_search none = ga_sized_search_of(GA_SIZED_NONE, 0, 0);
         uint32_t run = ga_sized_run_claim(heap, sized_tile(), 1, 1, 0), batch = 1;
         fill(world, 0);
         heap->releases++; /* the results of sweeps are not valid */

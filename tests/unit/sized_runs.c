@@ -293,12 +293,25 @@ typedef struct model {
     uint32_t runs;
 } model;
 
+static bool has_live_unit(const sized_world *world, uint32_t region, uint32_t class)
+{
+    const ga_sized_class *c = &world->heap->of[class];
+    const uint32_t *bits =
+        world->heap->bits + ga_sized_bitmap_index(BITS, region, world->heap->owners[region]);
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < c->map.words; i++) {
+        live |= bits[i] & ~(i + 1 == c->map.words ? c->tail : 0);
+    }
+    return live != 0;
+}
+
 /* Record the regions that classes have got since: each was free before. No class gives a region
- * back, because each region has a live unit. */
+ * with a live unit back. A run may have any other. */
 static void note_classes(model *m)
 {
     for (uint32_t region = 0; region < m->world->regions; region++) {
-        if (sized_world_owner(m->world, region) != GA_SIZED_NONE) {
+        uint32_t class = sized_world_owner(m->world, region);
+        if (class != GA_SIZED_NONE && has_live_unit(m->world, region, class)) {
             cr_assert_leq(m->owner[region], A_CLASS, "region %u is in a run", region);
             m->owner[region] = A_CLASS;
         } else {

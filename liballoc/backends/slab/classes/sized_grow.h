@@ -9,10 +9,12 @@
  *          |- regions_alloc       sized_pool.h; waits for memory if necessary
  *          '- class_add_regions   clears bitmaps, sets owners, appends to the class's table
  *
- * STRUCTURE  See sized_heap.h. Regions come from the pool (sized_pool.h), a 32nd of the class's
- *            number at a time. A tile clears their bitmaps and sets their owners, then publishes
- *            them: in the class's table, and then by `total_words`. A region that leaves the class
- *            (sized_sweep.h) leaves the table, and the last region of the table takes its place.
+ * STRUCTURE  See sized_heap.h. Regions come from the pool (sized_pool.h), as many as the waiting
+ *            lanes need, or a 32nd of the class's number. Each waiting tile has a place among
+ *            them, and looks for its units there first. A tile clears the bitmaps and sets the
+ *            owners of the regions, then publishes them: in the class's table, and then by
+ *            `total_words`. A region that leaves the class (sized_sweep.h) leaves the table, and
+ *            the last region of the table takes its place.
  *
  * INVARIANT  A region has one class. The table, `total_words` and the contiguous part are changed
  *            only by the tile that holds the class's `table_lock`, and so is an owner that names
@@ -98,31 +100,58 @@ GA_SIMT void ga_sized_table_unlock(ga_sized_class *c, ga_tile tile)
     ga_tile_sync(tile);
 }
 
-/* Append the regions to the table. By one lane that holds `table_lock`, so relaxed loads are
- * enough. Once a region has left the contiguous part, a reader with an old class map may compute
- * with more contiguous regions than there are. So that part must not begin elsewhere from then on,
- * and does not grow again. */
+/* The number of regions at the front of the extent that were never spent. By one lane. */
+GA_SIMT uint32_t ga_sized_unspent(const ga_sized_heap *heap, ga_sized_extent extent)
+{
+    uint32_t n = 0;
+    /* relaxed, both: acquired with the regions (KP1) */
+    if (!ga_load_relaxed(&heap->sweep.any_spent)) {
+        return extent.n;
+    }
+    while (n < extent.n &&
+           !(ga_load_relaxed(heap->table_indices + extent.first + n) & GA_SIZED_SPENT)) {
+        n++;
+    }
+    return n;
+}
+
+/* Write the regions behind the end of the table. By the holder of `table_lock`, so relaxed loads
+ * are enough. */
+GA_SIMT void ga_sized_table_write(ga_sized_heap *heap, ga_tile tile, ga_sized_class *c,
+                                  ga_sized_extent extent)
+{
+    ga_lanes ranks = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t count = ga_load_relaxed(&c->map.total_words) / c->map.words;
+        uint32_t any_spent = ga_load_relaxed(&heap->sweep.any_spent);
+        for (uint32_t i = ga_lane_read(ranks, own); i < extent.n; i += ga_tile_size(tile)) {
+            uint32_t region = extent.first + i;
+            uint32_t spent =
+                any_spent ? ga_load_relaxed(heap->table_indices + region) & GA_SIZED_SPENT : 0;
+            ga_store_relaxed(heap->table_indices + region, (count + i) | spent);
+            ga_sized_publish_fenced(c->map.table + count + i, (region + 1u) | spent);
+        }
+    }
+    ga_tile_publish(tile);
+}
+
+/* Publish the regions that ga_sized_table_write() has written. By one lane that holds `table_lock`,
+ * so relaxed loads are enough. Once a region has left the contiguous part, a reader with an old
+ * class map may compute with more contiguous regions than there are. So that part must not begin
+ * elsewhere from then on, and does not grow again. */
 GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_sized_extent extent)
 {
     uint32_t words = c->map.words;
     uint32_t count = ga_load_relaxed(&c->map.total_words) / words;
     uint32_t contiguous = ga_load_relaxed(&c->map.contiguous) >> 6;
     uint32_t first = count ? ga_load_relaxed(&c->map.first) : extent.first;
-    uint32_t any_spent = ga_load_relaxed(&heap->sweep.any_spent);
-    bool follows = words > 1u && !ga_load_relaxed(&c->shrunk);
-    for (uint32_t i = 0; i < extent.n; i++) {
-        uint32_t region = extent.first + i;
-        uint32_t spent =
-            any_spent ? ga_load_relaxed(heap->table_indices + region) & GA_SIZED_SPENT : 0;
-        ga_store_relaxed(heap->table_indices + region, (count + i) | spent);
-        ga_sized_publish_fenced(c->map.table + count + i, (region + 1u) | spent);
-        follows = follows && !spent && contiguous == count + i && first + contiguous == region;
-        contiguous += follows;
-    }
-    if (!count && !ga_load_relaxed(&c->shrunk)) {
+    bool shrunk = ga_load_relaxed(&c->shrunk) != 0;
+    if (!count && !shrunk) {
         ga_sized_publish(&c->map.first, first); /* not read before `contiguous` */
     }
-    if (contiguous != ga_load_relaxed(&c->map.contiguous) >> 6) {
+    if (words > 1u && !shrunk && contiguous == count && first + contiguous == extent.first) {
+        contiguous += ga_sized_unspent(heap, extent);
         ga_sized_publish(&c->map.contiguous, contiguous << 6 | GA_SIZED_SHIFT(c->map));
     }
     ga_sized_publish(&c->map.total_words, (count + extent.n) * words);
@@ -161,6 +190,26 @@ GA_SIMT uint32_t ga_sized_owner_for(const ga_sized_heap *heap, uint32_t class_, 
     return (class_ + 1u) | (spent ? GA_SIZED_SECOND : 0);
 }
 
+/* Clear every `step`th word from `from` on, and the three words behind each, in a bitmap of `words`
+ * words. Except the `tail` of the last word, and bit 0 with `hold`, which the caller holds. By one
+ * lane. */
+GA_SIMT void ga_sized_bitmap_clear(uint32_t *bits, uint32_t from, uint32_t step, uint32_t words,
+                                   uint32_t tail, bool hold)
+{
+    uint32_t quad[4] = {hold && !from, 0, 0, 0};
+    uint32_t at = from;
+    for (; at + 4u < words; at += step) {
+        ga_store_quad_published(bits + at, quad); /* KS2, KO2. Pairs with KS1, KO1, KU1. */
+        quad[0] = 0;
+    }
+    if (at < words) {
+        for (uint32_t k = 0; k < 4u; k++) {
+            quad[k] |= at + k + 1u == words ? tail : 0;
+        }
+        ga_store_quad_published(bits + at, quad); /* KS2, KO2. Pairs with KS1, KO1, KU1. */
+    }
+}
+
 /* Mark all units of the regions as free, or with `hold` all but the first. No tile holds bits of
  * these bitmaps. A slow one may still set some of a second bitmap: it then reads a value stored
  * here, and so also the new owner (ga_sized_class_owns()). */
@@ -169,25 +218,23 @@ GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t 
 {
     const ga_sized_class *c = heap->of + class_;
     uint32_t words = c->map.words;
+    uint32_t tail = GA_PLANTED(sized_tail_not_reserved) ? 0 : c->tail;
+    /* so many lanes for each bitmap, which has room for a multiple of four words */
+    uint32_t quads = (words + 3u) / 4u;
+    uint32_t each = quads < ga_tile_size(tile) ? quads : ga_tile_size(tile);
+    uint32_t together = ga_tile_size(tile) / each;
+    ga_lanes ranks = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
-        uint32_t spent = ga_load_relaxed(&heap->sweep.any_spent); /* relaxed: KP1, as above */
-        for (uint32_t i = rank; i < words * extent.n; i += ga_tile_size(tile)) {
-            uint32_t region = extent.first + i / words;
-            uint32_t bitmap_word = i % words;
-            uint32_t owner = spent ? ga_sized_owner_for(heap, class_, region) : 0;
-            uint32_t word_index =
-                ga_sized_bitmap_index(heap->region_bits, region, owner) + bitmap_word;
-            uint32_t bits =
-                bitmap_word + 1u == words && !GA_PLANTED(sized_tail_not_reserved) ? c->tail : 0;
-            bits |= hold && i == 0; /* the unit that the caller holds */
-            if (owner & GA_SIZED_SECOND) {
-                ga_sized_store_published(heap->bits + word_index, bits);
-            } else {
-                /* relaxed: KS2 and KO2 release it */
-                ga_store_relaxed(heap->bits + word_index, bits);
-            }
+        uint32_t any_spent = ga_load_relaxed(&heap->sweep.any_spent); /* as ga_sized_owner_for() */
+        uint32_t mine = ga_lane_read(ranks, own) / each;
+        uint32_t from = ga_lane_read(ranks, own) % each * 4u;
+        for (uint32_t i = mine; mine < together && i < extent.n; i += together) {
+            uint32_t region = extent.first + i;
+            uint32_t owner = any_spent ? ga_sized_owner_for(heap, class_, region) : class_ + 1u;
+            ga_sized_bitmap_clear(heap->bits +
+                                      ga_sized_bitmap_index(heap->region_bits, region, owner),
+                                  from, 4u * each, words, tail, hold && !i);
         }
     }
 }
@@ -218,6 +265,7 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
         }
     }
     ga_tile_publish(tile);
+    ga_sized_table_write(heap, tile, c, extent);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
@@ -231,19 +279,67 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
     return hold ? ga_sized_bitmap_index(heap->region_bits, first, owner) : GA_SIZED_NONE;
 }
 
-#define GA_SIZED_CLASS_GROW_DIVISOR 32u /* a class grows by 1/32 of its regions at a time */
+#define GA_SIZED_CLASS_GROW_DIVISOR 32u /* a class grows by 1/32 of its regions, or by more */
+#define GA_SIZED_GATHER_NS          2000u
+/* What a class gets at most for lanes that will come: units for each lane that waits, regions, and
+ * a part of the regions that no class has had. */
+#define GA_SIZED_LANES_AHEAD        8u
+#define GA_SIZED_REGIONS_AHEAD      16u
+#define GA_SIZED_AHEAD_DIVISOR      64u
 
-/* Get a 32nd more regions for the class, at least one, by the holder of its `grow_lock`. Waits for
- * memory if necessary. Returns their number. `*held` is set to the word of the unit that the tile
- * keeps. */
+/* The number of regions to get for the lanes of blocks that have not begun, where `lanes` wait. By
+ * one lane. */
+GA_SIMT uint32_t ga_sized_regions_ahead(const ga_sized_heap *heap, const ga_sized_class *c,
+                                        uint32_t lanes)
+{
+    uint64_t later = ga_grid_lanes_later(), most = (uint64_t)lanes * GA_SIZED_LANES_AHEAD;
+    uint64_t ahead = (later < most ? later : most) / c->units;
+    /* relaxed: an estimate */
+    uint32_t part = (heap->regions - ga_load_relaxed(&heap->next)) / GA_SIZED_AHEAD_DIVISOR;
+    uint32_t limit = part < GA_SIZED_REGIONS_AHEAD ? part : GA_SIZED_REGIONS_AHEAD;
+    return ahead < limit ? (uint32_t)ahead : limit;
+}
+
+/* The number of regions to get for the class: a 32nd of its regions; or enough for the lanes that
+ * came to wait since the last growth, and some ahead. A lane that does not get a unit of them is
+ * counted again. By one lane. */
+GA_SIMT uint32_t ga_sized_class_regions_wanted_lone(const ga_sized_heap *heap, ga_sized_class *c)
+{
+    /* relaxed, both: estimates; a sweep may take regions at the same time */
+    uint32_t regions = ga_load_relaxed(&c->map.total_words) / c->map.words;
+    uint32_t lanes = ga_exchange_relaxed(&c->waiting, 0);
+    uint32_t wanted = lanes ? (lanes - 1u) / c->units + 1u : 1u;
+    uint32_t part = regions / GA_SIZED_CLASS_GROW_DIVISOR;
+    wanted += ga_sized_regions_ahead(heap, c, lanes);
+    return part > wanted ? part : wanted;
+}
+
+/* As above, for all lanes of the holder of `grow_lock`. If the grid has more blocks to come, it may
+ * have begun a moment ago, so that other tiles come to wait at the same time: wait for them. */
+GA_SIMT uint32_t ga_sized_class_regions_wanted(const ga_sized_heap *heap, ga_sized_class *c,
+                                               ga_tile tile)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes wanted = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        if (ga_grid_lanes_later()) {
+            ga_clock_sleep(GA_SIZED_GATHER_NS);
+        }
+        ga_lane_write(&wanted, own, ga_sized_class_regions_wanted_lone(heap, c));
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, wanted, leader);
+}
+
+/* Get as many more regions for the class as ga_sized_class_regions_wanted() says, by the holder of
+ * its `grow_lock`. Waits for memory if necessary. Returns the number that it got. `*held` is set to
+ * the word of the unit that the tile keeps. */
 GA_SIMT uint32_t ga_sized_class_get_regions(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
                                             uint32_t *held)
 {
-    ga_sized_class *c = heap->of + class_;
-    /* relaxed: an estimate; a sweep may take regions at the same time */
-    uint32_t more =
-        ga_load_relaxed(&c->map.total_words) / c->map.words / GA_SIZED_CLASS_GROW_DIVISOR;
-    ga_sized_request request = {1u, more ? more : 1u, 1u, 0};
+    ga_sized_request request = {1u, ga_sized_class_regions_wanted(heap, heap->of + class_, tile),
+                                1u, 0};
     uint32_t got = 0;
     ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
     while (extent.n) {
@@ -331,8 +427,43 @@ GA_SIMT bool ga_sized_class_cannot_grow(const ga_sized_heap *heap, ga_tile tile,
     return ga_lanes_get(tile, none, leader) != 0;
 }
 
+/* A tile that waits for the holder of `grow_lock` sleeps, each time twice as long as before. Ten
+ * thousand of them may poll one word, and the holder needs the same cache line. */
+#define GA_SIZED_GROW_SLEEP_NS        500u /* the first time */
+#define GA_SIZED_GROW_SLEEP_DOUBLINGS 5u
+
+/* Wait until the tile that holds `grow_lock` has released it. */
+GA_SIMT void ga_sized_grow_wait(const ga_sized_class *c, ga_tile tile)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        uint32_t doublings = 0;
+        uint32_t ticket = ga_load_relaxed(&c->grow_lock); /* relaxed: the caller looks again */
+        while (ticket & 1u && ga_load_relaxed(&c->grow_lock) == ticket) {
+            ga_clock_sleep(GA_SIZED_GROW_SLEEP_NS << doublings);
+            doublings += doublings < GA_SIZED_GROW_SLEEP_DOUBLINGS;
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+/* Count `n` lanes of the tile as waiting for the class. Returns the number that waited before. */
+GA_SIMT uint32_t ga_sized_class_wait(ga_sized_class *c, ga_tile tile, uint32_t n)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes before = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&before, own, ga_add_relaxed(&c->waiting, n)); /* relaxed: an estimate */
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, before, leader);
+}
+
 /* Get more regions for the class, seen with `seen` words. True if it has changed since, by this
- * tile or another. If this tile got regions, it holds the first unit of the word `*held`. */
+ * tile or another. If this tile got regions, it holds the first unit of the word `*held`. The tile
+ * was counted as waiting. */
 GA_SIMT bool ga_sized_grow(ga_sized_heap *heap, ga_tile tile, uint32_t class_, uint32_t seen,
                            uint32_t *held)
 {
@@ -343,7 +474,7 @@ GA_SIMT bool ga_sized_grow(ga_sized_heap *heap, ga_tile tile, uint32_t class_, u
         if (ga_sized_class_cannot_grow(heap, tile, class_, seen)) {
             return false;
         }
-        ga_clock_sleep(500);
+        ga_sized_grow_wait(c, tile);
     }
     if (step == GA_SIZED_GROW_DONE) {
         return true;

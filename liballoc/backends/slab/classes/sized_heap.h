@@ -91,7 +91,8 @@ typedef struct ga_sized_class {
     uint32_t table_lock;  /* KE: 1 while a tile changes the table */
     uint32_t shrunk;      /* guarded by table_lock: a region has left the contiguous part */
     uint32_t empty_sweep; /* the last sweep that found nothing for the class */
-    uint8_t padding_end[104];
+    uint32_t waiting;     /* relaxed: lanes that came to wait for regions since the last growth */
+    uint8_t padding_end[100];
 } ga_sized_class;
 
 /* The sweep of all regions, shared by the tiles that find nothing (sized_sweep.h); 128 bytes. */

@@ -30,6 +30,7 @@
  *
  *     claim_search (sized_tile.h)
  *      |- search_class             SEARCH: at the hint, at random words, at the newest words
+ *      |- search_new               or, once the class has grown, at the words that it got
  *      '- search_further
  *          |- search_grow          GROWTH: more regions for the class, from the pool (sized_grow.h,
  *          |                       sized_pool.h). May wait until the pager has committed memory

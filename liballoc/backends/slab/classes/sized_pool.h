@@ -435,10 +435,19 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc_locked(ga_sized_heap *heap, ga_ti
             continue; /* another tile claimed some of them */
         }
         uint32_t begin = ga_sized_align_up(request, run.end == end ? run.begin : end);
-        if (!heap->growth || begin > heap->regions || heap->regions - begin < request.min ||
-            ga_growth_await(tile, heap->growth, begin + request.min, ga_sized_prepare_nothing,
-                            heap) != GA_GROWTH_GRANTED) {
+        if (!heap->growth || begin > heap->regions || heap->regions - begin < request.min) {
             return none;
+        }
+        /* first as many as the request can use, so that the pager is asked once */
+        uint32_t rest = heap->regions - begin;
+        uint32_t most = request.max < rest ? request.max : rest;
+        uint32_t needed = most;
+        while (ga_growth_await(tile, heap->growth, begin + needed, ga_sized_prepare_nothing,
+                               heap) != GA_GROWTH_GRANTED) {
+            if (needed == request.min) {
+                return none;
+            }
+            needed = request.min;
         }
     }
 }

@@ -84,8 +84,7 @@ GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_exten
  * to the pool since `releases` was read, and a sweep released no region. */
 GA_SIMT bool ga_sized_run_sweep_found_none(ga_sized_heap *heap, ga_tile tile, uint32_t releases)
 {
-    ga_sized_search search = {
-        GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
+    ga_sized_search search = ga_sized_search_of(GA_SIZED_NONE, 0, 0);
     return (ga_sized_known_full(heap, tile, GA_SIZED_NONE) ||
             ga_sized_sweep_join(ga_sized_view_of(heap), tile, &search)) &&
            ga_sized_load_synced(&heap->releases, tile) == releases; /* KH1. Pairs with KH2. */

@@ -248,9 +248,25 @@ typedef struct ga_sized_search {
     uint32_t requesting; /* mask of the lanes that still have no unit */
     ga_sized_units got;
     uint32_t class_word; /* the word of the last units found */
+    uint32_t place;      /* number of lanes that waited for the class before the tile did */
     uint32_t rotation;   /* 0 to 31: the bit at which claims begin, so that tiles spread out */
     bool lost_race; /* another tile claimed some of the bits seen: try again, there may be more */
 } ga_sized_search;
+
+/* A search for the lanes `requesting`, by the tile of that number. */
+GA_SIMT ga_sized_search ga_sized_search_of(uint32_t class_, uint32_t requesting, uint32_t number)
+{
+    ga_sized_search search;
+    search.class_ = class_;
+    search.requesting = requesting;
+    search.got.word_indices = ga_lanes_all(GA_SIZED_NONE);
+    search.got.bit_indices = ga_lanes_all(0);
+    search.class_word = 0;
+    search.place = 0;
+    search.rotation = ga_bits_mix(number) & 31u;
+    search.lost_race = false;
+    return search;
+}
 
 /* Deal out the units that the lanes have claimed: `bits` of the words `word_indices`. */
 GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes class_words, ga_lanes word_indices,
@@ -377,9 +393,15 @@ GA_SIMT uint32_t ga_sized_load_synced(const uint32_t *word, ga_tile tile)
     return ga_lanes_get(tile, now, leader);
 }
 
-#define GA_SIZED_SEARCH_TRIES                                                                      \
-    3u                         /* rounds at random words, and at new ones, before the class grows */
-#define GA_SIZED_LOST_TRIES 8u /* further rounds, after another tile claimed the bits seen */
+/* Rounds at random words, and at new ones, before the class grows. A round sees a word a lane. */
+#define GA_SIZED_WIDE_TRIES   1u
+#define GA_SIZED_NARROW_TRIES 3u /* of tiles with fewer than 16 lanes */
+#define GA_SIZED_LOST_TRIES   8u /* further rounds, after another tile claimed the bits seen */
+
+GA_SIMT uint32_t ga_sized_search_tries(ga_tile tile)
+{
+    return ga_tile_size(tile) < 16u ? GA_SIZED_NARROW_TRIES : GA_SIZED_WIDE_TRIES;
+}
 
 /* Search up to `looks` rounds of random words, of the `n` words from `from` on. */
 GA_SIMT void ga_sized_search_random(ga_sized_view heap, ga_tile tile, uint32_t hash, uint32_t from,
@@ -394,9 +416,9 @@ GA_SIMT void ga_sized_search_random(ga_sized_view heap, ga_tile tile, uint32_t h
     }
 }
 
-/* Search once at the hint, then at random words, then at the words that the class got last. A class
- * grows by a 32nd at a time. Searches at random words alone would rarely see the new words, the
- * less the smaller the tile, and each of them would make the class grow again. */
+/* Search once at the hint, then at random words, then at the words that the class got last.
+ * Searches at random words alone would rarely see the new words, the less the smaller the tile, and
+ * each of them would make the class grow again. */
 GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t number,
                                    uint32_t total_words, ga_sized_search *search)
 {
@@ -409,16 +431,34 @@ GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t nu
     uint32_t last = total_words / GA_SIZED_CLASS_GROW_DIVISOR > c->map.words
                         ? total_words / GA_SIZED_CLASS_GROW_DIVISOR
                         : c->map.words;
+    uint32_t tries = ga_sized_search_tries(tile);
     ga_sized_search_words(heap, tile, ga_sized_words_from(tile, class_word, total_words), search);
     if (!search->requesting) {
         return;
     }
-    ga_sized_search_random(heap, tile, hash, 0, total_words, GA_SIZED_SEARCH_TRIES, search);
-    ga_sized_search_random(heap, tile, ~hash, total_words - last, last, GA_SIZED_SEARCH_TRIES,
-                           search);
+    ga_sized_search_random(heap, tile, hash, 0, total_words, tries, search);
+    ga_sized_search_random(heap, tile, ~hash, total_words - last, last, tries, search);
     if (!search->requesting) {
         ga_sized_set_hint(c, tile, start, search->class_word, total_words);
     }
+}
+
+/* Search the words that the class has got since it had `from` words: first those for the place at
+ * which the tile waited, because the other tiles have other places, then random ones. */
+GA_SIMT void ga_sized_search_new(ga_sized_view heap, ga_tile tile, uint32_t place, uint32_t from,
+                                 uint32_t total_words, ga_sized_search *search)
+{
+    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + search->class_);
+    ga_lanes word_indices = ga_lanes_all(GA_SIZED_NONE);
+    uint32_t class_word = from + place / 32u;
+    uint32_t hash = ga_bits_mix(place) + class_word;
+    GA_EACH_LANE(tile, class_word < total_words ? 1u << ga_tile_leader(tile) : 0, own)
+    {
+        ga_lane_write(&word_indices, own, ga_sized_word_index(heap, map, class_word));
+    }
+    ga_sized_search_at(heap, tile, word_indices, ga_lanes_all(class_word), search);
+    ga_sized_search_random(heap, tile, hash, from, total_words - from, ga_sized_search_tries(tile),
+                           search);
 }
 
 #endif

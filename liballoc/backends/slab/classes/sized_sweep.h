@@ -419,8 +419,7 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next(ga_sized_heap *heap, ga_tile til
  * themselves. */
 GA_SIMT void ga_sized_sweep_help_others(ga_sized_view heap, ga_tile tile, uint32_t batch)
 {
-    ga_sized_search none = {GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0,
-                            false};
+    ga_sized_search none = ga_sized_search_of(GA_SIZED_NONE, 0, 0);
     uint32_t number = 0;
     bool helped = true;
     while (helped) {

@@ -44,8 +44,11 @@ GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t num
 {
     ga_sized_class *c = heap.heap->of + search->class_;
     uint32_t held = GA_SIZED_NONE;
-    if (ga_sized_class_cannot_grow(heap.heap, tile, search->class_, *total_words) ||
-        !ga_sized_grow(heap.heap, tile, search->class_, *total_words, &held)) {
+    if (ga_sized_class_cannot_grow(heap.heap, tile, search->class_, *total_words)) {
+        return false;
+    }
+    search->place = ga_sized_class_wait(c, tile, ga_bits_count(search->requesting));
+    if (!ga_sized_grow(heap.heap, tile, search->class_, *total_words, &held)) {
         return false;
     }
     if (held != GA_SIZED_NONE) {
@@ -83,17 +86,17 @@ GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t 
     ga_tile tile = ga_tile_among(lanes);
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_class *c = heap->of + class_;
-    ga_sized_search search = {class_,
-                              requesting,
-                              {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)},
-                              0,
-                              ga_bits_mix(number) & 31u,
-                              false};
+    ga_sized_search search = ga_sized_search_of(class_, requesting, number);
+    /* number of words that the class had when it was searched last */
+    uint32_t searched = GA_SIZED_NONE;
     for (bool refused = false; search.requesting && !refused;) {
         uint32_t total_words = ga_sized_load_synced(&c->map.total_words, tile);
-        if (total_words) {
+        if (searched < total_words) {
+            ga_sized_search_new(view, tile, search.place, searched, total_words, &search);
+        } else if (total_words) {
             ga_sized_search_class(view, tile, number, total_words, &search);
         }
+        searched = total_words;
         refused =
             search.requesting && ga_sized_search_further(view, tile, number, &total_words, &search);
     }
