@@ -123,6 +123,35 @@ static bool defines_whole_family(void *library)
     return true;
 }
 
+/* Ask each of the functions for aligned blocks of many sizes: mimalloc 2.0.9 does not align those
+ * whose size is a power of two. The blocks are not freed, because this process ends soon. */
+static bool aligns(void *library)
+{
+    enum {
+        ALIGN_MAX = 4096,
+        BLOCKS = 4 /* the first may be aligned by chance */
+    };
+    void *(*memalign)(size_t align, size_t size);
+    void *(*aligned_alloc)(size_t align, size_t size);
+    int (*posix_memalign)(void **out, size_t align, size_t size);
+    *(void **)&memalign = ga_dl_own_symbol(library, "memalign");
+    *(void **)&aligned_alloc = ga_dl_own_symbol(library, "aligned_alloc");
+    *(void **)&posix_memalign = ga_dl_own_symbol(library, "posix_memalign");
+    uintptr_t wrong = 0;
+    for (size_t align = 16; align <= ALIGN_MAX; align *= 2) {
+        for (size_t size = 16; size <= ALIGN_MAX; size *= 2) {
+            for (int i = 0; i < BLOCKS; i++) {
+                void *block = NULL;
+                wrong |= (uintptr_t)memalign(align, size) % align;
+                wrong |= (uintptr_t)aligned_alloc(align, size) % align;
+                wrong |= (uintptr_t)posix_memalign(&block, align, size);
+                wrong |= (uintptr_t)block % align;
+            }
+        }
+    }
+    return wrong == 0;
+}
+
 /* The file of a loaded library. None if LD_PRELOAD cannot hold its path. */
 static ga_library file_of(void *library)
 {
@@ -147,7 +176,8 @@ static ga_library find_whole(const ga_spec *spec)
         ga_options_resolve(backend, &spec->layers[0], values, texts) == GA_OK) {
         library = dlopen(values[0].text, RTLD_NOW | RTLD_NOLOAD); /* dl has one option, its path */
     }
-    return library && defines_whole_family(library) ? file_of(library) : (ga_library){""};
+    return library && defines_whole_family(library) && aligns(library) ? file_of(library)
+                                                                       : (ga_library){""};
 }
 
 static _Noreturn void try_in_child(const char *spec, const ga_spec *parsed, int out)

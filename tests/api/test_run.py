@@ -88,6 +88,15 @@ class DirectLibrary(RunTest):
         path = self.library("part.so", FAMILY)
         self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{path}"))
 
+    def test_blocks_that_are_not_aligned(self) -> None:
+        """As by mimalloc 2.0.9. Our library corrects it."""
+        for function in ("memalign", "aligned_alloc"):
+            name = f"void *{function}(size_t align, size_t size) {{ return "
+            self.assertIn(name, FAMILY)
+            wrong = FAMILY.replace(name, name + "align == 64 && size == 64 ? malloc(size) : ")
+            path = self.library("wrong.so", wrong + PVALLOC)
+            self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{path}"), function)
+
     def test_statistics_and_traces_need_ours(self) -> None:
         host = f"--host=dl:{self.library('whole.so', FAMILY + PVALLOC)}"
         stats, trace = f"{self.folder}/stats.json", f"{self.folder}/trace"
