@@ -13,9 +13,9 @@ typedef struct ga_library {
     char path[1024];
 } ga_library;
 
-/* Open a host heap of this spec. For one that would write a file, check only backends and
- * options. `*whole` becomes the library if the spec is `dl` alone, and its library defines the whole
- * malloc family and aligns blocks, so that LD_PRELOAD can name it. */
+/* Open a host heap of this spec. For one that would write a file, check only backends and options.
+ * `*whole` becomes the library if the spec is `dl` alone, and its library defines the whole malloc
+ * family and aligns blocks, so that LD_PRELOAD can name it. */
 ga_status ga_trial_host(const char *spec, ga_library *whole);
 
 /* Parse the spec. Its backends may be registered by the program, so they are not looked up. */
