@@ -19,7 +19,7 @@
  * ga_cas_ORDER(word, expected, desired) has succeeded if it returns `expected`. A failed one is
  * relaxed, or acquire if ORDER includes acquire.
  *
- * ga_load_quad_relaxed, ga_store_quad_published: four words at once.
+ * ga_load_quad_relaxed, ga_store_quad_relaxed, ga_store_quad_published: four words at once.
  *
  * 16 bits: loads, stores and ga_cas16_ORDER, because PTX has no others. 128 bits, aligned to 16
  * bytes: ga_cas128_ORDER if GA_HAS_CAS128 is 1, on GPUs from sm_90 on and on x86-64. It and the
@@ -236,14 +236,25 @@ GA_SIMT void ga_load_quad_relaxed(const uint32_t *words, uint32_t *quad)
 #endif
 }
 
-/* Store four consecutive words, aligned to 16 bytes, by one store on the GPU. Each is published as
- * by ga_post_or_published(). */
-GA_SIMT void ga_store_quad_published(uint32_t *words, const uint32_t *quad)
+/* Store four consecutive words, aligned to 16 bytes, by one store on the GPU. */
+GA_SIMT void ga_store_quad_relaxed(uint32_t *words, const uint32_t *quad)
 {
 #ifdef __CUDACC__
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(words), "r"(quad[0]),
                  "r"(quad[1]), "r"(quad[2]), "r"(quad[3])
                  : "memory");
+#else
+    for (uint32_t i = 0; i < 4u; i++) {
+        ga_store_relaxed(words + i, quad[i]);
+    }
+#endif
+}
+
+/* As above, each published as by ga_post_or_published(). */
+GA_SIMT void ga_store_quad_published(uint32_t *words, const uint32_t *quad)
+{
+#ifdef __CUDACC__
+    ga_store_quad_relaxed(words, quad);
 #else
     for (uint32_t i = 0; i < 4u; i++) {
         ga_store_release(words + i, quad[i]);

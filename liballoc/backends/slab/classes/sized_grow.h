@@ -190,23 +190,33 @@ GA_SIMT uint32_t ga_sized_owner_for(const ga_sized_heap *heap, uint32_t class_, 
     return (class_ + 1u) | (spent ? GA_SIZED_SECOND : 0);
 }
 
+/* Store four words of a region's bitmap. By a lane whose tile has called ga_tile_publish(). */
+GA_SIMT void ga_sized_store_bits(uint32_t *bits, const uint32_t *quad, bool second)
+{
+    if (second) {
+        ga_store_quad_published(bits, quad); /* KS2. Pairs with KU1. */
+    } else {
+        ga_store_quad_relaxed(bits, quad); /* relaxed: KS2 and KO2 release it */
+    }
+}
+
 /* Clear every `step`th word from `from` on, and the three words behind each, in a bitmap of `words`
  * words. Except the `tail` of the last word, and bit 0 with `hold`, which the caller holds. By one
  * lane. */
 GA_SIMT void ga_sized_bitmap_clear(uint32_t *bits, uint32_t from, uint32_t step, uint32_t words,
-                                   uint32_t tail, bool hold)
+                                   uint32_t tail, bool hold, bool second)
 {
     uint32_t quad[4] = {hold && !from, 0, 0, 0};
     uint32_t at = from;
     for (; at + 4u < words; at += step) {
-        ga_store_quad_published(bits + at, quad); /* KS2, KO2. Pairs with KS1, KO1, KU1. */
+        ga_sized_store_bits(bits + at, quad, second);
         quad[0] = 0;
     }
     if (at < words) {
         for (uint32_t k = 0; k < 4u; k++) {
             quad[k] |= at + k + 1u == words ? tail : 0;
         }
-        ga_store_quad_published(bits + at, quad); /* KS2, KO2. Pairs with KS1, KO1, KU1. */
+        ga_sized_store_bits(bits + at, quad, second);
     }
 }
 
@@ -232,9 +242,9 @@ GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t 
         for (uint32_t i = mine; mine < together && i < extent.n; i += together) {
             uint32_t region = extent.first + i;
             uint32_t owner = any_spent ? ga_sized_owner_for(heap, class_, region) : class_ + 1u;
-            ga_sized_bitmap_clear(heap->bits +
-                                      ga_sized_bitmap_index(heap->region_bits, region, owner),
-                                  from, 4u * each, words, tail, hold && !i);
+            ga_sized_bitmap_clear(
+                heap->bits + ga_sized_bitmap_index(heap->region_bits, region, owner), from,
+                4u * each, words, tail, hold && !i, owner & GA_SIZED_SECOND);
         }
     }
 }
@@ -314,8 +324,9 @@ GA_SIMT uint32_t ga_sized_class_regions_wanted_lone(const ga_sized_heap *heap, g
     return part > wanted ? part : wanted;
 }
 
-/* As above, for all lanes of the holder of `grow_lock`. If the grid has more blocks to come, it may
- * have begun a moment ago, so that other tiles come to wait at the same time: wait for them. */
+/* As above, for all lanes of the holder of `grow_lock`. If the class has no region and the grid has
+ * more blocks to come, the kernel has begun a moment ago, and other tiles come to wait at the same
+ * time: wait for them. */
 GA_SIMT uint32_t ga_sized_class_regions_wanted(const ga_sized_heap *heap, ga_sized_class *c,
                                                ga_tile tile)
 {
@@ -323,7 +334,7 @@ GA_SIMT uint32_t ga_sized_class_regions_wanted(const ga_sized_heap *heap, ga_siz
     ga_lanes wanted = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        if (ga_grid_lanes_later()) {
+        if (!ga_load_relaxed(&c->map.total_words) && ga_grid_lanes_later()) { /* relaxed: a guess */
             ga_clock_sleep(GA_SIZED_GATHER_NS);
         }
         ga_lane_write(&wanted, own, ga_sized_class_regions_wanted_lone(heap, c));
