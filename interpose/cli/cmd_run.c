@@ -42,7 +42,7 @@ typedef struct run_args {
     bool strict, children;     /* children: report their statistics, too */
     char **program;            /* name and arguments */
     ga_path stats_path, trace_path;
-    ga_library whole; /* the library of --host=dl:, where LD_PRELOAD can name it */
+    ga_library preloadable; /* the library of --host=dl:, if it can take the place of ours */
 } run_args;
 
 /* Report ga_error_text() about an option (NULL: none). Always returns false. */
@@ -65,7 +65,7 @@ static bool try_host(run_args *args)
     if (!args->host) {
         args->host = ga_registry_find("jemalloc") ? "jemalloc" : "system";
     }
-    return ga_trial_host(args->host, &args->whole) == GA_OK || refuse(source);
+    return ga_trial_host(args->host, &args->preloadable) == GA_OK || refuse(source);
 }
 
 static bool try_specs(run_args *args)
@@ -107,9 +107,9 @@ static bool is_set(const char *option, const char *variable)
 
 /* Whether to preload the library of `dl` instead of ours. Calls that we forward take longer, and
  * only statistics and traces need them. */
-static bool goes_direct(const run_args *args)
+static bool preloads_directly(const run_args *args)
 {
-    return *args->whole.path && !is_set(args->stats, "GPUALLOC_STATS") &&
+    return *args->preloadable.path && !is_set(args->stats, "GPUALLOC_STATS") &&
            !is_set(args->trace, "GPUALLOC_TRACE");
 }
 
@@ -122,7 +122,7 @@ static bool try_preload(const run_args *args, ga_path *ours, preload_list *all)
         return refuse(NULL);
     }
     snprintf(all->text, sizeof all->text, "%s%s%s",
-             goes_direct(args) ? args->whole.path : ours->text, *device.text ? ":" : "",
+             preloads_directly(args) ? args->preloadable.path : ours->text, *device.text ? ":" : "",
              device.text);
     return true;
 }
@@ -197,8 +197,8 @@ static bool set_reporter(const run_args *args)
  * start with them. */
 static bool set_environment(const run_args *args, const char *ours, const char *all, bool stops)
 {
-    bool alone = !goes_direct(args) || drop_preload(ours);
-    bool done = stops ? drop_preload(all) : alone && set_preload(all);
+    bool dropped = !preloads_directly(args) || drop_preload(ours);
+    bool done = stops ? drop_preload(all) : dropped && set_preload(all);
     return done && set_reporter(args) && set("GPUALLOC_HOST", args->host) &&
            set("GPUALLOC_DEVICE", args->device) && set("GPUALLOC_KERNEL", args->kernel) &&
            set("GPUALLOC_STATS", args->stats) && set("GPUALLOC_TRACE", args->trace) &&

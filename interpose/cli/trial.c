@@ -91,7 +91,7 @@ static ga_status open_and_close(const char *spec)
 typedef struct trial_answer {
     ga_status status;
     char text[1024];
-    ga_library whole;
+    ga_library preloadable;
 } trial_answer;
 
 /* A write of at most PIPE_BUF bytes arrives in one piece. */
@@ -166,7 +166,7 @@ static ga_library file_of(void *library)
 }
 
 /* `spec` was opened, so its library is loaded. */
-static ga_library find_whole(const ga_spec *spec)
+static ga_library find_preloadable(const ga_spec *spec)
 {
     ga_value values[GA_SPEC_OPTIONS];
     const char *texts[GA_SPEC_OPTIONS];
@@ -184,7 +184,7 @@ static _Noreturn void try_in_child(const char *spec, const ga_spec *parsed, int 
 {
     trial_answer answer = {.status = open_and_close(spec)};
     if (answer.status == GA_OK) {
-        answer.whole = find_whole(parsed);
+        answer.preloadable = find_preloadable(parsed);
     } else {
         snprintf(answer.text, sizeof answer.text, "%s", ga_error_text());
     }
@@ -201,7 +201,7 @@ static ga_status ended(const char *spec, int status)
 
 /* Opens the heap in a child, because a library's constructors or first malloc may end the
  * process. */
-static ga_status open_in_child(const char *spec, const ga_spec *parsed, ga_library *whole)
+static ga_status open_in_child(const char *spec, const ga_spec *parsed, ga_library *preloadable)
 {
     trial_answer answer;
     int pipes[2];
@@ -222,7 +222,7 @@ static ga_status open_in_child(const char *spec, const ga_spec *parsed, ga_libra
     if (got != (ssize_t)sizeof answer) {
         return ended(spec, status);
     }
-    *whole = answer.whole;
+    *preloadable = answer.preloadable;
     return answer.status == GA_OK ? GA_OK : ga_fail(answer.status, "%s", answer.text);
 }
 
@@ -231,10 +231,10 @@ static ga_status parse(ga_spec *out, const char *spec)
     return ga_spec_parse(out, spec, bare_option);
 }
 
-ga_status ga_trial_host(const char *spec, ga_library *whole)
+ga_status ga_trial_host(const char *spec, ga_library *preloadable)
 {
     ga_spec parsed;
-    *whole = (ga_library){""};
+    *preloadable = (ga_library){""};
     ga_status status = parse(&parsed, spec);
     if (status != GA_OK) {
         return status;
@@ -242,7 +242,8 @@ ga_status ga_trial_host(const char *spec, ga_library *whole)
     if (writes_file(&parsed)) {
         return look_up(&parsed);
     }
-    return loads_library(&parsed) ? open_in_child(spec, &parsed, whole) : open_and_close(spec);
+    return loads_library(&parsed) ? open_in_child(spec, &parsed, preloadable)
+                                  : open_and_close(spec);
 }
 
 ga_status ga_trial_syntax(const char *spec)

@@ -14,9 +14,9 @@ typedef struct ga_library {
 } ga_library;
 
 /* Open a host heap of this spec. For one that would write a file, check only backends and options.
- * `*whole` becomes the library if the spec is `dl` alone, and its library defines the whole malloc
- * family and aligns blocks, so that LD_PRELOAD can name it. */
-ga_status ga_trial_host(const char *spec, ga_library *whole);
+ * `*preloadable` becomes the library if the spec is `dl` alone, and its library defines the whole
+ * malloc family and aligns blocks: then LD_PRELOAD can name it in place of ours. */
+ga_status ga_trial_host(const char *spec, ga_library *preloadable);
 
 /* Parse the spec. Its backends may be registered by the program, so they are not looked up. */
 ga_status ga_trial_syntax(const char *spec);

@@ -289,8 +289,8 @@ GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, u
     return hold ? ga_sized_bitmap_index(heap->region_bits, first, owner) : GA_SIZED_NONE;
 }
 
-#define GA_SIZED_CLASS_GROW_DIVISOR 32u /* a class grows by 1/32 of its regions, or by more */
-#define GA_SIZED_GATHER_NS          2000u
+#define GA_SIZED_CLASS_GROW_DIVISOR 32u   /* a class grows by 1/32 of its regions, or by more */
+#define GA_SIZED_GATHER_NS          2000u /* before the first growth: other tiles come to wait */
 /* What a class gets at most for lanes that will come: units for each lane that waits, regions, and
  * a part of the regions that no class has had. */
 #define GA_SIZED_LANES_AHEAD        8u
@@ -460,7 +460,7 @@ GA_SIMT void ga_sized_grow_wait(const ga_sized_class *c, ga_tile tile)
 }
 
 /* Count `n` lanes of the tile as waiting for the class. Returns the number that waited before. */
-GA_SIMT uint32_t ga_sized_class_wait(ga_sized_class *c, ga_tile tile, uint32_t n)
+GA_SIMT uint32_t ga_sized_class_count_waiting(ga_sized_class *c, ga_tile tile, uint32_t n)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes before = ga_lanes_all(0);

@@ -443,15 +443,15 @@ GA_SIMT void ga_sized_search_class(ga_sized_view heap, ga_tile tile, uint32_t nu
     }
 }
 
-/* Search the words that the class has got since it had `from` words: first those for the place at
- * which the tile waited, because the other tiles have other places, then random ones. */
-GA_SIMT void ga_sized_search_new(ga_sized_view heap, ga_tile tile, uint32_t place, uint32_t from,
+/* Search the words that the class has got since it had `from` words: first the word for the place
+ * at which the tile waited, because the other tiles have other places, then random ones. */
+GA_SIMT void ga_sized_search_new(ga_sized_view heap, ga_tile tile, uint32_t from,
                                  uint32_t total_words, ga_sized_search *search)
 {
     ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + search->class_);
     ga_lanes word_indices = ga_lanes_all(GA_SIZED_NONE);
-    uint32_t class_word = from + place / 32u;
-    uint32_t hash = ga_bits_mix(place) + class_word;
+    uint32_t class_word = from + search->place / 32u;
+    uint32_t hash = ga_bits_mix(search->place) + class_word;
     GA_EACH_LANE(tile, class_word < total_words ? 1u << ga_tile_leader(tile) : 0, own)
     {
         ga_lane_write(&word_indices, own, ga_sized_word_index(heap, map, class_word));

@@ -47,7 +47,7 @@ GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t num
     if (ga_sized_class_cannot_grow(heap.heap, tile, search->class_, *total_words)) {
         return false;
     }
-    search->place = ga_sized_class_wait(c, tile, ga_bits_count(search->requesting));
+    search->place = ga_sized_class_count_waiting(c, tile, ga_bits_count(search->requesting));
     if (!ga_sized_grow(heap.heap, tile, search->class_, *total_words, &held)) {
         return false;
     }
@@ -92,7 +92,7 @@ GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t 
     for (bool refused = false; search.requesting && !refused;) {
         uint32_t total_words = ga_sized_load_synced(&c->map.total_words, tile);
         if (searched < total_words) {
-            ga_sized_search_new(view, tile, search.place, searched, total_words, &search);
+            ga_sized_search_new(view, tile, searched, total_words, &search);
         } else if (total_words) {
             ga_sized_search_class(view, tile, number, total_words, &search);
         }
