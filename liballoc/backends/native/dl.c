@@ -12,6 +12,7 @@
  * dl_malloc_table          the preload's entry; NULL if blocks cannot be told apart by address
  *   break_room_if_apart    allocate a small and a large block, see where they are
  */
+#include "dl_aligned.h"
 #include "dl_file.h"
 #include "native.h"
 
@@ -225,20 +226,9 @@ static ga_status dl_alloc_zeroed(void *state, size_t size, void **out)
     return set_result(dl, dl->calloc(1, size_at_least_16(size)), size, out);
 }
 
-/* An aligned block, or NULL. mimalloc 2.0.9 does not align sizes that are powers of two, so retry
- * with a larger one. */
 static void *alloc_aligned(const dl_state *dl, size_t align, size_t size)
 {
-    void *block = dl->memalign(align, size);
-    if ((uintptr_t)block % align != 0) {
-        dl->free(block);
-        block = dl->memalign(align, size + 16);
-    }
-    if ((uintptr_t)block % align != 0) {
-        dl->free(block);
-        block = NULL;
-    }
-    return block;
+    return ga_dl_aligned(dl->memalign, dl->free, align, size);
 }
 
 static ga_status dl_alloc_aligned(void *state, size_t size, size_t align, void **out)
