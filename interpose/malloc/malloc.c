@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The malloc family of the process, as glibc documents it. Each entry point handles the cases that
- * the heap interface leaves open (zero sizes, foreign pointers, errno) and jumps through the table.
+ * The malloc family of the process, as glibc documents it; aligned.c has memalign() and its kin.
+ * Each entry point handles the cases that the heap interface leaves open (zero sizes, foreign
+ * pointers, errno) and jumps through the table.
  */
 #include "../../liballoc/platform/foreign.h"
 #include "../../liballoc/platform/output_file.h"
+#include "aligned.h"
+#include "entry.h"
 #include "libc_next.h"
 #include "served.h"
 
@@ -16,17 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define EXPORT __attribute__((visibility("default")))
-
-/* Memory debuggers (valgrind, heaptrack) replace entry points one by one, each by its address. An
- * entry point must not contain the body of another, or such a tool sees a block come and not go. So
- * those that another entry point uses are not inlined and are called by their public names. */
-#ifdef __clang__
-#define ENTRY EXPORT __attribute__((noinline))
-#else
-#define ENTRY EXPORT __attribute__((noipa))
-#endif
 
 /* Not declared by glibc before 2.41, or only for C23. */
 EXPORT void cfree(void *block);
@@ -63,71 +55,10 @@ static void *refuse(int error)
     return NULL;
 }
 
-static bool power_of_two(size_t n)
+/* Backends do not set errno; aligned.c does. */
+void *ga_aligned_alloc(size_t align, size_t size)
 {
-    return n && !(n & (n - 1));
-}
-
-/* glibc rounds an alignment up to a power of two. */
-static size_t round_to_power(size_t align)
-{
-    size_t power = 16;
-    while (power < align) {
-        power <<= 1;
-    }
-    return power;
-}
-
-ENTRY void *memalign(size_t align, size_t size)
-{
-    if (align > SIZE_MAX / 2 + 1) {
-        return refuse(EINVAL);
-    }
-    size_t power = round_to_power(align);
-    if (power > PTRDIFF_MAX || size > PTRDIFF_MAX - power) {
-        return refuse(ENOMEM);
-    }
-    void *block = ga_served.memalign(power, size + !size); /* jemalloc does not align 0 bytes */
-    return block ? block : refuse(ENOMEM);                 /* backends do not set errno */
-}
-
-EXPORT void *aligned_alloc(size_t align, size_t size)
-{
-    return power_of_two(align) ? memalign(align, size) : refuse(EINVAL);
-}
-
-EXPORT int posix_memalign(void **out, size_t align, size_t size)
-{
-    if (!power_of_two(align) || align % sizeof(void *) != 0) {
-        return EINVAL;
-    }
-    int saved = errno;
-    void *block = memalign(align, size);
-    errno = saved;
-    if (!block) {
-        return ENOMEM;
-    }
-    *out = block;
-    return 0;
-}
-
-static size_t page_size(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-EXPORT void *valloc(size_t size)
-{
-    return memalign(page_size(), size);
-}
-
-EXPORT void *pvalloc(size_t size)
-{
-    size_t page = page_size();
-    if (size > PTRDIFF_MAX - page) {
-        return refuse(ENOMEM);
-    }
-    return memalign(page, (size + page - 1) & ~(page - 1));
+    return ga_served.memalign(align, size);
 }
 
 /* ---- release ------------------------------------------------------------------------------ */
