@@ -2,8 +2,8 @@
 """Shared by the tests of this folder: the paths of the build, running commands, and counting.
 
 The last line is `N passed, N failed, N skipped`, which scripts/count-tests reads. From meson
-come TEST_SOURCE and TEST_BUILD (the two roots), TEST_LIBRARY and TEST_PRELOAD (the built
-libraries), TEST_CC (the C compiler), TEST_NVCC (empty: none), TEST_JEMALLOC and
+come TEST_SOURCE and TEST_BUILD (the two roots), TEST_LIBRARY, TEST_PRELOAD and TEST_ALIGN (the
+built libraries), TEST_CC (the C compiler), TEST_NVCC (empty: none), TEST_JEMALLOC and
 TEST_SANITIZED (empty: no). A library that was built with a sanitizer loads only into programs
 that were, too: tests that load it are skipped then.
 """
@@ -20,6 +20,7 @@ SOURCE = Path(os.environ["TEST_SOURCE"])
 BUILD = Path(os.environ["TEST_BUILD"])
 LIBRARY = Path(os.environ["TEST_LIBRARY"])
 PRELOAD = Path(os.environ["TEST_PRELOAD"])
+ALIGN_PRELOAD = Path(os.environ["TEST_ALIGN"])
 CC = os.environ["TEST_CC"].split()
 NVCC = os.environ["TEST_NVCC"]
 SANITIZED = bool(os.environ["TEST_SANITIZED"])

@@ -5,11 +5,15 @@ the files are equal, and only the C library is needed."""
 import re
 import unittest
 
-from surroundings import HEADERS, LIBRARY, MALLOC_FAMILY, PRELOAD, SANITIZED, SOURCE, Case, main
+from surroundings import (ALIGN_PRELOAD, HEADERS, LIBRARY, MALLOC_FAMILY, PRELOAD, SANITIZED,
+                          SOURCE, Case, main)
 
 # Part of glibc wherever it runs; the loader is named where thread-local storage is used.
 C_LIBRARY = {"libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2",
              "ld-linux-aarch64.so.1"}
+
+ALIGNED_FAMILY = {"memalign", "posix_memalign", "aligned_alloc", "valloc", "pvalloc",
+                  "free_aligned_sized"}
 
 
 def without_comments(text: str) -> str:
@@ -64,15 +68,27 @@ class Exports(Case):
         self.assertEqual(MALLOC_FAMILY | {"sbrk", "gpualloc_malloc_preload"}, set(exported))
         self.assertEqual({""}, set(exported.values()), "versions would miss older references")
 
+    def test_preload_for_aligned_blocks_exports_no_other_function_of_the_family(self) -> None:
+        exported = self.exported(ALIGN_PRELOAD)
+        self.assertEqual(mapped("interpose/align/exports.map"), set(exported))
+        operators = {name for name in exported if re.match("_Z(nw|na|dl|da)", name)}
+        self.assertEqual(ALIGNED_FAMILY, set(exported) - operators)
+        # Each operator new, and those operators delete that rely on the size of an aligned block.
+        self.assertEqual((8, 2), (sum(name.startswith("_Zn") for name in operators),
+                                  sum("mSt11align_val_t" in name and name.startswith("_Zd")
+                                      for name in operators)))
+        self.assertEqual((10, {""}), (len(operators), set(exported.values())))
+
     @unittest.skipIf(SANITIZED, "a sanitizer adds libraries of its own")
     def test_nothing_but_the_c_library_is_needed(self) -> None:
-        for library in (LIBRARY, PRELOAD):
+        for library in (LIBRARY, PRELOAD, ALIGN_PRELOAD):
             needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", self.dynamic(library)))
             self.assertLessEqual(needed, C_LIBRARY, library)
 
     def test_soname(self) -> None:
         self.assertIn("Library soname: [libgpualloc.so.0]", self.dynamic(LIBRARY))
         self.assertIn("Library soname: [libgpualloc-malloc.so]", self.dynamic(PRELOAD))
+        self.assertIn("Library soname: [libgpualloc-align.so]", self.dynamic(ALIGN_PRELOAD))
 
     def test_library_needs_no_static_tls(self) -> None:
         """A library that does cannot always be loaded while a program runs."""

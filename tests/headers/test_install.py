@@ -105,7 +105,7 @@ class Install(Installed):
     def test_files(self) -> None:
         for header in HEADERS:
             self.assertEqual("gpualloc", self.one(header.name).parent.name)
-        for name in ("libgpualloc.a", "libgpualloc-malloc.so"):
+        for name in ("libgpualloc.a", "libgpualloc-malloc.so", "libgpualloc-align.so"):
             self.assertTrue(self.one(name).is_file(), name)
 
     def test_manual_pages(self) -> None:
@@ -187,6 +187,17 @@ class Install(Installed):
             maps = self.run_command(command, "run", f"--host={spec}", "--", "/bin/cat",
                                     "/proc/self/maps")
             self.assertIn(preload, maps)
+
+    def test_a_wrapped_library_from_any_prefix(self) -> None:
+        wrapped = "libjemalloc.so.2"
+        if shutil.which("ldconfig", path="/sbin:/usr/sbin") is None or wrapped not in (
+                self.run_command("/sbin/ldconfig", "-p")):
+            self.skipTest(f"{wrapped} is not installed")
+        self.move()
+        maps = self.run_command(self.root / "bin/gpualloc", "run", f"--host=dl:{wrapped}", "--",
+                                "/bin/cat", "/proc/self/maps")
+        self.assertIn(str(self.one("libgpualloc-align.so")), maps)
+        self.assertNotIn(str(self.one("libgpualloc-malloc.so")), maps)
 
 
 class Readme(Installed):
