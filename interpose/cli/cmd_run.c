@@ -37,6 +37,8 @@ enum {
 
 /* A text is NULL if its option was not given. */
 typedef struct run_args {
+    int argc; /* this command's own arguments */
+    char **argv;
     const char *host, *device, *kernel, *log;
     const char *stats, *trace; /* absolute; stats: or "1", standard error, or "-", output */
     bool strict, children;     /* children: report their statistics, too */
@@ -55,6 +57,58 @@ static bool refuse(const char *option)
 
 /* ---- checking the settings ----------------------------------------------------------------- */
 
+/* Space for the thread-local storage of libraries that are loaded late, in bytes. The loader's
+ * default is 512; Debian's jemalloc needs more. */
+#define MORE_TLS "glibc.rtld.optional_static_tls=16000"
+
+static bool set_more_tls(void)
+{
+    const char *before = ga_environment("GLIBC_TUNABLES");
+    char *both = NULL;
+    if (before && strstr(before, "optional_static_tls")) {
+        return false; /* that did not help, or the user's choice */
+    }
+    bool done = asprintf(&both, "%s%s" MORE_TLS, before ? before : "", before ? ":" : "") > 0 &&
+                setenv("GLIBC_TUNABLES", both, 1) == 0;
+    free(both);
+    return done;
+}
+
+/* If the library of `dl` could not be loaded for lack of static thread-local storage, start this
+ * command again with more of it. Returns if that cannot help. */
+static void restart_with_tls(const run_args *args)
+{
+    char name[] = "gpualloc";
+    char command[] = "run";
+    char **argv = strstr(ga_error_text(), "static TLS") && set_more_tls()
+                      ? calloc((size_t)args->argc + 2, sizeof *argv)
+                      : NULL;
+    if (argv) {
+        argv[0] = name;
+        argv[1] = command;
+        memcpy(argv + 2, args->argv + 1, (size_t)(args->argc - 1) * sizeof *argv);
+        execv("/proc/self/exe", argv);
+        free(argv);
+    }
+}
+
+/* The program needs the space only where our library loads that of `dl`. */
+static bool drop_tls(void)
+{
+    const char *tunables = ga_environment("GLIBC_TUNABLES");
+    const char *more = tunables ? strstr(tunables, MORE_TLS) : NULL;
+    if (!more || more[sizeof MORE_TLS - 1]) {
+        return true;
+    }
+    if (more == tunables) {
+        return unsetenv("GLIBC_TUNABLES") == 0;
+    }
+    char *before = strndup(tunables, (size_t)(more - tunables) - 1);
+    bool done = before && setenv("GLIBC_TUNABLES", before, 1) == 0;
+    free(before);
+    return done;
+}
+
 static bool try_host(run_args *args)
 {
     const char *from_environment = ga_environment("GPUALLOC_HOST");
@@ -65,7 +119,11 @@ static bool try_host(run_args *args)
     if (!args->host) {
         args->host = ga_registry_find("jemalloc") ? "jemalloc" : "system";
     }
-    return ga_trial_host(args->host, &args->preloadable) == GA_OK || refuse(source);
+    if (ga_trial_host(args->host, &args->preloadable) == GA_OK) {
+        return true;
+    }
+    restart_with_tls(args);
+    return refuse(source);
 }
 
 static bool try_specs(run_args *args)
@@ -96,8 +154,13 @@ static bool try_files(const run_args *args)
 
 /* The value of LD_PRELOAD. */
 typedef struct preload_list {
-    char text[2 * sizeof(ga_path)];
+    char text[3 * sizeof(ga_path)];
 } preload_list;
+
+/* Our libraries for malloc, and for aligned blocks of another malloc. */
+typedef struct our_libraries {
+    ga_path malloc, align;
+} our_libraries;
 
 static bool is_set(const char *option, const char *variable)
 {
@@ -113,17 +176,23 @@ static bool preloads_directly(const run_args *args)
            !is_set(args->trace, "GPUALLOC_TRACE");
 }
 
-/* `ours` is our library for malloc. Device memory is served only if a spec for it is set. */
-static bool try_preload(const run_args *args, ga_path *ours, preload_list *all)
+/* Device memory is served only if a spec for it is set. */
+static bool try_preload(const run_args *args, our_libraries *ours, preload_list *all)
 {
     ga_path device = {""};
-    if (ga_preload_find(ours, GA_PRELOAD_MALLOC) != GA_OK ||
+    bool direct = preloads_directly(args);
+    bool align = direct && !args->preloadable.aligns;
+    if (ga_preload_find(&ours->align, GA_PRELOAD_ALIGN) != GA_OK) {
+        *ours->align.text = '\0';
+    }
+    if ((align && !*ours->align.text) ||
+        ga_preload_find(&ours->malloc, GA_PRELOAD_MALLOC) != GA_OK ||
         (args->device && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK)) {
         return refuse(NULL);
     }
-    snprintf(all->text, sizeof all->text, "%s%s%s",
-             preloads_directly(args) ? args->preloadable.path : ours->text, *device.text ? ":" : "",
-             device.text);
+    snprintf(all->text, sizeof all->text, "%s%s%s%s%s", align ? ours->align.text : "",
+             align ? ":" : "", direct ? args->preloadable.path : ours->malloc.text,
+             *device.text ? ":" : "", device.text);
     return true;
 }
 
@@ -157,16 +226,25 @@ static bool set(const char *variable, const char *value)
     return !value || setenv(variable, value, 1) == 0;
 }
 
-static bool set_preload(const char *library)
+/* Whether LD_PRELOAD begins with this library, or list of libraries: the enclosing run's. */
+static bool is_preloaded(const char *library)
 {
     const char *before = ga_environment("LD_PRELOAD");
     size_t length = strlen(library);
+    /* strchr also finds the NUL */
+    return before && length && strncmp(before, library, length) == 0 &&
+           strchr(": ", before[length]);
+}
+
+static bool set_preload(const char *library)
+{
+    const char *before = ga_environment("LD_PRELOAD");
     char *both = NULL;
     if (!before || !*before) {
         return set("LD_PRELOAD", library);
     }
-    if (strncmp(before, library, length) == 0 && strchr(": ", before[length])) {
-        return true; /* nested in another run; strchr also finds the NUL */
+    if (is_preloaded(library)) {
+        return true;
     }
     bool done = asprintf(&both, "%s:%s", library, before) > 0 && set("LD_PRELOAD", both);
     free(both);
@@ -176,12 +254,23 @@ static bool set_preload(const char *library)
 /* Remove the library that an enclosing run has put into LD_PRELOAD. */
 static bool drop_preload(const char *library)
 {
-    const char *before = ga_environment("LD_PRELOAD");
-    size_t length = strlen(library);
-    if (!before || strncmp(before, library, length) != 0 || !strchr(": ", before[length])) {
+    if (!is_preloaded(library)) {
         return true;
     }
-    return before[length] ? set("LD_PRELOAD", before + length + 1) : unsetenv("LD_PRELOAD") == 0;
+    const char *behind = ga_environment("LD_PRELOAD") + strlen(library);
+    return *behind ? set("LD_PRELOAD", behind + 1) : unsetenv("LD_PRELOAD") == 0;
+}
+
+/* Remove our library for aligned blocks ("": none) and, behind it, the library that an enclosing
+ * run has put there. Its operators would serve C++ otherwise. */
+static bool drop_aligned(const char *align)
+{
+    if (!is_preloaded(align)) {
+        return true;
+    }
+    const char *behind = ga_environment("LD_PRELOAD") + strlen(align);
+    behind += *behind ? 1 + strcspn(behind + 1, ": ") : 0;
+    return *behind ? set("LD_PRELOAD", behind + 1) : unsetenv("LD_PRELOAD") == 0;
 }
 
 /* The program runs in this process, so that this process's id tells it from its children. */
@@ -193,12 +282,18 @@ static bool set_reporter(const run_args *args)
                           : set("GPUALLOC_STATS_PID", args->stats ? id : NULL);
 }
 
-/* `ours` is our library for malloc, `all` all libraries to preload. `stops`: the program would not
- * start with them. */
-static bool set_environment(const run_args *args, const char *ours, const char *all, bool stops)
+/* `all`: the libraries to preload. `stops`: the program would not start with them. */
+static bool set_environment(const run_args *args, const our_libraries *ours, const char *all,
+                            bool stops)
 {
-    bool dropped = !preloads_directly(args) || drop_preload(ours);
-    bool done = stops ? drop_preload(all) : dropped && set_preload(all);
+    bool direct = preloads_directly(args);
+    bool done = !direct || drop_tls();
+    if (stops) {
+        done = done && drop_preload(all) && drop_aligned(ours->align.text);
+    } else if (!is_preloaded(all)) {
+        done = done && drop_aligned(ours->align.text) &&
+               (!direct || drop_preload(ours->malloc.text)) && set_preload(all);
+    }
     return done && set_reporter(args) && set("GPUALLOC_HOST", args->host) &&
            set("GPUALLOC_DEVICE", args->device) && set("GPUALLOC_KERNEL", args->kernel) &&
            set("GPUALLOC_STATS", args->stats) && set("GPUALLOC_TRACE", args->trace) &&
@@ -207,7 +302,8 @@ static bool set_environment(const run_args *args, const char *ours, const char *
 
 static int run(run_args *args)
 {
-    ga_path ours, program;
+    our_libraries ours;
+    ga_path program;
     preload_list libraries;
     set("GPUALLOC_LOG", args->log); /* also for messages of this process */
     if (!try_specs(args) || !try_preload(args, &ours, &libraries)) {
@@ -218,10 +314,10 @@ static int run(run_args *args)
         return cannot_run(args->program[0], error);
     }
     bool stops;
-    if (!try_reach(args, program.text, ours.text, &stops) || !try_files(args)) {
+    if (!try_reach(args, program.text, ours.malloc.text, &stops) || !try_files(args)) {
         return GA_CLI_USAGE;
     }
-    if (set_environment(args, ours.text, libraries.text, stops)) {
+    if (set_environment(args, &ours, libraries.text, stops)) {
         execvp(program.text, args->program);
     }
     return cannot_run(args->program[0], errno);
@@ -362,6 +458,8 @@ int ga_cmd_run(int argc, char **argv)
 {
     static const struct argp argp = {options, parse, "PROGRAM [ARG...]", doc, NULL, NULL, NULL};
     static run_args args;
+    args.argc = argc;
+    args.argv = argv;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
     return run(&args);
 }

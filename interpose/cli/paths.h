@@ -14,6 +14,7 @@
 /* The libraries to preload. */
 typedef enum ga_preload {
     GA_PRELOAD_MALLOC = 0,
+    GA_PRELOAD_ALIGN,
     GA_PRELOAD_CUDA
 } ga_preload;
 

@@ -17,6 +17,7 @@ static const struct {
     const char *name, *folder; /* in a build tree */
 } libraries[] = {
     [GA_PRELOAD_MALLOC] = {"libgpualloc-malloc.so", "malloc"},
+    [GA_PRELOAD_ALIGN] = {"libgpualloc-align.so", "align"},
     [GA_PRELOAD_CUDA] = {"libgpualloc-cuda.so", "cuda"},
 };
 

@@ -4,9 +4,11 @@
  */
 #include "trial.h"
 
+#include "../../liballoc/backends/native/dl_aligned.h"
 #include "../../liballoc/backends/native/dl_file.h"
 #include "../../liballoc/backends/trace/format.h"
 #include "../../liballoc/platform/environment.h"
+#include "../../liballoc/platform/object_symbols.h"
 #include "../../liballoc/platform/output_file.h"
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
@@ -107,39 +109,40 @@ static bool loads_library(const ga_spec *spec)
     return false;
 }
 
-/* The C library's own versions of what a library lacks would return blocks that its free() does not
- * know. The names are those of the glibc manual, "Replacing malloc". */
-static bool defines_whole_family(void *library)
+/* The malloc family: the names of the glibc manual, "Replacing malloc". The C library's own version
+ * of a missing one would return blocks that the library's free() does not know. */
+static const char *const unaligned_names[] = {
+    "malloc", "free", "calloc", "realloc", "malloc_usable_size", NULL};
+static const char *const aligned_names[] = {"aligned_alloc", "memalign", "posix_memalign",
+                                            "pvalloc",       "valloc",   NULL};
+
+static bool defines(void *library, const char *const *names)
 {
-    static const char *const names[] = {
-        "malloc",   "free",           "calloc",  "realloc", "aligned_alloc", "malloc_usable_size",
-        "memalign", "posix_memalign", "pvalloc", "valloc",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!ga_dl_own_symbol(library, names[i])) {
+    for (; *names; names++) {
+        if (!ga_dl_own_symbol(library, *names)) {
             return false;
         }
     }
     return true;
 }
 
+enum {
+    TRIED_MAX = 4096, /* alignments and sizes from 16 to this */
+    BLOCKS = 4        /* the first may be aligned by chance */
+};
+
 /* Ask each of the functions for aligned blocks of many sizes: mimalloc 2.0.9 does not align those
  * whose size is a power of two. The blocks are not freed, because this process ends soon. */
 static bool aligns(void *library)
 {
-    enum {
-        ALIGN_MAX = 4096,
-        BLOCKS = 4 /* the first may be aligned by chance */
-    };
-    void *(*memalign)(size_t align, size_t size);
-    void *(*aligned_alloc)(size_t align, size_t size);
+    ga_dl_memalign *memalign, *aligned_alloc;
     int (*posix_memalign)(void **out, size_t align, size_t size);
     *(void **)&memalign = ga_dl_own_symbol(library, "memalign");
     *(void **)&aligned_alloc = ga_dl_own_symbol(library, "aligned_alloc");
     *(void **)&posix_memalign = ga_dl_own_symbol(library, "posix_memalign");
     uintptr_t wrong = 0;
-    for (size_t align = 16; align <= ALIGN_MAX; align *= 2) {
-        for (size_t size = 16; size <= ALIGN_MAX; size *= 2) {
+    for (size_t align = 16; align <= TRIED_MAX; align *= 2) {
+        for (size_t size = 16; size <= TRIED_MAX; size *= 2) {
             for (int i = 0; i < BLOCKS; i++) {
                 void *block = NULL;
                 wrong |= (uintptr_t)memalign(align, size) % align;
@@ -152,12 +155,42 @@ static bool aligns(void *library)
     return wrong == 0;
 }
 
-/* The file of a loaded library. None if LD_PRELOAD cannot hold its path. */
-static ga_library file_of(void *library)
+static struct link_map *map_of(void *library)
 {
-    ga_library file = {""};
     struct link_map *map = NULL;
-    char *path = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? realpath(map->l_name, NULL) : NULL;
+    return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map : NULL;
+}
+
+/* Whether libgpualloc-align.so finds the library's functions, and aligned blocks by them. */
+static bool can_be_aligned(void *library)
+{
+    const struct link_map *map = map_of(library);
+    ga_dl_memalign *memalign = NULL;
+    ga_dl_free *release = NULL;
+    if (map && ga_object_symbol(map, "malloc")) {
+        *(void **)&release = ga_object_symbol(map, "free");
+        *(void **)&memalign = ga_object_symbol(map, "memalign");
+        if (!memalign) {
+            *(void **)&memalign = ga_object_symbol(map, "aligned_alloc");
+        }
+    }
+    bool all = release && memalign;
+    for (size_t align = 16; all && align <= TRIED_MAX; align *= 2) {
+        for (size_t size = 16; all && size <= TRIED_MAX; size *= 2) {
+            for (int i = 0; all && i < BLOCKS; i++) {
+                all = ga_dl_aligned(memalign, release, align, size) != NULL;
+            }
+        }
+    }
+    return all;
+}
+
+/* The file of a loaded library. None if LD_PRELOAD cannot hold its path. */
+static ga_library file_of(void *library, bool aligns)
+{
+    ga_library file = {.aligns = aligns};
+    struct link_map *map = map_of(library);
+    char *path = map ? realpath(map->l_name, NULL) : NULL;
     if (path && strlen(path) < sizeof file.path && !strpbrk(path, " :")) {
         strcpy(file.path, path);
     }
@@ -176,8 +209,13 @@ static ga_library find_preloadable(const ga_spec *spec)
         ga_options_resolve(backend, &spec->layers[0], values, texts) == GA_OK) {
         library = dlopen(values[0].text, RTLD_NOW | RTLD_NOLOAD); /* dl has one option, its path */
     }
-    return library && defines_whole_family(library) && aligns(library) ? file_of(library)
-                                                                       : (ga_library){""};
+    if (!library || !defines(library, unaligned_names)) {
+        return (ga_library){.path = ""};
+    }
+    if (defines(library, aligned_names) && aligns(library)) {
+        return file_of(library, true);
+    }
+    return can_be_aligned(library) ? file_of(library, false) : (ga_library){.path = ""};
 }
 
 static _Noreturn void try_in_child(const char *spec, const ga_spec *parsed, int out)
@@ -234,7 +272,7 @@ static ga_status parse(ga_spec *out, const char *spec)
 ga_status ga_trial_host(const char *spec, ga_library *preloadable)
 {
     ga_spec parsed;
-    *preloadable = (ga_library){""};
+    *preloadable = (ga_library){.path = ""};
     ga_status status = parse(&parsed, spec);
     if (status != GA_OK) {
         return status;

@@ -8,14 +8,17 @@
 
 #include <gpualloc/gpualloc.h>
 
-/* The absolute path of a library; empty: none. */
+#include <stdbool.h>
+
+/* A library that LD_PRELOAD can name in place of ours. */
 typedef struct ga_library {
-    char path[1024];
+    char path[1024]; /* absolute; empty: none */
+    bool aligns;     /* else libgpualloc-align.so must come before it */
 } ga_library;
 
 /* Open a host heap of this spec. For one that would write a file, check only backends and options.
- * `*preloadable` becomes the library if the spec is `dl` alone, and its library defines the whole
- * malloc family and aligns blocks: then LD_PRELOAD can name it in place of ours. */
+ * `*preloadable` becomes the library if the spec is `dl` alone, and its library defines the malloc
+ * family, but for functions that libgpualloc-align.so adds. */
 ga_status ga_trial_host(const char *spec, ga_library *preloadable);
 
 /* Parse the spec. Its backends may be registered by the program, so they are not looked up. */

@@ -21,6 +21,7 @@ SANITIZED = bool(os.environ.get("GPUALLOC_SANITIZED"))
 COMMANDS = ("run", "bench", "trace", "list", "check", "help")
 REPO = Path(__file__).resolve().parents[2]
 PRELOAD = "libgpualloc-malloc.so"
+ALIGN_PRELOAD = "libgpualloc-align.so"
 CUDA_PRELOAD = "libgpualloc-cuda.so"
 
 
@@ -28,7 +29,7 @@ def empty_preload() -> str:
     """A folder with libraries of the preloads' names and nothing in them."""
     folder = tempfile.mkdtemp(prefix="gpualloc-preload-")
     atexit.register(shutil.rmtree, folder)
-    for name in (PRELOAD, CUDA_PRELOAD):
+    for name in (PRELOAD, ALIGN_PRELOAD, CUDA_PRELOAD):
         subprocess.run(["cc", "-shared", "-o", f"{folder}/{name}", "-x", "c", "/dev/null"],
                        check=True)
     return folder

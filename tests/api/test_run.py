@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 import command
-from command import PRELOAD, Answer, CommandTest
+from command import ALIGN_PRELOAD, PRELOAD, Answer, CommandTest
 
 TRACE_HEADER_BYTES = 40
 PLAIN_PATH = {"PATH": "/usr/bin:/bin"}  # a folder that may not be searched makes a 127 a 126
@@ -40,31 +40,32 @@ class RunTest(CommandTest):
         return path
 
 
-FAMILY = ("void *malloc(size_t size) { return __libc_malloc(size); }\n"
-          "void *calloc(size_t count, size_t size) { return __libc_calloc(count, size); }\n"
-          "void *realloc(void *old, size_t size) { return __libc_realloc(old, size); }\n"
-          "void free(void *block) { __libc_free(block); }\n"
-          "void *memalign(size_t align, size_t size) { return __libc_memalign(align, size); }\n"
-          "void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }\n"
-          "void *valloc(size_t size) { return memalign(4096, size); }\n"
-          "int posix_memalign(void **out, size_t align, size_t size)\n"
-          "{ return (*out = memalign(align, size)) ? 0 : 12; }\n"
-          "size_t malloc_usable_size(void *block)\n"
+FOUR = ("void *malloc(size_t size) { return __libc_malloc(size); }\n"
+        "void *calloc(size_t count, size_t size) { return __libc_calloc(count, size); }\n"
+        "void *realloc(void *old, size_t size) { return __libc_realloc(old, size); }\n"
+        "void free(void *block) { __libc_free(block); }\n")
+MEMALIGN = "void *memalign(size_t align, size_t size) { return __libc_memalign(align, size); }\n"
+ALIGNED = ("void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }\n"
+           "void *valloc(size_t size) { return memalign(4096, size); }\n"
+           "int posix_memalign(void **out, size_t align, size_t size)\n"
+           "{ return (*out = memalign(align, size)) ? 0 : 12; }\n")
+USABLE = ("size_t malloc_usable_size(void *block)\n"
           "{ return block ? (((size_t *)block)[-1] & -16) - 16 : 0; }\n")
 PVALLOC = "void *pvalloc(size_t size) { return memalign(4096, size + 4095 & -4096); }\n"
+FAMILY = FOUR + MEMALIGN + ALIGNED + USABLE
 
 
 @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
 class DirectLibrary(RunTest):
     """The library of dl: is preloaded itself where nothing is lost."""
 
-    def library(self, name: str, source: str) -> Path:
+    def library(self, name: str, source: str, *options: str) -> Path:
         (self.folder / "family.c").write_text(
             "#include <stddef.h>\nextern void *__libc_malloc(size_t), *__libc_calloc(size_t, "
             "size_t), *__libc_realloc(void *, size_t), __libc_free(void *), "
             "*__libc_memalign(size_t, size_t);\n" + source)
         path = self.folder / name
-        subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", "-o", path,
+        subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", *options, "-o", path,
                         self.folder / "family.c"], check=True)
         return path
 
@@ -86,16 +87,30 @@ class DirectLibrary(RunTest):
     def test_part_of_the_family(self) -> None:
         """The C library's pvalloc would return blocks that this library's free does not know."""
         path = self.library("part.so", FAMILY)
-        self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{path}"))
+        self.assertEqual([ALIGN_PRELOAD, "part.so"], self.preloads(f"--host=dl:{path}"))
+
+    def test_one_function_for_aligned_blocks_is_enough(self) -> None:
+        for one in (MEMALIGN, MEMALIGN.replace("memalign(size_t", "aligned_alloc(size_t")):
+            path = self.library("one.so", FOUR + one + USABLE)
+            self.assertEqual([ALIGN_PRELOAD, "one.so"], self.preloads(f"--host=dl:{path}"), one)
+
+    def test_families_that_cannot_be_completed(self) -> None:
+        never = MEMALIGN.replace("__libc_memalign(align, size)", "__libc_malloc(size)")
+        strict = MEMALIGN.replace("return", "return size % align ? NULL :")
+        for family in (FOUR + USABLE, FOUR + MEMALIGN + ALIGNED + PVALLOC,
+                       FOUR + never + ALIGNED + USABLE, FOUR + strict + ALIGNED + USABLE):
+            path = self.library("behind.so", family)
+            self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{path}"), family)
 
     def test_blocks_that_are_not_aligned(self) -> None:
-        """As by mimalloc 2.0.9. Our library corrects it."""
+        """As by mimalloc 2.0.9."""
         for function in ("memalign", "aligned_alloc"):
             name = f"void *{function}(size_t align, size_t size) {{ return "
             self.assertIn(name, FAMILY)
             wrong = FAMILY.replace(name, name + "align == 64 && size == 64 ? malloc(size) : ")
             path = self.library("wrong.so", wrong + PVALLOC)
-            self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{path}"), function)
+            self.assertEqual([ALIGN_PRELOAD, "wrong.so"], self.preloads(f"--host=dl:{path}"),
+                             function)
 
     def test_statistics_and_traces_need_ours(self) -> None:
         host = f"--host=dl:{self.library('whole.so', FAMILY + PVALLOC)}"
@@ -107,8 +122,35 @@ class DirectLibrary(RunTest):
         self.assertEqual([PRELOAD], self.preloads(host.replace("=dl", "=hazard/dl")))
 
     def test_a_path_that_the_loader_would_split(self) -> None:
-        path = self.library("with space.so", FAMILY + PVALLOC)
-        self.assertEqual([PRELOAD], self.preloads(f'--host=dl:path="{path}"'))
+        for family in (FAMILY, FAMILY + PVALLOC):
+            for name in ("with space.so", "with:colon.so"):
+                path = self.library(name, family)
+                self.assertEqual([PRELOAD], self.preloads(f'--host=dl:path="{path}"'))
+
+    def test_other_preloads_stay_behind(self) -> None:
+        host = f"--host=dl:{self.library('part.so', FAMILY)}"
+        self.assertEqual([ALIGN_PRELOAD, "part.so", "libm.so.6", "libdl.so.2"],
+                         self.preloads(host, env={"LD_PRELOAD": "libm.so.6:libdl.so.2"}))
+
+    def test_folder_of_preloads(self) -> None:
+        """Only a run that needs the library for aligned blocks misses it there."""
+        (self.folder / "there").mkdir()
+        (self.folder / "there" / PRELOAD).symlink_to(self.variable("LD_PRELOAD"))
+        env = {"GPUALLOC_PRELOAD_DIR": str(self.folder / "there")}
+        part, whole = self.library("part.so", FAMILY), self.library("whole.so", FAMILY + PVALLOC)
+        self.assertEqual(["whole.so"], self.preloads(f"--host=dl:{whole}", env=env))
+        self.refused(self.gpualloc("run", f"--host=dl:{part}", "true", env=env), 2, ALIGN_PRELOAD)
+
+    def test_program_without_loader(self) -> None:
+        """Static, or one that gains rights: the warning does not depend on the library."""
+        (self.folder / "empty.c").write_text("int main(void) { return 7; }\n")
+        subprocess.run(["cc", "-static", "-o", self.folder / "static", self.folder / "empty.c"],
+                       check=True)
+        host = f"--host=dl:{self.library('part.so', FAMILY)}"
+        answer = self.gpualloc("run", host, self.folder / "static")
+        self.assertEqual(7, answer.status)
+        self.assertIn("it is linked statically", answer.err)
+        self.refused(self.gpualloc("run", "--strict", host, self.folder / "static"), 2, "static")
 
     def test_nested_runs(self) -> None:
         path = self.library("whole.so", FAMILY + PVALLOC)
@@ -118,6 +160,44 @@ class DirectLibrary(RunTest):
         inner = self.run_shell(nested.format("system"), f"--host=dl:{path}").out
         first, second = inner.strip().split(":")
         self.assertEqual((PRELOAD, str(path)), (Path(first).name, second))
+
+    def test_runs_nested_in_one_for_aligned_blocks(self) -> None:
+        """The outer pair goes: its operators would serve C++."""
+        part, other = self.library("part.so", FAMILY), self.library("other.so", FAMILY)
+        outer = f"--host=dl:{part}"
+        for inner, expected in (("system", [PRELOAD]), (f"dl:{part}", [ALIGN_PRELOAD, "part.so"]),
+                                (f"dl:{other}", [ALIGN_PRELOAD, "other.so"])):
+            for env, behind in (({}, []), ({"LD_PRELOAD": "libm.so.6"}, ["libm.so.6"])):
+                out = self.run_shell(f"{command.BINARY} run --host={inner} -- "
+                                     "/bin/sh -c 'echo $LD_PRELOAD'", outer, env=env).out
+                names = [Path(name).name for name in out.strip().split(":")]
+                self.assertEqual(expected + behind, names, inner)
+
+    def test_deep_nesting_does_not_lengthen_the_list(self) -> None:
+        run = f"{command.BINARY} run --host=dl:{self.library('part.so', FAMILY)} --device=vmm -- "
+        once, thrice = (self.run_shell(run * depth + "/bin/sh -c 'echo $LD_PRELOAD'").out
+                        for depth in (1, 3))
+        self.assertEqual(once, thrice)
+        self.assertEqual(3, len(once.split(":")), once)
+
+    def test_more_static_thread_local_storage(self) -> None:
+        """For a library that the loader has no space for, as Debian's jemalloc."""
+        part = "static __thread char large[1 << 13];\n" + FAMILY.replace("{ return __libc_malloc",
+                                                                       "{ large[0]++; return "
+                                                                       "__libc_malloc")
+        host = f"--host=dl:{self.library('large.so', part, '-ftls-model=initial-exec')}"
+        perturb, more = "glibc.malloc.perturb=0", "glibc.rtld.optional_static_tls=16000"
+        self.assertEqual([ALIGN_PRELOAD, "large.so"], self.preloads(host))
+        self.assertEqual("unset", self.variable("GLIBC_TUNABLES", host))
+        self.assertEqual(perturb,
+                         self.variable("GLIBC_TUNABLES", host, env={"GLIBC_TUNABLES": perturb}))
+        for env, expected in (({}, more), ({"GLIBC_TUNABLES": perturb}, f"{perturb}:{more}")):
+            forwarded = self.run_shell('printf %s "$GLIBC_TUNABLES"', host,
+                                       f"--stats={self.folder}/stats", env=env)
+            self.assertEqual((0, expected, ""),
+                             (forwarded.status, forwarded.out, forwarded.err))
+        chosen = {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=600"}
+        self.refused(self.gpualloc("run", host, "true", env=chosen), 2, "static TLS")
 
 
 class Status(RunTest):
