@@ -57,8 +57,8 @@ COMPARISONS = [
     Comparison("host=jemalloc,stats", "host=jemalloc", 1.10),
     Comparison("host=jemalloc,trace", "host=jemalloc", 2.0),
     Comparison("run --host=dl:libtcmalloc_minimal.so.4", "libtcmalloc_minimal.so.4", 1.05),
-    # Our library forwards: mimalloc 2.0.9 does not align all blocks.
-    Comparison("host=dl:libmimalloc.so.2", "libmimalloc.so.2", 1.05),
+    Comparison("run --host=dl:libmimalloc.so.2", "libmimalloc.so.2", 1.05),
+    Comparison("run --host=dl:libjemalloc.so.2", "libjemalloc.so.2", 1.05),
 ]
 
 LIBRARIES = ["libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"]
@@ -87,12 +87,9 @@ def environments(command: str, preload: str, libraries: dict[str, str],
                  scratch: Path) -> dict[str, dict[str, str]]:
     ours = {"LD_PRELOAD": preload, "GPUALLOC_HOST": "jemalloc"}
     direct = {name: {"LD_PRELOAD": path} for name, path in libraries.items()}
-    wrapped = {f"host=dl:{name}": ours | {"GPUALLOC_HOST": f"dl:{path}"}
-               for name, path in libraries.items()}
     run = {f"run --host=dl:{name}": environment_of_run(command, f"dl:{path}")
-           for name, path in libraries.items()
-           if any(c.way == f"run --host=dl:{name}" for c in COMPARISONS)}
-    return direct | wrapped | run | {
+           for name, path in libraries.items()}
+    return direct | run | {
         "no preload": {},
         "host=system": ours | {"GPUALLOC_HOST": "system"},
         "host=jemalloc": ours,
