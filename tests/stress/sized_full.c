@@ -30,6 +30,8 @@ enum {
     REGIONS = 4,
     STEPS = 4000,
     MOVES = 60,
+    MANY = 1024, /* units that a thread holds at most in a moving round */
+    FEW = 64,    /* in three of four, so that regions become empty more often */
     KEPT = 4096
 };
 
@@ -161,10 +163,11 @@ static void deal(void)
 static void work_moving(size_t number)
 {
     actor *a = &actors[number];
-    for (uint32_t i = 0; i < MOVES; i++) {
+    uint32_t most = round_number % 8 ? FEW : MANY;
+    for (uint32_t i = 0; i < MOVES * (MANY / most); i++) {
         uint32_t class = (8 + (uint32_t)random_below(&a->random, 24)) % world->heap->classes;
         uint32_t n = 1 + (uint32_t)random_below(&a->random, 32), got = 1;
-        while (got && a->count + 32 <= KEPT / 4) {
+        while (got && a->count + 32 <= most) {
             got = claim(a, class, n);
         }
         a->served += a->count;

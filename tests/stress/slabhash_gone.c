@@ -31,7 +31,8 @@ enum {
     CALLS = 3000, /* of each thread, for a table */
     OWN = 150,    /* keys of each */
     SHARED = 5,   /* keys that all add to */
-    MOVES = 32,   /* one in MOVES calls makes the table migrate */
+    RARELY = 32,  /* one in RARELY or OFTEN calls makes the table migrate */
+    OFTEN = 4,
     SLEEPS = 1024,
     BUCKETS_MAX = 256,
     CAME_BACK = 100, /* arrays, at least, while threads run */
@@ -53,7 +54,8 @@ static struct {
     uint32_t returned; /* relaxed: arrays that returned while threads were running */
     uint64_t added;    /* relaxed: to the shared keys */
     uint64_t tables, stages, came_back;
-    bool wide; /* the table is a MAP64 */
+    uint32_t moves; /* one call in so many makes the table migrate */
+    bool wide;      /* the table is a MAP64 */
 } world __attribute__((aligned(128)));
 
 /* The state that a tile keeps. */
@@ -273,7 +275,7 @@ static void work(size_t number)
         } else {
             call_own(t);
         }
-        if (random_below(&t->random, MOVES) == 0) {
+        if (random_below(&t->random, world.moves) == 0) {
             move_on(t);
         }
         if (random_below(&t->random, SLEEPS) ==
@@ -414,6 +416,7 @@ int main(int argc, char **argv)
      * refer to. */
     while (stress_goes_on() || world.tables < 2 || world.came_back < CAME_BACK) {
         world.wide = world.tables % 2 && !GA_PLANTED_ANY;
+        world.moves = world.tables % 4 < 2 ? OFTEN : RARELY;
         one_table();
         world.tables++;
     }
