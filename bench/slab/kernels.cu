@@ -4,7 +4,10 @@
  * which the limit and ours take turns; the spread is the fastest and slowest round. Prints GPU,
  * driver and date. bench/README.md explains the lines.
  *
- *   bench-slab-kernels [--rounds N] [--only WORDS]
+ * Over a parent that grows (--parent vmm), the heap begins with its default capacity, and a kernel
+ * makes it grow before the measurement. The view is that of the beginning.
+ *
+ *   bench-slab-kernels [--parent cuda|vmm] [--rounds N] [--only WORDS]
  */
 #define PROGRAM "bench-slab-kernels"
 #include "measure.cuh"
@@ -191,20 +194,7 @@ static uint32_t take_failed()
     return n;
 }
 
-/* False if it does not fit into the card's memory. */
-static bool open_slab(slab *s, uint32_t unit, uint64_t units)
-{
-    char spec[128];
-    snprintf(spec, sizeof spec, "slab:unit=%u,capacity=%llu,addressing=light/cuda", unit,
-             (unsigned long long)(unit * units));
-    if (ga_heap_open(&s->heap, GA_PLACE_KERNEL, 0, spec) != GA_OK ||
-        ga_heap_kernel_view(s->heap, &s->view) != GA_OK) {
-        printf("%s: %s\n", spec, ga_error_text());
-        failures++;
-        return false;
-    }
-    return true;
-}
+static const char *parent = "cuda";
 
 static void reset(const slab *s)
 {
@@ -212,6 +202,30 @@ static void reset(const slab *s)
         fprintf(stderr, "bench-slab-kernels: %s\n", ga_error_text());
         exit(1);
     }
+}
+
+/* False if it does not fit into the card's memory. */
+static bool open_slab(slab *s, uint32_t unit, uint64_t units)
+{
+    char spec[128];
+    bool grows = strcmp(parent, "vmm") == 0;
+    if (grows) {
+        snprintf(spec, sizeof spec, "slab:unit=%u/vmm", unit);
+    } else {
+        snprintf(spec, sizeof spec, "slab:unit=%u,capacity=%llu,addressing=light/%s", unit,
+                 (unsigned long long)(unit * units), parent);
+    }
+    if (ga_heap_open(&s->heap, GA_PLACE_KERNEL, 0, spec) != GA_OK ||
+        ga_heap_kernel_view(s->heap, &s->view) != GA_OK) {
+        printf("%s: %s\n", spec, ga_error_text());
+        failures++;
+        return false;
+    }
+    if (grows) {
+        claim_and_forget<<<(uint32_t)(units / THREADS), THREADS>>>(s->view, failed_claims);
+        reset(s);
+    }
+    return true;
 }
 
 static char *slots; /* as large as the largest demand */
@@ -555,6 +569,11 @@ static void measure_all()
 
 int main(int argc, char **argv)
 {
+    if (argc > 2 && strcmp(argv[1], "--parent") == 0) {
+        parent = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     int status = read_arguments(argc, argv);
     if (status) {
         return status;

@@ -67,7 +67,7 @@ static void take(void **parameters)
 {
     ga_slab_heap *heap = PARAMETER(ga_slab_heap *, 0);
     ga_slab_view slab = ga_slab_view_of(heap);
-    ga_lanes units = heap->growth ? ga_slab_claim_growing(heap, 1, 0)
+    ga_lanes units = heap->growth ? ga_slab_claim_growing(heap, 1, 0, ga_lanes_all(GA_SLAB_FULL))
                                   : ga_slab_claim_lanes(slab, ga_tile_of(32), 1, 0);
     uint32_t unit = ga_lane_read(units, 0);
     *PARAMETER(void **, 1) = unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
@@ -78,9 +78,6 @@ static void give(void **parameters)
     ga_slab_heap *heap = PARAMETER(ga_slab_heap *, 0);
     ga_slab_view slab = ga_slab_view_of(heap);
     uint32_t unit = ga_slab_unit(slab, PARAMETER(void *, 1));
-    if (heap->growth) {
-        ga_slab_adjust_taken(heap, ga_tile_of(32), 0u - 1u);
-    }
     ga_slab_release_lanes(slab, ga_tile_of(32), 1, ga_lanes_all(unit));
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * The hint of a slab heap: in heaps that were filled in order, it leads tiles to the first free
- * blocks; a wrong hint loses no unit. Built twice: with the counts' layout of the host's heaps, and
- * with that of kernels' heaps.
+ * blocks; a wrong hint loses no unit. Also the look at the counts that tells when units are low.
+ * Built twice: with the counts' layout of the host's heaps, and with that of kernels' heaps.
  */
+#include "backends/slab/units/slab_growing.h"
 #include "support/expect.h"
 #include "support/random.h"
 #include "support/slab_actor.h"
@@ -67,6 +68,22 @@ static void assert_hints(const slab_world *world, uint32_t expected)
 }
 
 /* ---- heaps that are full in order ------------------------------------------------------------ */
+
+/* Low: less than a quarter of the units is free. 4,000 blocks, and tiles of 32 and 4 lanes. */
+Test(slab_hint, low_water_is_seen_in_the_counts)
+{
+    slab_world *world = world_of(BLOCKS, SLAB_WORLD_BARE);
+    for (uint32_t taken = 0; taken < BLOCKS; taken += BLOCKS / 8) {
+        bool low = taken > BLOCKS * 3 / 4;
+        cr_assert_eq(ga_slab_is_low(view_of(world), slab_tile()), low, "%u blocks", taken);
+        cr_assert_eq(ga_slab_is_low(view_of(world), ga_tile_of(4)), low, "%u blocks", taken);
+        set_blocks(world, taken, BLOCKS / 8, true);
+    }
+    cr_assert(ga_slab_is_low(view_of(world), slab_tile()));
+    world->heap.free[ga_slab_count_index(GA_SLAB_SPREAD, 0)] = 0u - 5u; /* for a moment */
+    cr_assert(ga_slab_is_low(view_of(world), slab_tile()));
+    slab_world_delete(world);
+}
 
 Test(slab_hint, leads_to_the_first_free_block_and_on_in_order)
 {

@@ -286,7 +286,6 @@ GA_SIMT void ga_slabhash_chains_back(ga_slab_heap *heap, ga_tile tile, uint32_t 
             ga_lane_write(&more, own,
                           link != GA_SLABHASH_NO_SLAB && link != GA_SLABHASH_SEALED ? 1u : 0u);
         }
-        ga_slabhash_uncount(heap, tile, ga_bits_count(lanes));
         ga_tile_publish(tile); /* the links were read before */
         ga_slab_release_lanes(slabs, tile, lanes, unit);
         unit = next;

@@ -175,7 +175,6 @@ GA_SIMT void ga_slabhash_free_chain(ga_slabhash_view table, ga_tile tile, uint32
     bool grows = GA_SLABHASH_IS_GROWING(table.kind);
     while (unit != GA_SLABHASH_NO_SLAB && !(grows && unit == GA_SLABHASH_SEALED)) {
         uint32_t next = ga_load_relaxed(ga_slabhash_row(table, unit) + GA_SLABHASH_NEXT);
-        ga_slabhash_uncount(table.heap, tile, 1u);
         ga_slab_release_one(ga_slab_view_of(table.heap), tile, unit);
         unit = next;
     }

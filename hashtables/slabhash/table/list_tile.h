@@ -157,7 +157,6 @@ GA_SIMT ga_slab_claimed ga_slabhash_claim_begin(uint32_t number)
 GA_SIMT void ga_slabhash_claim_end(ga_slabhash_view table, ga_tile tile, ga_slab_claimed *claimed)
 {
     if (claimed->units) {
-        ga_slabhash_uncount(table.heap, tile, ga_bits_count(claimed->units));
         ga_slab_release_word(ga_slab_view_of(table.heap), tile, claimed);
     }
 }

@@ -15,14 +15,6 @@ enum {
     GA_SLABHASH_TILES_PER_WARP = 4
 };
 
-/* A tile is about to free `n` slabs. A heap that grows counts claimed slabs as used. */
-GA_SIMT void ga_slabhash_uncount(ga_slab_heap *heap, ga_tile tile, uint32_t n)
-{
-    if (heap->growth) {
-        ga_slab_adjust_taken(heap, tile, 0u - n);
-    }
-}
-
 /* Claim the free units of a word of the heap, which has `words`, from claimed.word on. */
 GA_SIMT ga_slab_claimed ga_slabhash_claim_from(ga_slab_heap *heap, ga_tile tile, uint32_t words,
                                                ga_slab_claimed claimed)
@@ -44,13 +36,6 @@ GA_SIMT ga_slab_claimed ga_slabhash_claim_from(ga_slab_heap *heap, ga_tile tile,
 enum {
     GA_SLABHASH_TILES_PER_WARP = 1
 };
-
-GA_SIMT void ga_slabhash_uncount(ga_slab_heap *heap, ga_tile tile, uint32_t n)
-{
-    (void)heap;
-    (void)tile;
-    (void)n;
-}
 
 GA_SIMT ga_slab_claimed ga_slabhash_claim_from(ga_slab_heap *heap, ga_tile tile, uint32_t words,
                                                ga_slab_claimed claimed)

@@ -271,13 +271,15 @@ static __device__ __forceinline__ ga_slab_tile_cache ga_slab_tile_cache_begin(ga
                                                                               uint32_t width)
 {
     ga_slab_tile_cache cache;
-    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    ga_slab_view slab = ga_slab_view_now(heap);
     cache.heap = slab.heap;
     cache.tile = ga_tile_of(width);
     cache.unit = slab.unit;
     cache.units = NULL;
-    uint32_t word = ga_slab_home_word(slab) * (32u / width) + cache.tile.base / width;
-    cache.claimed.word = word < slab.words ? word : word % slab.words;
+    uint32_t word = ga_slab_home_word(heap) * (32u / width) + cache.tile.base / width;
+    word = word < slab.words ? word : word % slab.words;
+    /* one word for the tile: its lanes might see different numbers of words */
+    cache.claimed.word = ga_lanes_get(cache.tile, ga_lanes_all(word), ga_tile_leader(cache.tile));
     cache.claimed.units = 0;
     return cache;
 }
@@ -302,10 +304,6 @@ static __device__ __forceinline__ void *ga_slab_tile_cache_claim(ga_slab_tile_ca
 /* Free the units that the tile claimed and did not use. */
 static __device__ __forceinline__ void ga_slab_tile_cache_end(ga_slab_tile_cache *cache)
 {
-    /* the heap's estimate counts them as allocated */
-    if (cache->claimed.units && cache->heap->growth) {
-        ga_slab_adjust_taken(cache->heap, cache->tile, 0u - ga_bits_count(cache->claimed.units));
-    }
     ga_slab_release_word(ga_slab_view_of(cache->heap), cache->tile, &cache->claimed);
 }
 

@@ -399,7 +399,8 @@ static void fill_view(const ga_slab_kernel *slab, ga_kernel_heap *out)
     const ga_slab_heap *image = &slab->image;
     uint64_t flags = image->shift | (image->inverse ? GA_SLAB_FLAG_ODD : 0) |
                      (image->check ? GA_SLAB_FLAG_CHECK : 0) |
-                     (image->check || !image->rows || slab->grows ? GA_SLAB_FLAG_GENERAL : 0);
+                     (slab->grows ? GA_SLAB_FLAG_GROWS : 0) |
+                     (image->check || !image->rows ? GA_SLAB_FLAG_GENERAL : 0);
     *out = (ga_kernel_heap){.abi = GA_KERNEL_HEAP_ABI, .kind = GA_KERNEL_KIND_SLAB};
     out->words[GA_SLAB_WORD_HEAP] = (uint64_t)slab->heap;
     out->words[GA_SLAB_WORD_FREE] = (uint64_t)image->free;

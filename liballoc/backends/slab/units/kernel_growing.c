@@ -40,6 +40,13 @@ static ga_status publish_numbers(ga_slab_kernel *slab, const ga_cuda_scope *scop
         status = ga_slab_kernel_copy_to(scope, &slab->heap->super_count, &slab->image.super_count,
                                         sizeof slab->image.super_count + sizeof slab->image.words);
     }
+    for (uint32_t i = 0; i < GA_SLAB_WORD_COPIES; i++) {
+        slab->image.word_copies[i] = slab->image.words;
+    }
+    if (status == GA_OK) {
+        status = ga_slab_kernel_copy_to(scope, slab->heap->word_copies, slab->image.word_copies,
+                                        sizeof slab->image.word_copies);
+    }
     return status;
 }
 

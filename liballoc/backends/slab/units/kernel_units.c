@@ -239,10 +239,9 @@ ga_status ga_slab_kernel_reset(ga_slab_kernel *slab)
     if (status == GA_OK) {
         status = ga_slab_kernel_recount(slab, &scope, 0, slab->image.words / GA_SLAB_ROW_WORDS);
     }
-    if (status == GA_OK) { /* the hints and the estimate of taken units */
+    if (status == GA_OK) { /* the hints */
         const size_t learnt = offsetof(ga_slab_heap, hints);
-        status = ga_cuda_clear(&scope, (char *)slab->heap + learnt,
-                               offsetof(ga_slab_heap, changes) - learnt);
+        status = ga_cuda_clear(&scope, (char *)slab->heap + learnt, sizeof slab->image.hints);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;

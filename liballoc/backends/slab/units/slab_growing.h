@@ -7,10 +7,12 @@
  *     rows    | row row | row row | row row |   addresses only   |
  *     counts  | n n n n   n n n n   n n n n   0 0 0 0 0 0 0 0 0 0 |   all mapped from the start
  *
- *   ga_slab_claim_growing          like ga_slab_claim_lanes() in the steps that are ready
+ *   ga_slab_claim_growing          like ga_slab_claim_lanes() in the steps that are ready, for
+ *    |                             lanes that have no unit yet
  *    |- await_growth               found nothing: waits for one step more, then claims again in it
  *    |   `- ga_slab_prepare        by the tile that holds the growth's lock: clears new rows
- *    `- grow_ahead                 3/4 of the units are taken: requests a step, does not wait
+ *    `- grow_ahead                 1 call in 64: if 3/4 of the units seem to be taken, requests a
+ *                                  step and does not wait
  *   ga_slab_claim_word_growing     like ga_slab_claim_word(); otherwise the same path
  *
  * ORDER      The tile that prepares a superblock releases twice. SG1 and SG2: a tile that sees a
@@ -28,8 +30,7 @@
 #include "slab_tile.h"
 #include "slab_words.h"
 
-/* 1 in N claims and frees adds N times its change to the estimate of taken units. On the CPU, where
- * noise is 0, each call does. */
+/* 1 in N slow claims looks at how many units are free. On the CPU, where noise is 0, each does. */
 #ifdef __CUDACC__
 #define GA_SLAB_CALLS_PER_SAMPLE 64u
 #else
@@ -92,6 +93,10 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
+        for (uint32_t i = rank; i < GA_SLAB_WORD_COPIES; i += ga_tile_size(tile)) {
+            /* relaxed, after the publish: as SG4 */
+            ga_store_relaxed(heap->word_copies + i, first + words);
+        }
         for (uint32_t i = rank; i < words / GA_SLAB_ROW_WORDS; i += ga_tile_size(tile)) {
             uint32_t block = (from << heap->super_bits) + i;
             uint32_t *count = heap->free + ga_slab_count_index(GA_SLAB_SPREAD, block);
@@ -120,29 +125,28 @@ GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t from, uint32_
 
 /* ---- low water ----------------------------------------------------------------------------- */
 
-/* Add `n` to the estimate of taken units (below 0: subtract) and return the new estimate, or 0 in
- * calls that are not sampled. */
-GA_SIMT uint32_t ga_slab_adjust_taken(ga_slab_heap *heap, ga_tile tile, uint32_t n)
+/* True in one of GA_SLAB_CALLS_PER_SAMPLE calls. */
+GA_SIMT bool ga_slab_is_sampled(ga_tile tile)
 {
-    uint32_t leader = ga_tile_leader(tile);
-    uint32_t noise = ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), leader);
-    ga_lanes taken = ga_lanes_all(0);
-    if (ga_bits_mix(noise) % GA_SLAB_CALLS_PER_SAMPLE && GA_SLAB_CALLS_PER_SAMPLE > 1u) {
-        return 0;
-    }
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        n *= GA_SLAB_CALLS_PER_SAMPLE;
-        /* relaxed: an estimate. */
-        ga_lane_write(&taken, own, ga_add_relaxed(&heap->taken, n) + n);
-    }
-    return ga_lanes_get(tile, taken, leader);
+    uint32_t noise = ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
+    return GA_SLAB_CALLS_PER_SAMPLE == 1u || ga_bits_mix(noise) % GA_SLAB_CALLS_PER_SAMPLE == 0;
 }
 
-/* True if less than a quarter of the units is free. */
-GA_SIMT bool ga_slab_is_low(uint32_t taken, uint32_t words)
+/* True if less than a quarter of the units seems to be free: each lane reads the count of a memory
+ * block. The blocks are spread evenly. */
+GA_SIMT bool ga_slab_is_low(ga_slab_view slab, ga_tile tile)
 {
-    return (int32_t)taken > 0 && taken / 24u >= words;
+    uint32_t size = ga_tile_size(tile);
+    ga_lanes room = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint64_t rank = ga_lane_read(room, own);
+        uint32_t block = (uint32_t)(rank * ga_slab_blocks(slab) / size);
+        /* relaxed: a guess. */
+        uint32_t n = ga_load_relaxed(slab.free + ga_slab_count_index(GA_SLAB_SPREAD, block));
+        ga_lane_write(&room, own, n <= GA_SLAB_BLOCK_UNITS ? n : 0); /* below 0 for a moment */
+    }
+    return ga_lanes_sum(tile, room) < size * (GA_SLAB_BLOCK_UNITS / 4u);
 }
 
 /* ---- claims -------------------------------------------------------------------------------- */
@@ -173,11 +177,11 @@ GA_SIMT_SLOW void ga_slab_request_growth(ga_slab_heap *heap, uint32_t lanes, uin
     ga_growth_hint(ga_tile_among(lanes), heap->growth, steps + 1u, ga_slab_prepare, heap);
 }
 
-/* Request one superblock more if free units are low. */
-GA_SIMT void ga_slab_grow_ahead(ga_slab_heap *heap, ga_tile tile, uint32_t claimed, uint32_t steps)
+/* Now and then: request one superblock more if free units are low. */
+GA_SIMT void ga_slab_grow_ahead(ga_slab_heap *heap, ga_tile tile, uint32_t steps)
 {
-    uint32_t taken = ga_slab_adjust_taken(heap, tile, claimed);
-    if (ga_slab_is_low(taken, steps * ga_slab_step_words(heap))) {
+    if (ga_slab_is_sampled(tile) &&
+        ga_slab_is_low(ga_slab_view_with(heap, steps * ga_slab_step_words(heap)), tile)) {
         ga_slab_request_growth(heap, ga_tile_members(tile), steps);
     }
 }
@@ -190,38 +194,37 @@ GA_SIMT uint32_t ga_slab_home_word_behind(uint32_t number, uint32_t full_words, 
     return home < full_words ? full_words + number % (words - full_words) : home;
 }
 
-/* Claim a unit for each lane of the mask, like ga_slab_claim_lanes(). If there is none, wait until
- * the heap has grown, and begin in the new words. `number`, the number of the caller's warp, sets
- * the home word. */
+/* Claim a unit for each lane of the mask that has none in `units`, like ga_slab_claim_lanes(). If
+ * there is none, wait until the heap has grown, and begin in the new words. `number`, the number of
+ * the caller's warp, sets the home word. Returns all units. */
 GA_SIMT ga_lanes ga_slab_claim_growing_by(ga_slab_heap *heap, ga_tile tile, uint32_t lanes,
-                                          uint32_t number)
+                                          uint32_t number, ga_lanes units)
 {
-    uint32_t requesting = ga_tile_lanes(tile) & lanes;
-    ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
     uint32_t steps = ga_slab_steps_ready(heap, tile);
     uint32_t full_words = 0; /* words that the last search has found full */
-    for (;;) {
+    uint32_t requesting;
+    while ((requesting = lanes & ~ga_lanes_nonzero(tile, units ^ ga_lanes_all(GA_SLAB_FULL)))) {
         uint32_t words = steps * ga_slab_step_words(heap);
-        ga_slab_view slab = ga_slab_view_with(heap, words);
         uint32_t home = ga_slab_home_word_behind(number, full_words, words);
-        ga_lanes got = ga_slab_claim_lanes(slab, tile, requesting, home);
+        ga_lanes got = ga_slab_claim_lanes(ga_slab_view_with(heap, words), tile, requesting, home);
         units = ga_lanes_select(tile, requesting, got, units);
-        requesting &= ~ga_lanes_nonzero(tile, units ^ ga_lanes_all(GA_SLAB_FULL));
-        if (!requesting || !ga_slab_await_growth(heap, ga_tile_members(tile), steps)) {
+        if (ga_lanes_nonzero(tile, got ^ ga_lanes_all(GA_SLAB_FULL)) == requesting ||
+            !ga_slab_await_growth(heap, ga_tile_members(tile), steps)) {
             break;
         }
-        full_words = words;
+        full_words = steps * ga_slab_step_words(heap);
         steps = ga_slab_steps_ready(heap, tile);
     }
-    ga_slab_grow_ahead(heap, tile, ga_bits_count(lanes & ~requesting), steps);
+    ga_slab_grow_ahead(heap, tile, steps);
     return units;
 }
 
-GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, uint32_t number)
+GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, uint32_t number,
+                                            ga_lanes units)
 {
     return ga_warp_is_whole(lanes)
-               ? ga_slab_claim_growing_by(heap, ga_tile_of(32), lanes, number)
-               : ga_slab_claim_growing_by(heap, ga_tile_among(lanes), lanes, number);
+               ? ga_slab_claim_growing_by(heap, ga_tile_of(32), lanes, number, units)
+               : ga_slab_claim_growing_by(heap, ga_tile_among(lanes), lanes, number, units);
 }
 
 /* Claim a word of units for a tile, like ga_slab_claim_word(). */
@@ -243,7 +246,7 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_growing(ga_slab_heap *heap, uint
         full_words = words;
         steps = ga_slab_steps_ready(heap, tile);
     }
-    ga_slab_grow_ahead(heap, tile, ga_bits_count(claimed.units), steps);
+    ga_slab_grow_ahead(heap, tile, steps);
     return claimed;
 }
 

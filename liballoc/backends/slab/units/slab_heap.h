@@ -23,6 +23,7 @@
 #define GA_SLAB_FULL        0xffffffffu /* no unit, no block; never a unit's number */
 
 #define GA_SLAB_HINT_COPIES 1024u /* tiles read different copies of the hint */
+#define GA_SLAB_WORD_COPIES 1024u /* and of the number of words, if the heap grows under kernels */
 
 typedef struct ga_slab_super {
     char *units;    /* super_bytes of units */
@@ -56,11 +57,12 @@ typedef struct ga_slab_heap {
 
     /* Changed by all tiles and threads, relaxed. */
     uint32_t hints[GA_SLAB_HINT_COPIES]; /* copies of the hint: slab_hint.h */
+    /* copies of `words` if `growth` is set; each may lag behind it */
+    uint32_t word_copies[GA_SLAB_WORD_COPIES];
 
-    uint32_t taken;   /* estimate of taken units if `growth` is set; may be below 0 */
-    uint32_t changes; /* resident changes; wraps */
-    uint32_t full;    /* searches of the whole heap that found no room; wraps */
-    uint64_t answer;  /* result of the host's service kernels */
+    uint32_t changes;                /* resident changes; wraps */
+    uint32_t full;                   /* searches of the whole heap that found no room; wraps */
+    uint64_t answer;                 /* result of the host's service kernels */
     uint64_t faults[GA_SLAB_FAULTS]; /* number found, reported or not */
     uint64_t reported;               /* number of reports requested, stored or not */
     ga_slab_report reports[GA_SLAB_REPORTS];

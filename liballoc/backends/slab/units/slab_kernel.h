@@ -3,25 +3,34 @@
  * SlabAlloc in kernels: from the view passed to the kernel to the algorithm of slab_tile.h, and the
  * hardened checks. Programs call gpualloc/device.cuh.
  *
- *   ga_slab_kernel_claim             light addressing, whole warp, no checks, no growth: fast path
- *    |- ga_slab_claim_lanes          slab_tile.h
+ *   ga_slab_kernel_claim
+ *    |- claim_whole                  light addressing, whole warp, no checks
+ *    |   |- ga_slab_claim_fast       slab_tile.h: fast path
+ *    |   `- claim_missed: claim_slow_warp; then claim_growing (slab_growing.h)
  *    `- claim_general                all other calls, a function of its own
  *        |- claim_growing            slab_growing.h
  *        `- claim_fixed              slab_tile.h; then the poison is checked
  *
- *   ga_slab_kernel_release           publishes; fast path as above, for units of 2^n bytes
- *    `- release_one_call
- *        |- release_units            slab_tile.h
- *        `- release_general
- *            `- release_checked_or_growing
- *                `- release_checked  one lane at a time
+ *   ga_slab_kernel_release           publishes
+ *    |- release_fast                 fast path as above, for units of 2^n bytes
+ *    `- release_general              all other calls; with checks one lane at a time
  */
 #ifndef GPUALLOC_SLAB_UNITS_SLAB_KERNEL_H
 #define GPUALLOC_SLAB_UNITS_SLAB_KERNEL_H
 
 #include "slab_growing.h"
 
-/* The heap behind a view of the kind GA_KERNEL_KIND_SLAB. */
+/* The copy of the number of words for the calling warp, in a heap that grows under kernels; else
+ * NULL. */
+GA_SIMT const uint32_t *ga_slab_word_copy(ga_kernel_heap heap)
+{
+    const ga_slab_heap *slab = (const ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP];
+    uint32_t copy = (blockIdx.x * 8u + threadIdx.x / 32u) % GA_SLAB_WORD_COPIES;
+    return GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GROWS ? slab->word_copies + copy : NULL;
+}
+
+/* The heap behind a view of the kind GA_KERNEL_KIND_SLAB. In a heap that grows under kernels
+ * `words` is that of the time when the view was made. */
 GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
 {
     ga_slab_view view;
@@ -36,6 +45,14 @@ GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
     view.inverse = flags & GA_SLAB_FLAG_ODD ? view.heap->inverse : 0;
     view.light = view.rows != NULL;
     return view;
+}
+
+/* The view with the number of words now. */
+GA_SIMT ga_slab_view ga_slab_view_now(ga_kernel_heap heap)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    slab.words = ga_slab_words_now(slab.words, ga_slab_word_copy(heap));
+    return slab;
 }
 
 /* The number of the caller's warp in a grid of any shape. Without the empty asm the compiler
@@ -60,10 +77,14 @@ GA_SIMT uint32_t ga_slab_warp(void)
 
 /* The home word of the caller's warp. Warps take the words in the order of their numbers, so that
  * neighbours claim neighbouring words. */
-GA_SIMT uint32_t ga_slab_home_word(ga_slab_view slab)
+GA_SIMT uint32_t ga_slab_home_word(ga_kernel_heap heap)
 {
     uint32_t warp = ga_slab_warp();
-    return warp < slab.words ? warp : warp % slab.words;
+    uint32_t words = GA_SLAB_WORDS_COUNT(heap.words);
+    if (warp >= words) {
+        words = ga_slab_words_now(words, ga_slab_word_copy(heap));
+    }
+    return warp < words ? warp : warp % words;
 }
 
 /* ---- hardened checks --------------------------------------------------------------------- */
@@ -125,12 +146,12 @@ GA_SIMT_SLOW uint32_t ga_slab_claim_fixed(ga_slab_heap *heap, uint32_t lanes, ui
     return ga_slab_claim_lanes(ga_slab_view_of(heap), ga_tile_among(lanes), lanes, home);
 }
 
-/* The slow path of a claim: some lanes of a warp, two-level addressing, checks or growth. A
- * function of its own, so that the fast path stays small. `lanes` are the calling lanes, `home` is
+/* A claim by some lanes of a warp, with two-level addressing, or with checks. A function of its
+ * own, so that the fast path stays small. `lanes` are the calling lanes, `home` is
  * their ga_slab_home_word(). */
 GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
 {
-    uint32_t unit = heap->growth ? ga_slab_claim_growing(heap, lanes, ga_slab_warp())
+    uint32_t unit = heap->growth ? ga_slab_claim_growing(heap, lanes, ga_slab_warp(), GA_SLAB_FULL)
                                  : ga_slab_claim_fixed(heap, lanes, home);
     if (unit == GA_SLAB_FULL) {
         return NULL;
@@ -149,16 +170,39 @@ GA_SIMT bool ga_slab_is_general(ga_kernel_heap heap, uint32_t lanes)
     return (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) || !ga_warp_is_whole(lanes);
 }
 
+/* The slow path of ga_slab_claim_whole(). */
+GA_SIMT_SLOW uint32_t ga_slab_claim_missed(ga_slab_heap *heap, uint32_t home, uint32_t word,
+                                           uint32_t got)
+{
+    uint32_t unit =
+        ga_slab_claim_slow_warp(heap, GA_ALL_BITS, home, word, got, ga_slab_words(heap));
+    return heap->growth ? ga_slab_claim_growing(heap, GA_ALL_BITS, ga_slab_warp(), unit) : unit;
+}
+
+/* A claim by a whole warp, with light addressing and without checks. Returns the lane's unit. */
+GA_SIMT uint32_t ga_slab_claim_whole(ga_kernel_heap heap, ga_slab_view slab, uint32_t home)
+{
+    ga_slab_missed missed;
+    const uint32_t *copy = ga_slab_word_copy(heap);
+    slab.light = true; /* a constant from here on */
+    if (copy) { /* each lane has loaded it for `home`, and lanes might see different numbers */
+        home = ga_lanes_get(ga_tile_of(32), ga_lanes_all(home), 0);
+    }
+    uint32_t word = ga_slab_claim_fast(slab, copy, home, &missed);
+    return word == GA_SLAB_FULL ? ga_slab_claim_missed(slab.heap, home, missed.word, missed.got)
+                                : word * 32u + ga_warp_lane();
+}
+
 GA_SIMT void *ga_slab_kernel_claim(ga_kernel_heap heap)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
-    uint32_t home = ga_slab_home_word(slab);
+    uint32_t home = ga_slab_home_word(heap);
     if (ga_slab_is_general(heap, lanes)) {
         return ga_slab_claim_general(slab.heap, lanes, home);
     }
-    slab.light = true; /* a constant from here on */
-    uint32_t unit = ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, home);
+    slab.light = true;
+    uint32_t unit = ga_slab_claim_whole(heap, slab, home);
     return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
 }
 
@@ -168,13 +212,12 @@ GA_SIMT uint32_t ga_slab_kernel_claim_address(ga_kernel_heap heap)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
-    uint32_t home = ga_slab_home_word(slab);
+    uint32_t home = ga_slab_home_word(heap);
     if (ga_slab_is_general(heap, lanes)) {
         void *pointer = ga_slab_claim_general(slab.heap, lanes, home);
         return pointer ? ga_slab_address_of_unit(slab, ga_slab_unit(slab, pointer)) : GA_SLAB_FULL;
     }
-    slab.light = true;
-    return ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, home);
+    return ga_slab_claim_whole(heap, slab, home);
 }
 
 GA_SIMT void *ga_slab_kernel_pointer(ga_kernel_heap heap, uint32_t address)
@@ -215,33 +258,24 @@ GA_SIMT void ga_slab_release_units(ga_slab_view slab, ga_tile tile, uint32_t uni
     }
 }
 
-/* Like ga_slab_release_units(), for heaps that grow under kernels or have the hardened checks. */
-GA_SIMT void ga_slab_release_checked_or_growing(ga_slab_view slab, ga_tile tile, uint32_t unit,
-                                                void *pointer)
-{
-    uint32_t releasing = ga_lanes_nonzero(tile, ~unit);
-    if (slab.heap->growth && releasing) {
-        ga_slab_adjust_taken(slab.heap, tile, 0u - ga_bits_count(releasing));
-    }
-    if (!slab.heap->check) {
-        ga_slab_release_units(slab, tile, unit);
-    } else if (pointer) {
-        ga_slab_release_checked(slab.heap, pointer);
-    }
-}
-
-/* The slow path of a free: some lanes of a warp, two-level addressing, checks or growth. The
- * lanes have published their writes. */
+/* The slow path of a free: some lanes of a warp, two-level addressing, checks, or units that are
+ * not 2^n bytes. The lanes have published their writes. */
 GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
 {
+    if (heap->check) {
+        if (pointer) {
+            ga_slab_release_checked(heap, pointer);
+        }
+        return;
+    }
     ga_slab_view slab = ga_slab_view_of(heap);
     uint32_t unit = pointer ? ga_slab_unit(slab, pointer) : GA_SLAB_FULL;
     if (ga_warp_is_whole(lanes)) {
-        ga_slab_release_checked_or_growing(slab, ga_tile_of(32), unit, pointer);
+        ga_slab_release_units(slab, ga_tile_of(32), unit);
     } else {
-        ga_slab_release_checked_or_growing(slab, ga_tile_among(lanes), unit, pointer);
+        ga_slab_release_units(slab, ga_tile_among(lanes), unit);
     }
-    if (unit == GA_SLAB_FULL && pointer && !heap->check) {
+    if (unit == GA_SLAB_FULL && pointer) {
         ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
     }
 }
@@ -257,64 +291,99 @@ GA_SIMT void ga_slab_publish(uint32_t lanes)
     }
 }
 
-/* One free of the lanes, which have published. */
-GA_SIMT void ga_slab_release_one_call(ga_kernel_heap heap, ga_slab_view slab, uint32_t lanes,
-                                      void *pointer)
+/* The fast path of a free, for a whole warp that has published: true if all pointers are units, as
+ * far as the view tells; they are free then. */
+GA_SIMT bool ga_slab_release_fast(ga_slab_view slab, void *pointer)
 {
-    if ((GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAGS_DIVIDE) || !ga_warp_is_whole(lanes)) {
-        ga_slab_release_general(slab.heap, lanes, pointer);
-        return;
-    }
+    ga_tile all = ga_tile_of(32);
     slab.light = true; /* constants from here on */
     slab.inverse = 0;
     uint32_t unit = ga_slab_unit(slab, pointer);
-    ga_slab_release_units(slab, ga_tile_of(32), unit);
-    if (unit == GA_SLAB_FULL && pointer) {
-        ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
+    bool are_units = ga_lanes_nonzero(all, ~unit) == GA_ALL_BITS; /* ~GA_SLAB_FULL is 0 */
+    if (are_units) {
+        ga_slab_release_lanes(slab, all, GA_ALL_BITS, unit);
     }
+    return are_units;
+}
+
+GA_SIMT bool ga_slab_may_release_fast(ga_kernel_heap heap, uint32_t lanes)
+{
+    return !(GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAGS_DIVIDE) && ga_warp_is_whole(lanes);
 }
 
 GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
 {
+    ga_slab_view slab = ga_slab_view_now(heap);
     uint32_t lanes = ga_warp_present();
     ga_slab_publish(lanes);
-    ga_slab_release_one_call(heap, ga_slab_view_of_kernel(heap), lanes, pointer);
+    if (!ga_slab_may_release_fast(heap, lanes) || !ga_slab_release_fast(slab, pointer)) {
+        ga_slab_release_general(slab.heap, lanes, pointer);
+    }
+}
+
+#define GA_SLAB_TOGETHER 4u /* pointers that one call of the slow path takes */
+typedef struct ga_slab_several {
+    void *pointers[GA_SLAB_TOGETHER];
+} ga_slab_several;
+
+/* The slow path of ga_slab_kernel_release_several(). */
+GA_SIMT_SLOW void ga_slab_release_rest(ga_slab_heap *heap, uint32_t lanes, ga_slab_several rest)
+{
+    for (uint32_t i = 0; i < GA_SLAB_TOGETHER; i++) {
+        ga_slab_release_general(heap, lanes, rest.pointers[i]);
+    }
 }
 
 /* Free several pointers a lane: the lanes stay together, and wait at one fence. */
 GA_SIMT void ga_slab_kernel_release_several(ga_kernel_heap heap, void *const *pointers, uint32_t n)
 {
-    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    ga_slab_view slab = ga_slab_view_now(heap);
     uint32_t lanes = ga_warp_present();
     ga_slab_publish(lanes);
+    bool fast = ga_slab_may_release_fast(heap, lanes);
 #pragma unroll
-    for (uint32_t i = 0; i < n; i++) {
-        ga_slab_release_one_call(heap, slab, lanes, pointers[i]);
+    for (uint32_t first = 0; first < n; first += GA_SLAB_TOGETHER) {
+        ga_slab_several rest;
+#pragma unroll
+        for (uint32_t i = 0; i < GA_SLAB_TOGETHER; i++) {
+            void *pointer = first + i < n ? pointers[first + i] : NULL;
+            fast = first + i >= n ? fast : fast && ga_slab_release_fast(slab, pointer);
+            rest.pointers[i] = fast ? NULL : pointer;
+        }
+        if (!fast) {
+            ga_slab_release_rest(slab.heap, lanes, rest);
+        }
     }
+}
+
+/* The slow path of ga_slab_kernel_release_address(). */
+GA_SIMT_SLOW void ga_slab_release_address_general(ga_slab_heap *heap, uint32_t lanes,
+                                                  uint32_t address)
+{
+    ga_slab_view slab = ga_slab_view_of(heap);
+    uint32_t unit = ga_slab_unit_of_address(slab, address);
+    bool is_one = unit / 32u < slab.words && ga_slab_address_of_unit(slab, unit) == address;
+    /* If no unit has that address, the report shows the address itself. */
+    void *pointer = address == GA_SLAB_FULL ? NULL
+                    : is_one                ? ga_slab_pointer(slab, unit)
+                                            : (void *)(uint64_t)address;
+    ga_slab_release_general(heap, lanes, pointer);
 }
 
 GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t address)
 {
+    ga_slab_view slab = ga_slab_view_now(heap);
     uint32_t lanes = ga_warp_present();
     ga_slab_publish(lanes);
-    ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    if (ga_slab_is_general(heap, lanes)) {
-        uint32_t unit = ga_slab_unit_of_address(slab, address);
-        bool is_one =
-            unit / 32u < ga_slab_words(slab.heap) && ga_slab_address_of_unit(slab, unit) == address;
-        /* If no unit has that address, the report shows the address itself. */
-        void *pointer = address == GA_SLAB_FULL ? NULL
-                        : is_one                ? ga_slab_pointer(slab, unit)
-                                                : (void *)(uint64_t)address;
-        ga_slab_release_general(slab.heap, lanes, pointer);
-        return;
+    if (!ga_slab_is_general(heap, lanes)) {
+        ga_tile all = ga_tile_of(32);
+        slab.light = true;
+        if (ga_lanes_nonzero(all, address / 32u < slab.words) == GA_ALL_BITS) {
+            ga_slab_release_lanes(slab, all, GA_ALL_BITS, address);
+            return;
+        }
     }
-    slab.light = true;
-    if (address != GA_SLAB_FULL && address / 32u >= slab.words) {
-        ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, ga_slab_pointer(slab, address));
-        address = GA_SLAB_FULL;
-    }
-    ga_slab_release_units(slab, ga_tile_of(32), address);
+    ga_slab_release_address_general(slab.heap, lanes, address);
 }
 
 /* Bytes of the unit that begins at `pointer`; 0 if none does. */

@@ -4,7 +4,8 @@
  * the drawing). A claim takes free units, a release frees them. Three ways to claim:
  *
  *   ga_slab_claim_lanes     one unit for each lane of a mask
- *    |  one atomic on the home word; for a whole warp then one on the word that the hint names
+ *    |- claim_fast          a whole warp: one atomic on the home word, then one on the word that
+ *    |                      the hint names. claim_lowest for some lanes: one on the home word
  *    `- claim_slow          the rest; a function of its own, for a whole warp or for some lanes
  *        `- claim_search    a new hint (slab_hint.h); the block of the last word; 32 random words,
  *                           3 times; then each block whose count says that it has room
@@ -383,6 +384,47 @@ GA_SIMT ga_lanes ga_slab_claim_slow(ga_slab_heap *heap, uint32_t lanes, uint32_t
                : ga_slab_claim_slow_lanes(heap, lanes, requesting, home, tried, got, words);
 }
 
+/* The number of words now, of which there were `words`; `copy` is NULL if the heap does not grow
+ * under kernels. */
+GA_SIMT uint32_t ga_slab_words_now(uint32_t words, const uint32_t *copy)
+{
+    if (!copy) {
+        return words;
+    }
+    __asm__ volatile(""); /* else the compiler computes the address before the branch */
+    /* relaxed: the rows of these words were released at device scope (slab_growing.h), and the
+     * atomics that follow on the rows are performed in L2. */
+    return ga_load_relaxed(copy);
+}
+
+/* The words that a claim has tried without serving all lanes. */
+typedef struct ga_slab_missed {
+    uint32_t word; /* the last word tried */
+    uint32_t got;  /* the units of it that the claim holds */
+} ga_slab_missed;
+
+/* The fast path, for a whole warp: the word in which each lane has the unit of its number, or
+ * GA_SLAB_FULL and `missed`. One atomic on the word `home`, and one on the word that the hint names
+ * if the first got nothing. `copy` is that of ga_slab_words_now(). */
+GA_SIMT uint32_t ga_slab_claim_fast(ga_slab_view slab, const uint32_t *copy, uint32_t home,
+                                    ga_slab_missed *missed)
+{
+    ga_tile all = ga_tile_of(32);
+    /* relaxed: a guess. Loaded early, so that its latency overlaps the atomic. */
+    ga_lanes hint = ga_lanes_all(ga_load_relaxed(ga_slab_hint_copy(slab.heap, home)));
+    missed->word = home;
+    missed->got = ~ga_slab_tile_claim_bits(slab, all, home, GA_ALL_BITS);
+    if (!missed->got) {
+        slab.words = ga_slab_words_now(slab.words, copy);
+        hint = ga_lanes_all(ga_slab_hinted_word(slab, ga_lane_read(hint, 0), home));
+        missed->word = ga_lanes_get(all, hint, 0);
+        missed->got = missed->word == home
+                          ? 0
+                          : ~ga_slab_tile_claim_bits(slab, all, missed->word, GA_ALL_BITS);
+    }
+    return missed->got == GA_ALL_BITS ? missed->word : GA_SLAB_FULL;
+}
+
 /* Claim a unit for each lane of the mask `requesting` (not empty); a lane that gets none has
  * GA_SLAB_FULL. Fast path: one atomic on the word `home` serves all lanes as long as that word has
  * room. Tiles that call at the same time should pass different home words. The tile is a whole warp
@@ -390,29 +432,17 @@ GA_SIMT ga_lanes ga_slab_claim_slow(ga_slab_heap *heap, uint32_t lanes, uint32_t
 GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t requesting,
                                      uint32_t home)
 {
-    uint32_t word = home;
-    uint32_t got;
+    ga_slab_missed missed = {home, 0};
     if (requesting == GA_ALL_BITS) { /* the usual case, with constants */
-        ga_tile all = ga_tile_of(32);
-        /* relaxed: a guess. Loaded early, so that its latency overlaps the atomic. */
-        ga_lanes hint = ga_lanes_all(ga_load_relaxed(ga_slab_hint_copy(slab.heap, home)));
-        got = ~ga_slab_tile_claim_bits(slab, all, home, GA_ALL_BITS);
-        if (got == GA_ALL_BITS) {
-            return ga_lanes_numbers(all) + home * 32u;
-        }
-        uint32_t hinted = ga_slab_hinted_word(slab, ga_lanes_get(all, hint, 0), home);
-        if (!got && hinted != home) {
-            word = hinted;
-            got = ~ga_slab_tile_claim_bits(slab, all, word, GA_ALL_BITS);
-            if (got == GA_ALL_BITS) {
-                return ga_lanes_numbers(all) + word * 32u;
-            }
+        uint32_t word = ga_slab_claim_fast(slab, NULL, home, &missed);
+        if (word != GA_SLAB_FULL) {
+            return ga_lanes_numbers(ga_tile_of(32)) + word * 32u;
         }
     } else {
-        got = ga_slab_claim_lowest(slab, tile, requesting, home);
+        missed.got = ga_slab_claim_lowest(slab, tile, requesting, home);
     }
-    return ga_slab_claim_slow(slab.heap, ga_tile_members(tile), requesting, home, word, got,
-                              slab.words);
+    return ga_slab_claim_slow(slab.heap, ga_tile_members(tile), requesting, home, missed.word,
+                              missed.got, slab.words);
 }
 
 /* The slow path of ga_slab_release_lanes(): the units are of several words. The lowest lane of each

@@ -20,7 +20,8 @@ enum {
 #define GA_SLAB_FLAG_SHIFT   31u  /* mask: log2 of the power of two in a unit's bytes */
 #define GA_SLAB_FLAG_ODD     32u  /* a unit's bytes are not a power of two */
 #define GA_SLAB_FLAG_CHECK   64u  /* the hardened checks are on */
-#define GA_SLAB_FLAG_GENERAL 128u /* checks, two-level addressing, or growth under kernels */
+#define GA_SLAB_FLAG_GENERAL 128u /* checks or two-level addressing: no call is fast */
+#define GA_SLAB_FLAG_GROWS   256u /* grows under kernels, so the number of words is a past one */
 
 /* A free with one of these has to divide to get from an address to a unit. */
 #define GA_SLAB_FLAGS_DIVIDE (GA_SLAB_FLAG_GENERAL | GA_SLAB_FLAG_ODD)
