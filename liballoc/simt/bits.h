@@ -50,6 +50,16 @@ GA_SIMT uint32_t ga_bits_lowest(uint32_t bits)
 #endif
 }
 
+/* Rotate left by `n`, below 32. */
+GA_SIMT uint32_t ga_bits_rotate32(uint32_t bits, uint32_t n)
+{
+#ifdef __CUDACC__
+    return __funnelshift_l(bits, bits, n);
+#else
+    return bits << n | bits >> (-n & 31u);
+#endif
+}
+
 /* Rotate right by `n`, below 32. */
 GA_SIMT uint64_t ga_bits_rotate(uint64_t bits, uint32_t n)
 {

@@ -418,6 +418,8 @@ Test(sized_full, an_old_view_of_a_class_finds_nothing)
                 cr_assert_eq(taken, GA_ALL_BITS, "word %u is full for the fast path", word);
             }
             cr_assert_eq(ga_sized_try_set_verify(view, OLD, keys[word], GA_ALL_BITS), GA_ALL_BITS);
+            uint32_t got = ga_sized_probe_bits(view, keys[word], GA_ALL_BITS);
+            cr_assert_eq(ga_sized_keep_bits(view, OLD, keys[word], got), 0);
         }
         fill(world, NEW);
         cr_assert_eq(count, units_in(NEW, REGIONS), "what a late claim had is back");

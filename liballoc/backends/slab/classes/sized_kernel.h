@@ -22,8 +22,9 @@
  *      |       |   '- claim_slow_same    several lanes: claim_retry (sized_tile.h): other free
  *      |       |                         bits of the home word. A few random words instead if
  *      |       |                         the tile got nothing there and warps share home words
- *      |       '- claim_slow_mixed lanes of different classes: claim (sized_tile.h), one atomic
- *      |                           OR for each class
+ *      |       '- claim_slow_mixed lanes of different classes
+ *      |           '- claim_each   (sized_tile.h) one atomic OR for each class. Lanes whose bits
+ *      |                           were set: other free bits of the home word, else random words
  *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
  *
  *     and for the lanes that have no unit then, one class after the other:
@@ -88,7 +89,8 @@ GA_SIMT void *ga_sized_pointer_or_null(ga_sized_view heap, uint32_t class_, ga_s
                : ga_sized_pointer(heap, ga_sized_unit(class_), got.word_indices, got.bit_indices);
 }
 
-/* Lanes that ask for different classes. Not inlined, so that the fast path stays small. */
+/* Lanes that ask for different classes. Not inlined, so that the fast path stays small. Linked
+ * malloc has its own: malloc_mixed (interpose/kernel/malloc.cu). */
 GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
                                              uint32_t number)
 {

@@ -93,6 +93,16 @@ GA_SIMT void ga_sized_release_bits(ga_sized_view heap, uint32_t word_index, uint
 #endif
 }
 
+/* Clear bits that the caller has just set, because the region has another class by now. */
+GA_SIMT_SLOW void ga_sized_undo_bits(ga_sized_heap *heap, uint32_t word_index, uint32_t bits)
+{
+    ga_sized_view view = ga_sized_view_of(heap);
+    ga_sized_release_bits(view, word_index, bits);
+    /* A sweep may have read the word while these bits were set. */
+    ga_sized_notify_sweep(heap, word_index >> ga_sized_stride_bits(view.region_bits));
+    ga_post_add_release(&heap->releases, 1u); /* KH2: release. Pairs with KH1. */
+}
+
 /* Set `bits` of a word that was the class's when the caller looked. Returns the bits that the
  * caller did not get. The region may have another class by now; then the bits that it got are
  * cleared again. */
@@ -104,10 +114,7 @@ GA_SIMT uint32_t ga_sized_try_set_verify(ga_sized_view heap, uint32_t class_, ui
     if (!got || ga_sized_class_owns(heap, class_, word_index)) {
         return taken;
     }
-    ga_sized_release_bits(heap, word_index, got);
-    /* A sweep may have read the word while these bits were set. */
-    ga_sized_notify_sweep(heap.heap, word_index >> ga_sized_stride_bits(heap.region_bits));
-    ga_post_add_release(&heap.heap->releases, 1u); /* KH2: release. Pairs with KH1. */
+    ga_sized_undo_bits(heap.heap, word_index, got);
     return GA_ALL_BITS;
 }
 
@@ -116,6 +123,34 @@ GA_SIMT uint32_t ga_sized_claim_bits(ga_sized_view heap, uint32_t class_, uint32
                                      uint32_t bits)
 {
     return bits & ~ga_sized_try_set_verify(heap, class_, word_index, bits);
+}
+
+/* Set `bits` of the word without an acquire, which drops the L1 cache and with it what the caller
+ * has there. Returns those that were clear; the caller must pass them to ga_sized_keep_bits(). */
+GA_SIMT uint32_t ga_sized_probe_bits(ga_sized_view heap, uint32_t word_index, uint32_t bits)
+{
+    /* relaxed: ga_sized_keep_bits() acquires */
+    return bits & ~ga_or_relaxed(heap.bits + word_index, bits);
+}
+
+/* Make bits that ga_sized_probe_bits() got the caller's. Returns them; or 0 if the region has left
+ * the class, and then they are clear again. */
+GA_SIMT uint32_t ga_sized_keep_bits(ga_sized_view heap, uint32_t class_, uint32_t word_index,
+                                    uint32_t got)
+{
+    if (!got) {
+        return 0;
+    }
+#if !GA_PLANTED(sized_claim_relaxed)
+    /* KU1: acquire. Pairs with KU2: the value is of the release sequence that KU2 began, because
+     * only read-modify-writes follow it. */
+    (void)ga_load_acquire(heap.bits + word_index);
+#endif
+    if (ga_sized_class_owns(heap, class_, word_index)) {
+        return got;
+    }
+    ga_sized_undo_bits(heap.heap, word_index, got);
+    return 0;
 }
 
 /* Where a group of `n` lanes begins. `number` is the tile's, `lane` the lowest of the group. Each
@@ -150,12 +185,11 @@ GA_SIMT uint32_t ga_sized_pick(uint32_t bits, uint32_t n, uint32_t rotation)
 
 #define GA_SIZED_RANDOM_PROBES 4u /* words that one lane tries before its tile searches */
 
-/* Claim up to `n` units of one random word, by one lane. */
-GA_SIMT uint32_t ga_sized_claim_random(ga_sized_view heap, ga_sized_class_map map, uint32_t n,
+/* Probe random words for up to `n` units, by one lane: as ga_sized_probe_bits(). */
+GA_SIMT uint32_t ga_sized_probe_random(ga_sized_view heap, ga_sized_class_map map, uint32_t n,
                                        uint32_t hash, uint32_t *word_index)
 {
     uint32_t got = 0;
-    uint32_t class_ = ga_sized_class_of_last(heap, map.unit - 1u);
     for (uint32_t i = 0; i < GA_SIZED_RANDOM_PROBES && !got; i++) {
         uint32_t random = ga_bits_mix(hash + i);
         *word_index =
@@ -163,9 +197,8 @@ GA_SIMT uint32_t ga_sized_claim_random(ga_sized_view heap, ga_sized_class_map ma
         /* relaxed: a guess; the atomic below decides */
         uint32_t free =
             *word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *word_index);
-        got = free ? ga_sized_claim_bits(heap, class_, *word_index,
-                                         ga_sized_pick(free, n, random & 31u))
-                   : 0;
+        got =
+            free ? ga_sized_probe_bits(heap, *word_index, ga_sized_pick(free, n, random & 31u)) : 0;
     }
     return got;
 }
@@ -187,13 +220,53 @@ GA_SIMT uint32_t ga_sized_claim_group(ga_sized_view heap, uint32_t class_, uint3
         return 0;
     }
     uint32_t bits = ga_bits_below(n) << start.shift;
-    uint32_t taken = ga_sized_try_set_verify(heap, class_, *word_index, bits);
+    /* relaxed, as in ga_sized_probe_bits() */
+    uint32_t taken = ga_or_relaxed(heap.bits + *word_index, bits);
     uint32_t got = bits & ~taken;
     if (got != bits) {
         uint32_t more = ga_bits_take(~(taken | bits), n - ga_bits_count(got));
-        got |= more ? ga_sized_claim_bits(heap, class_, *word_index, more) : 0;
+        got |= more ? ga_sized_probe_bits(heap, *word_index, more) : 0;
     }
-    return got ? got : ga_sized_claim_random(heap, map, n, number * 32u + lane, word_index);
+    if (!got) {
+        got = ga_sized_probe_random(heap, map, n, number * 32u + lane, word_index);
+    }
+    return ga_sized_keep_bits(heap, class_, *word_index, got);
+}
+
+/* The index of the home word of tile `number` in the class, or with `attempt` above 0 of a random
+ * word. GA_SIZED_NONE if the class has none there. */
+GA_SIMT uint32_t ga_sized_word_to_try(ga_sized_view heap, uint32_t class_, uint32_t number,
+                                      uint32_t attempt)
+{
+    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
+    uint32_t class_word = number;
+    if (attempt) {
+        class_word =
+            ga_bits_high32(ga_bits_mix(number * GA_SIZED_RANDOM_PROBES + attempt), map.total_words);
+    } else if (number >= map.total_words) {
+        class_word = ga_bits_round(number, map.total_words);
+    }
+    return class_word < map.total_words ? ga_sized_word_index(heap, map, class_word)
+                                        : GA_SIZED_NONE;
+}
+
+/* One unit for the lane `lane`, whose own bit of the word was set: first another bit of the word,
+ * which has `free`, then one of a few random words. Returns its bit, or 0. */
+GA_SIMT uint32_t ga_sized_probe_lane(ga_sized_view heap, uint32_t class_, uint32_t number,
+                                     uint32_t lane, uint32_t free, uint32_t *word_index)
+{
+    for (uint32_t attempt = 1;; attempt++) {
+        uint32_t bit = ga_sized_pick(free, 1, (number + lane) & 31u);
+        if (bit && ga_sized_probe_bits(heap, *word_index, bit)) {
+            return bit;
+        }
+        if (attempt == GA_SIZED_RANDOM_PROBES) {
+            return 0;
+        }
+        *word_index = ga_sized_word_to_try(heap, class_, number * 32u + lane, attempt);
+        /* relaxed: a guess; the atomic decides */
+        free = *word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *word_index);
+    }
 }
 
 /* Claim units of a random word, but only if this tile shares its home word with others (the class
@@ -204,9 +277,11 @@ GA_SIMT uint32_t ga_sized_claim_random_if_shared(ga_sized_view heap, uint32_t cl
                                                  uint32_t *word_index)
 {
     ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-    return number < map.total_words
-               ? 0
-               : ga_sized_claim_random(heap, map, n, number * 32u + lane, word_index);
+    if (number < map.total_words) {
+        return 0;
+    }
+    uint32_t got = ga_sized_probe_random(heap, map, n, number * 32u + lane, word_index);
+    return ga_sized_keep_bits(heap, class_, *word_index, got);
 }
 
 /* The number of the bit that has `rank` set bits below it. */

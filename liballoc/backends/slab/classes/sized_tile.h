@@ -147,26 +147,67 @@ GA_SIMT ga_sized_units ga_sized_claim_finish(ga_sized_view heap, ga_tile tile, u
     return got;
 }
 
+/* A unit of the lane's class for each lane of `requesting`, or GA_SIZED_NONE for a lane that found
+ * none in a few words. The lanes of one class make one atomic on its home word; a lane whose bit
+ * was set already goes on alone. Few values are live at a time, as in ga_sized_claim_fast(). */
+GA_SIMT ga_sized_units ga_sized_claim_each(ga_sized_view heap, ga_tile tile, uint32_t requesting,
+                                           ga_lanes classes, uint32_t number)
+{
+    uint32_t rotation = ga_bits_mix(number) & 31u;
+    ga_lanes equal = ga_lanes_equal(tile, requesting, classes);
+    ga_lanes taken = ga_lanes_all(GA_ALL_BITS);
+    ga_lanes leaders = ga_lanes_all(0);
+    ga_lanes words = ga_lanes_all(GA_SIZED_NONE);
+    ga_sized_units got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
+    GA_EACH_LANE(tile, requesting, own)
+    {
+        uint32_t group = ga_lane_read(equal, own);
+        if (ga_bits_lowest(group) == own) {
+            uint32_t word_index = ga_sized_word_to_try(heap, ga_lane_read(classes, own), number, 0);
+            if (word_index != GA_SIZED_NONE) {
+                /* relaxed: ga_sized_keep_bits() acquires */
+                ga_lane_write(
+                    &taken, own,
+                    ga_or_relaxed(heap.bits + word_index, ga_bits_rotate32(group, rotation)));
+            }
+            ga_lane_write(&words, own, word_index);
+        }
+        ga_lane_write(&leaders, own, ga_bits_lowest(group));
+    }
+    ga_tile_sync(tile);
+    /* the leader's word, because another lane might see another class map */
+    words = ga_lanes_from(tile, words, leaders);
+    taken = ga_lanes_from(tile, taken, leaders);
+    GA_EACH_LANE(tile, requesting, own)
+    {
+        uint32_t word_index = ga_lane_read(words, own);
+        uint32_t class_ = ga_lane_read(classes, own);
+        uint32_t bit = ga_bits_rotate32(1u << own, rotation);
+        uint32_t theirs = ga_lane_read(taken, own);
+        if (theirs & bit) {
+            uint32_t free = ~(theirs | ga_bits_rotate32(ga_lane_read(equal, own), rotation));
+            bit = ga_sized_probe_lane(heap, class_, number, own, free, &word_index);
+        }
+        bit = ga_sized_keep_bits(heap, class_, word_index, bit);
+        ga_lane_write(&got.word_indices, own, bit ? word_index : GA_SIZED_NONE);
+        ga_lane_write(&got.bit_indices, own, bit ? ga_bits_lowest(bit) : 0);
+    }
+    ga_tile_sync(tile);
+    return got;
+}
+
 /* A unit of the lane's class for each lane of `requesting`. `number` is the caller's warp number:
  * tiles that run at the same time should pass different ones. */
 GA_SIMT ga_sized_units ga_sized_claim(ga_sized_view heap, ga_tile tile, uint32_t requesting,
                                       ga_lanes classes, uint32_t number)
 {
-    ga_sized_group_claims taken = {ga_lanes_equal(tile, requesting, classes),
-                                   ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
-    GA_EACH_LANE(tile, requesting, own)
-    {
-        uint32_t group = ga_lane_read(taken.groups, own);
-        if (ga_bits_lowest(group) == own) {
-            uint32_t word_index;
-            uint32_t bits = ga_sized_claim_group(heap, ga_lane_read(classes, own),
-                                                 ga_bits_count(group), number, own, &word_index);
-            ga_lane_write(&taken.bits, own, bits);
-            ga_lane_write(&taken.word_indices, own, word_index);
-        }
+    ga_sized_units got = ga_sized_claim_each(heap, tile, requesting, classes, number);
+    uint32_t served = ga_lanes_nonzero(tile, got.word_indices ^ ga_lanes_all(GA_SIZED_NONE));
+    if (requesting & ~served) {
+        ga_sized_claim_search_groups(heap, tile, requesting & ~served, classes,
+                                     ga_lanes_equal(tile, requesting, classes), number, &got);
     }
-    ga_tile_sync(tile);
-    return ga_sized_claim_finish(heap, tile, requesting, classes, number, taken);
+    return got;
 }
 
 /* Set the bits of the tile's lanes in the word by one atomic. Returns the bits that were set
