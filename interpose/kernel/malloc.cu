@@ -6,9 +6,11 @@
  * nothrow forms. libcudadevrt's device-side cudaMalloc() and cudaFree() call malloc and free, too.
  *
  *   malloc   fast: ga_sized_claim_fast, if all calling lanes need the same size class
- *            slow: malloc_claim_slow, if claim_fast had no bit for a lane, or tried no word;
- *            malloc_slow, for mixed classes, large blocks and size 0; malloc_other_kind, for heaps
- *            that are not the default
+ *            slow: malloc_claim_slow, if claim_fast had no bit for a lane, or tried no word
+ *                  malloc_mixed, for mixed classes that are not coalesced: ga_sized_claim_each;
+ *                  then malloc_mixed_slow for lanes without a unit
+ *                  malloc_slow, for mixed classes that are, large blocks and size 0
+ *                  malloc_other_kind, for heaps that have no plain blocks
  *   free     fast: ga_sized_free_fast; slow: free_slow, and free_other_kind
  *
  * This file is its own translation unit, because nvcc also emits host functions of these names,
@@ -33,19 +35,28 @@ static __device__ __forceinline__ bool coalesces()
            ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE;
 }
 
-/* True if the heap is of the default kind, which coalesces over size classes without headers. Its
- * small blocks may be plain units of the classes, so the fast path is that of the classes. */
+static __device__ __forceinline__ bool is_sized()
+{
+    return ga_kernel_linked.abi == GA_KERNEL_HEAP_ABI &&
+           ga_kernel_linked.kind == GA_KERNEL_KIND_SIZED;
+}
+
+/* True if small blocks are plain units of size classes, as in `slab/vmm` and `coalesce/slab/vmm`.
+ * The fast path is that of the classes then. */
 static __device__ __forceinline__ bool is_plain()
 {
-    return coalesces() && ga_coalesce_kernel_is_plain(ga_kernel_linked);
+    return ga_kernel_linked.abi == GA_KERNEL_HEAP_ABI &&
+           ga_kernel_linked.kind >= GA_KERNEL_KIND_SIZED &&
+           GA_SIZED_WORDS_PLAIN(ga_kernel_linked.words);
 }
 
+/* The size classes. Their words are the first ones in the view of a coalescing heap, too. */
 static __device__ __forceinline__ ga_sized_view slabs()
 {
-    return ga_coalesce_kernel_below(ga_kernel_linked);
+    return ga_sized_view_of_kernel(ga_kernel_linked);
 }
 
-/* Heaps of other kinds. Not inlined, so that the default kind does not pay for them. */
+/* Heaps without plain blocks. Not inlined, so that the others do not pay for them. */
 static __device__ __noinline__ void *malloc_other_kind(size_t size)
 {
     return coalesces() ? ga_coalesce_kernel_malloc(ga_kernel_linked, size)
@@ -69,8 +80,11 @@ static __device__ __noinline__ void free_other_kind(void *block)
  * registers. */
 static __device__ __noinline__ void *malloc_slow(size_t size)
 {
-    return is_plain() ? ga_coalesce_kernel_malloc_plain(ga_kernel_linked, size)
-                      : malloc_other_kind(size);
+    if (!is_plain()) {
+        return malloc_other_kind(size);
+    }
+    return coalesces() ? ga_coalesce_kernel_malloc_plain(ga_kernel_linked, size)
+                       : ga_sized_kernel_malloc(ga_kernel_linked, size);
 }
 
 static __device__ __noinline__ void *malloc_claim_slow(uint32_t lanes, uint32_t unit,
@@ -90,9 +104,31 @@ static __device__ __noinline__ void free_slow(void *block, uint32_t lanes, uint3
     ga_sized_units units = {word_indices, bit_indices};
     ga_sized_free_slow_units(slabs(), lanes, units);
     ga_sized_free_slow_flagged(slabs(), lanes, block, &units);
-    if (units.word_indices == GA_SIZED_NONE) {
+    if (units.word_indices == GA_SIZED_NONE && coalesces()) {
         ga_coalesce_kernel_free_plain(ga_kernel_linked, block);
+    } else if (units.word_indices == GA_SIZED_NONE && block) {
+        ga_sized_free_slow_run(slabs().heap, block);
     }
+}
+
+/* The lanes whose `block` is NULL search for a unit. All of `lanes` help. */
+static __device__ __noinline__ void *malloc_mixed_slow(uint32_t lanes, uint32_t class_, void *block)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_sized_units got = {GA_SIZED_NONE, 0};
+    uint32_t missing = ga_lanes_nonzero(tile, !block);
+    ga_sized_claim_search_groups(slabs(), tile, missing, class_,
+                                 ga_lanes_equal(tile, missing, class_), ga_slab_warp(), &got);
+    return block ? block : ga_sized_pointer_or_null(slabs(), class_, got);
+}
+
+/* Lanes of different classes, which are not to be coalesced. */
+static __device__ __noinline__ void *malloc_mixed(uint32_t lanes, uint32_t class_)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_sized_units got = ga_sized_claim_each(slabs(), tile, lanes, class_, ga_slab_warp());
+    void *block = ga_sized_pointer_or_null(slabs(), class_, got);
+    return ga_lanes_any(tile, !block) ? malloc_mixed_slow(lanes, class_, block) : block;
 }
 
 extern "C" __device__ void *malloc(size_t size) noexcept
@@ -106,6 +142,9 @@ extern "C" __device__ void *malloc(size_t size) noexcept
             void *block = ga_sized_claim_fast(slabs(), tile, class_, ga_slab_warp(), &missed);
             return block ? block
                          : malloc_claim_slow(lanes, missed.unit, missed.word_index, missed.taken);
+        }
+        if (!coalesces() && !ga_lanes_any(tile, class_ == GA_SIZED_NONE)) {
+            return malloc_mixed(lanes, class_);
         }
     }
     return malloc_slow(size);
@@ -126,8 +165,8 @@ static __device__ size_t round_to_power(size_t size)
     return size <= 1 ? 1 : (size_t)1 << (64 - __clzll((long long)(size - 1))) % 64;
 }
 
-/* `align` is a power of two above 16. In heaps of other kinds, a block of a power of two starts at
- * a multiple of its size if the heap's memory starts at one. A block that does not is freed, and
+/* `align` is a power of two above 16. In heaps of one unit size, a block of a power of two starts
+ * at a multiple of its size if the heap's memory starts at one. A block that does not is freed, and
  * the caller gets NULL. */
 static __device__ void *malloc_aligned(size_t size, size_t align)
 {
@@ -138,7 +177,9 @@ static __device__ void *malloc_aligned(size_t size, size_t align)
         return ga_coalesce_general_aligned(ga_kernel_linked, align, size);
     }
     size_t whole = round_to_power(size > align ? size : align);
-    void *block = whole ? malloc(whole) : NULL;
+    void *block = is_sized() ? ga_sized_kernel_aligned_alloc(ga_kernel_linked, align, size)
+                  : whole    ? malloc(whole)
+                             : NULL;
     if ((size_t)block % align != 0) {
         free(block);
         block = NULL;

@@ -6,7 +6,7 @@
 #define GPUALLOC_DEVICE_KINDS_H
 
 /* ga_kernel_heap.abi: incremented when a kind, or the words of a kind, change their meaning. */
-#define GA_KERNEL_HEAP_ABI 1u
+#define GA_KERNEL_HEAP_ABI 2u
 
 /* ga_kernel_heap.kind: the backend of the heap, which determines the content of its words. */
 enum {

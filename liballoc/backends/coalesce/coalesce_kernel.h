@@ -56,17 +56,9 @@ GA_SIMT void *ga_coalesce_kernel_malloc(ga_kernel_heap heap, size_t size)
 
 /* ---- heaps over slabs without headers: the slabs serve the fast path ------------------------- */
 
-/* True if all small blocks of the heap may be plain ones of the slabs below, which the caller can
- * then allocate and free without this header's code. */
-GA_SIMT bool ga_coalesce_kernel_is_plain(ga_kernel_heap heap)
-{
-    const uint32_t form = 15u << GA_COALESCE_AT_FORM;
-    const uint32_t single = 15u << GA_COALESCE_AT_SINGLE;
-    uint32_t bits = (uint32_t)(heap.words[GA_COALESCE_WORD_SHAPE] >> 32);
-    return (bits & (form | single)) == GA_COALESCE_HEADERLESS << GA_COALESCE_AT_FORM;
-}
-
-/* The view of such a heap; the fields that are always the same are constants for the compiler. */
+/* The view of a heap whose words have GA_SIZED_FLAG_PLAIN: small blocks may be plain units of the
+ * slabs below, which the caller can allocate and free without this header's code. The fields that
+ * are always the same are constants for the compiler. */
 GA_SIMT ga_coalesce_view ga_coalesce_view_of_plain(ga_kernel_heap heap)
 {
     ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
@@ -77,16 +69,6 @@ GA_SIMT ga_coalesce_view ga_coalesce_view_of_plain(ga_kernel_heap heap)
     view.parent.kind = GA_BELOW_SIZED;
     view.parent.noted = true;
     return view;
-}
-
-/* The view of the slabs below such a heap. */
-GA_SIMT ga_sized_view ga_coalesce_kernel_below(ga_kernel_heap heap)
-{
-    ga_kernel_heap below = heap;
-    for (uint32_t i = 0; i < GA_PARENT_WORDS; i++) {
-        below.words[i] = heap.words[GA_COALESCE_WORD_PARENT + i];
-    }
-    return ga_sized_view_of_kernel(below);
 }
 
 /* For lanes of such a heap that request several size classes, or large blocks. */

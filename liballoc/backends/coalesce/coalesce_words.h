@@ -9,9 +9,9 @@
 #include <gpualloc/gpualloc.h>
 
 enum {
-    GA_COALESCE_WORD_HEAP = 0, /* the ga_coalesce_heap, in device memory */
-    GA_COALESCE_WORD_SHAPE,    /* low half: `max`; high half: the fields below */
-    GA_COALESCE_WORD_PARENT    /* four words of the parent's view */
+    GA_COALESCE_WORD_PARENT = 0, /* four words of the parent's view (sized_words.h) */
+    GA_COALESCE_WORD_HEAP = 4,   /* the ga_coalesce_heap, in device memory */
+    GA_COALESCE_WORD_SHAPE       /* low half: `max`; high half: the fields below */
 };
 
 /* First bit of each field in the high half, and how many bits it has. */

@@ -323,7 +323,7 @@ void ga_sized_fill_view(const ga_sized *sized, ga_kernel_heap *out)
     out->words[GA_SIZED_WORD_UNITS] = (uint64_t)sized->image.units;
     out->words[GA_SIZED_WORD_BITS] = (uint64_t)sized->image.bits;
     out->words[GA_SIZED_WORD_SHAPE] =
-        sized->region_bits | (sized->image.check ? GA_SIZED_FLAG_CHECK : 0) |
+        sized->region_bits | (sized->image.check ? GA_SIZED_FLAG_CHECK : GA_SIZED_FLAG_PLAIN) |
         sized->regions << GA_SIZED_AT_REGIONS | (uint64_t)sized->image.classes << 32;
 }
 

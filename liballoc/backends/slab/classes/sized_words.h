@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The words of a ga_kernel_heap of the kind GA_KERNEL_KIND_SIZED.
+ * The words of a ga_kernel_heap of the kind GA_KERNEL_KIND_SIZED. A view of the kind
+ * GA_KERNEL_KIND_COALESCE begins with those of its parent, so that the fast path of malloc is one
+ * for both kinds.
  */
 #ifndef GPUALLOC_SLAB_CLASSES_SIZED_WORDS_H
 #define GPUALLOC_SLAB_CLASSES_SIZED_WORDS_H
@@ -15,6 +17,7 @@ enum {
 };
 
 #define GA_SIZED_FLAG_CHECK 0x100u
+#define GA_SIZED_FLAG_PLAIN 0x200u /* a small block is a unit, without header or check */
 #define GA_SIZED_AT_REGIONS 11u
 
 #define GA_SIZED_WORDS_REGION_BITS(words) ((uint32_t)(words)[GA_SIZED_WORD_SHAPE] & 0xffu)
@@ -22,5 +25,7 @@ enum {
     ((uint32_t)(words)[GA_SIZED_WORD_SHAPE] >> GA_SIZED_AT_REGIONS)
 #define GA_SIZED_WORDS_CHECK(words)                                                                \
     (((uint32_t)(words)[GA_SIZED_WORD_SHAPE] & GA_SIZED_FLAG_CHECK) != 0)
+#define GA_SIZED_WORDS_PLAIN(words)                                                                \
+    (((uint32_t)(words)[GA_SIZED_WORD_SHAPE] & GA_SIZED_FLAG_PLAIN) != 0)
 
 #endif
