@@ -4,8 +4,7 @@
  * capacity. One launch makes 5 % more requests than the heap can serve, then 2^20 requests all
  * fail, in several launches. Then everything is freed, and the whole heap is requested in blocks of
  * another size, and in the first size again. The host makes no call to the heap in between. With
- * LINKED defined it measures malloc and free of libgpualloc-kernel.a over `coalesce/slab`, else
- * ga_kernel_malloc() over `slab`.
+ * LINKED defined it measures malloc and free of libgpualloc-kernel.a, else ga_kernel_malloc().
  *
  *   bench-slab-full [--gib N] [--size BYTES] [--other BYTES]
  *   bench-slab-full-linked ...
@@ -166,7 +165,7 @@ static void open_heap(unsigned gib)
 {
     char spec[128];
 #ifdef LINKED
-    snprintf(spec, sizeof spec, "coalesce/slab:limit=%uG,capacity=%uG/vmm", gib, gib);
+    snprintf(spec, sizeof spec, "slab:limit=%uG,capacity=%uG/vmm", gib, gib);
     if (ga_kernel_use(spec) != GA_OK || ga_kernel_init() != GA_OK) {
         fprintf(stderr, PROGRAM ": %s: %s\n", spec, ga_error_text());
         exit(1);

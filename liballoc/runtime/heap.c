@@ -37,7 +37,7 @@ static const struct {
 } places[GA_PLACE_COUNT] = {
     [GA_PLACE_HOST] = {"GPUALLOC_HOST", "system", "system", 16},
     [GA_PLACE_DEVICE] = {"GPUALLOC_DEVICE", "cuda", "cuda", 256},
-    [GA_PLACE_KERNEL] = {"GPUALLOC_KERNEL", "coalesce/slab/vmm", "cuda", 16},
+    [GA_PLACE_KERNEL] = {"GPUALLOC_KERNEL", "slab/vmm", "cuda", 16},
 };
 
 /* ---- the list of open layers: fork and thread exit reach them all ------------------------- */

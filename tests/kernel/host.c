@@ -323,7 +323,7 @@ Test(kernel, the_program_may_choose)
 static bool has_default(void)
 {
     ga_heap *heap = NULL;
-    bool has = ga_heap_open(&heap, GA_PLACE_KERNEL, 0, "coalesce/slab/vmm") == GA_OK;
+    bool has = ga_heap_open(&heap, GA_PLACE_KERNEL, 0, "slab/vmm") == GA_OK;
     ga_heap_close(heap);
     return has;
 }
@@ -337,7 +337,7 @@ static void expect_refused(const char *bad, const char *words)
     must_launch();
     const char *said = scene_capture_end();
     expect_said(said, words);
-    expect_said(said, "; going on with coalesce/slab/vmm\n");
+    expect_said(said, "; going on with slab/vmm\n");
     if (!falls_back) {
         expect_said(said, "malloc in kernels returns NULL on device 0\n");
         expect_unserved(0);

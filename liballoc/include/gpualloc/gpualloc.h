@@ -93,7 +93,7 @@ typedef void *ga_stream;
  * `device`  the device's ordinal as in the CUDA driver; ignored for the host
  * `spec`    the backends and their options; copied. NULL: the value of GPUALLOC_HOST,
  *           GPUALLOC_DEVICE or GPUALLOC_KERNEL, or, if that is unset or empty, `system`, `cuda` or
- *           `coalesce/slab/vmm`
+ *           `slab/vmm`
  *
  * May block: loads libraries, starts the CUDA driver, reserves memory.
  *
