@@ -3,8 +3,10 @@
  * In-kernel malloc when the heap is full, and when the size class changes. One heap of a fixed
  * capacity. One launch makes 5 % more requests than the heap can serve, then 2^20 requests all
  * fail, in several launches. Then everything is freed, and the whole heap is requested in blocks of
- * another size, and in the first size again. The host makes no call to the heap in between. With
- * LINKED defined it measures malloc and free of libgpualloc-kernel.a, else ga_kernel_malloc().
+ * another size, and in the first size again. At last the heap is filled with blocks of 16 to 2048
+ * bytes, a random half is freed, and the heap is filled again. The host makes no call to the heap
+ * in between. With LINKED defined it measures malloc and free of libgpualloc-kernel.a, else
+ * ga_kernel_malloc().
  *
  *   bench-slab-full [--gib N] [--size BYTES] [--other BYTES]
  *   bench-slab-full-linked ...
@@ -96,6 +98,56 @@ KERNEL give(ga_kernel_heap to, count n, void **blocks)
     }
 }
 
+static __device__ uint32_t mix(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x85ebca6bu;
+    x = (x ^ x >> 13) * 0xc2b2ae35u;
+    return x ^ x >> 16;
+}
+
+static __device__ uint32_t mixed_size(uint32_t i)
+{
+    return 16u + (uint32_t)((uint64_t)mix(i) * 2033u >> 32);
+}
+
+/* Blocks of 16 to 2048 bytes. `got[0]` adds up the bytes that were requested and served, `got[1]`
+ * counts the requests that were not. */
+KERNEL ask_mixed(ga_kernel_heap from, uint32_t first, void **out, count *got)
+{
+    uint32_t i = first + blockIdx.x * blockDim.x + threadIdx.x;
+    uint32_t size = mixed_size(i);
+#ifdef LINKED
+    void *block = malloc(size);
+#else
+    void *block = ga_kernel_malloc(from, size);
+#endif
+    if (block) {
+        *(uint4 *)block = make_uint4(i, 0, 0, 0);
+    }
+    out[i] = block;
+    uint32_t bytes = __reduce_add_sync(GA_ALL_BITS, block ? size : 0u);
+    uint32_t failed = __reduce_add_sync(GA_ALL_BITS, block == NULL);
+    if (threadIdx.x % 32 == 0) {
+        atomicAdd(got, bytes);
+        atomicAdd(got + 1, failed);
+    }
+}
+
+/* Free a random half of the blocks. */
+KERNEL give_half(ga_kernel_heap to, void **blocks, count *got)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (blocks[i] && mix(i * 7919u) & 1u) {
+        atomicAdd(got, (count)0 - mixed_size(i));
+#ifdef LINKED
+        free(blocks[i]);
+#else
+        ga_kernel_free(to, blocks[i]);
+#endif
+        blocks[i] = NULL;
+    }
+}
+
 KERNEL swap(ga_kernel_heap heap, size_t size, void **block)
 {
 #ifdef LINKED
@@ -161,6 +213,41 @@ static void free_all(const char *what, count n)
     printf("%-34s %10s %10llu blocks   %10.3f ms\n", what, "", n, us / 1000);
 }
 
+/* Launches of 2^20 requests from block number `*first` on, until one is refused or the numbers end.
+ * Prints the share of the heap's bytes that is live then, and the rate of all launches but the last
+ * one. */
+static void fill_mixed(const char *what, double bytes, uint32_t *first, uint32_t end)
+{
+    const uint32_t n = 1u << 20;
+    count got[2] = {0, 0};
+    double us = 0, last = 0;
+    uint32_t launches = 0;
+    for (; !got[1] && *first + n <= end; *first += n, launches++) {
+        us += last;
+        last =
+            time_of([&] { ask_mixed<<<n / THREADS, THREADS>>>(view, *first, pointers, served); });
+        MUST(cudaMemcpy(got, served, sizeof got, cudaMemcpyDeviceToHost));
+    }
+    printf("%-34s live %.3f of the heap, %.2f G/s in %u launches, %.2f in the last, %llu refused\n",
+           what, (double)got[0] / bytes, launches > 1 ? n * (launches - 1.0) / us / 1e3 : 0.0,
+           launches - 1, n / last / 1e3, got[1]);
+}
+
+static void refill(double bytes, count n)
+{
+    uint32_t next = 0, end = (uint32_t)std::min<count>(n, UINT32_MAX) >> 20 << 20;
+    count got[2];
+    MUST(cudaMemset(pointers, 0, n * sizeof *pointers));
+    MUST(cudaMemset(served, 0, sizeof got));
+    fill_mixed("mixed sizes", bytes, &next, end);
+    give_half<<<next / THREADS, THREADS>>>(view, pointers, served);
+    MUST(cudaMemset(served + 1, 0, sizeof *served));
+    MUST(cudaMemcpy(got, served, sizeof got, cudaMemcpyDeviceToHost));
+    printf("%-34s live %.3f of the heap\n", "a random half freed", (double)got[0] / bytes);
+    fill_mixed("mixed sizes again", bytes, &next, end);
+    free_all("all freed", next);
+}
+
 static void open_heap(unsigned gib)
 {
     char spec[128];
@@ -201,7 +288,7 @@ int main(int argc, char **argv)
     n = (n > bytes / other ? n : bytes / other) + 1;
     MUST(cudaFree(NULL));
     MUST(cudaMalloc(&pointers, n * sizeof *pointers));
-    MUST(cudaMalloc(&served, sizeof *served));
+    MUST(cudaMalloc(&served, 2 * sizeof *served));
     open_heap(gib);
     count over = bytes / size + bytes / size / 20;
     ask_all("5 % more than the heap holds", size, over, pointers);
@@ -221,5 +308,6 @@ int main(int argc, char **argv)
     ask_all("the whole heap in the first size", size, bytes / size, pointers);
     ask_full("a full heap", size, failing, size, false);
     free_all("all freed", bytes / size);
+    refill((double)bytes, n);
     return 0;
 }
