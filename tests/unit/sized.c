@@ -149,6 +149,28 @@ Test(sized, a_fork_with_a_live_pager)
     end(heap);
 }
 
+/* Without the checks kernels count them; the next view says how many are new. */
+Test(sized, invalid_frees_are_reported)
+{
+    begin(VMM_KERNELS_GROW);
+    ga_heap *heap = open_heap(fixed);
+    ga_sized_heap *inside = (ga_sized_heap *)view_of(heap).words[GA_SIZED_WORD_HEAP];
+    inside->faults = 3;
+    scene_capture_begin();
+    view_of(heap);
+    view_of(heap);
+    const char *text = scene_capture_end();
+    const char *said = strstr(text, "device 0: 3 blocks were freed, but are none of this heap's");
+    cr_assert(said, "%s", text);
+    cr_assert_null(strstr(strstr(said, "were freed") + 1, "were freed"), "once: %s", text);
+    inside->faults = 4;
+    scene_capture_begin();
+    assert_ok(ga_heap_close(heap));
+    text = scene_capture_end();
+    cr_assert(strstr(text, "device 0: 1 blocks were freed"), "%s", text);
+    expect_nothing_left("invalid frees", 0);
+}
+
 Test(sized, live_blocks_are_reported_at_the_end)
 {
     void *block;

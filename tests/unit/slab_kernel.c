@@ -148,6 +148,24 @@ Test(slab_kernel, the_host_takes_units_too)
     end(heap);
 }
 
+/* Without the checks kernels count them; the next view says how many are new. */
+Test(slab_kernel, invalid_frees_are_reported)
+{
+    ga_kernel_heap view;
+    begin(VMM_KERNELS_GROW);
+    ga_heap *heap = open_heap(spec);
+    assert_ok(ga_heap_kernel_view(heap, &view));
+    ((ga_slab_heap *)view.words[GA_SLAB_WORD_HEAP])->faults[GA_SLAB_NO_UNIT] = 3;
+    scene_capture_begin();
+    assert_ok(ga_heap_kernel_view(heap, &view));
+    assert_ok(ga_heap_kernel_view(heap, &view));
+    const char *text = scene_capture_end();
+    const char *said = strstr(text, "device 0: 3 blocks were freed, but are none of this heap's");
+    cr_assert(said, "%s", text);
+    cr_assert_null(strstr(strstr(said, "were freed") + 1, "were freed"), "once: %s", text);
+    end(heap);
+}
+
 /* Doubles at each view after kernels that found it full. */
 Test(slab_kernel, grows_between_launches)
 {

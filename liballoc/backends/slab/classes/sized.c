@@ -289,6 +289,9 @@ ga_status ga_sized_inspect(ga_sized *sized, const ga_cuda_scope *scope, ga_sized
         ga_slab_report_log(sized->device, faults, now->reports, now->reported,
                            &sized->reports_logged);
     }
+    if (status == GA_OK && !sized->image.check) {
+        ga_slab_report_invalid(sized->device, now->faults, &sized->invalid_logged);
+    }
     return status;
 }
 
@@ -296,7 +299,7 @@ static void log_last_reports(ga_sized *sized)
 {
     ga_cuda_scope scope;
     ga_sized_heap now;
-    if (sized->image.check && sized->initialised && ga_cuda_enter(&scope, sized->device) == GA_OK) {
+    if (sized->initialised && ga_cuda_enter(&scope, sized->device) == GA_OK) {
         ga_sized_inspect(sized, &scope, &now);
         ga_cuda_leave(&scope);
     }

@@ -33,6 +33,7 @@ struct ga_sized {
     uint64_t refused;        /* refused requests at the time of the last view */
     uint32_t refusal;        /* reason of the last one that was logged */
     uint64_t reports_logged; /* number of kernels' reports in the log */
+    uint64_t invalid_logged; /* number of invalid frees in the log, without checks */
     bool initialised;        /* the bookkeeping has been written */
     pthread_mutex_t lock;
 };

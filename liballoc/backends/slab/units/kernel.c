@@ -327,6 +327,9 @@ ga_status ga_slab_kernel_read_heap(ga_slab_kernel *slab, const ga_cuda_scope *sc
     if (status == GA_OK) {
         ga_slab_report_log(slab->device, faults, now->reports, now->reported, &slab->reported);
     }
+    if (status == GA_OK && !slab->image.check) {
+        ga_slab_report_invalid(slab->device, now->faults[GA_SLAB_NO_UNIT], &slab->invalid);
+    }
     return status;
 }
 

@@ -27,6 +27,7 @@ struct ga_slab_kernel {
     uint32_t changes; /* the device's `changes` and `full` that have led to growth already */
     uint32_t full;
     uint64_t reported; /* number of reports that have been logged */
+    uint64_t invalid;  /* number of invalid frees that have been logged, without checks */
     uint32_t growths;
     pthread_mutex_t lock;
 };

@@ -26,3 +26,12 @@ void ga_slab_report_log(int device, const char *const *faults, const ga_slab_rep
         *logged = reported;
     }
 }
+
+void ga_slab_report_invalid(int device, uint64_t invalid, uint64_t *logged)
+{
+    if (invalid > *logged) {
+        ga_log(GA_LOG_ERROR, "slab: device %d: %llu blocks were freed, but are none of this heap's",
+               device, (unsigned long long)(invalid - *logged));
+        *logged = invalid;
+    }
+}

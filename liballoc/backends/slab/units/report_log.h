@@ -12,4 +12,8 @@
 void ga_slab_report_log(int device, const char *const *faults, const ga_slab_report *reports,
                         uint64_t reported, uint64_t *logged);
 
+/* Without the checks kernels only count the pointers that they were to free and that are no blocks:
+ * log how many are new since `*logged`. */
+void ga_slab_report_invalid(int device, uint64_t invalid, uint64_t *logged);
+
 #endif
