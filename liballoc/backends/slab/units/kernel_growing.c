@@ -41,7 +41,7 @@ static ga_status publish_numbers(ga_slab_kernel *slab, const ga_cuda_scope *scop
                                         sizeof slab->image.super_count + sizeof slab->image.words);
     }
     for (uint32_t i = 0; i < GA_SLAB_WORD_COPIES; i++) {
-        slab->image.word_copies[i] = slab->image.words;
+        slab->image.word_copies[i * GA_SLAB_WORD_STRIDE] = slab->image.words;
     }
     if (status == GA_OK) {
         status = ga_slab_kernel_copy_to(scope, slab->heap->word_copies, slab->image.word_copies,

@@ -23,7 +23,8 @@
 #define GA_SLAB_FULL        0xffffffffu /* no unit, no block; never a unit's number */
 
 #define GA_SLAB_HINT_COPIES 1024u /* tiles read different copies of the hint */
-#define GA_SLAB_WORD_COPIES 1024u /* and of the number of words, if the heap grows under kernels */
+#define GA_SLAB_WORD_COPIES 256u  /* and of the number of words, if the heap grows under kernels */
+#define GA_SLAB_WORD_STRIDE 8u    /* each is in a sector of its own: 32 bytes */
 
 typedef struct ga_slab_super {
     char *units;    /* super_bytes of units */
@@ -58,7 +59,7 @@ typedef struct ga_slab_heap {
     /* Changed by all tiles and threads, relaxed. */
     uint32_t hints[GA_SLAB_HINT_COPIES]; /* copies of the hint: slab_hint.h */
     /* copies of `words` if `growth` is set; each may lag behind it */
-    uint32_t word_copies[GA_SLAB_WORD_COPIES];
+    uint32_t word_copies[GA_SLAB_WORD_COPIES * GA_SLAB_WORD_STRIDE];
 
     uint32_t changes;                /* resident changes; wraps */
     uint32_t full;                   /* searches of the whole heap that found no room; wraps */

@@ -20,13 +20,25 @@
 
 #include "slab_growing.h"
 
-/* The copy of the number of words for the calling warp, in a heap that grows under kernels; else
- * NULL. */
+/* The copy of the number of words for the caller's multiprocessor, in a heap that grows under
+ * kernels; else NULL. */
 GA_SIMT const uint32_t *ga_slab_word_copy(ga_kernel_heap heap)
 {
     const ga_slab_heap *slab = (const ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP];
-    uint32_t copy = (blockIdx.x * 8u + threadIdx.x / 32u) % GA_SLAB_WORD_COPIES;
+    uint32_t copy;
+    asm("mov.u32 %0, %%smid;" : "=r"(copy));
+    copy = copy % GA_SLAB_WORD_COPIES * GA_SLAB_WORD_STRIDE;
     return GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GROWS ? slab->word_copies + copy : NULL;
+}
+
+/* The number of words now, as far as that copy tells. */
+GA_SIMT uint32_t ga_slab_kernel_words(ga_kernel_heap heap)
+{
+    uint32_t words = GA_SLAB_WORDS_COUNT(heap.words);
+    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GROWS) {
+        words = ga_slab_words_now(words, ga_slab_word_copy(heap));
+    }
+    return words;
 }
 
 /* The heap behind a view of the kind GA_KERNEL_KIND_SLAB. In a heap that grows under kernels
@@ -51,7 +63,7 @@ GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
 GA_SIMT ga_slab_view ga_slab_view_now(ga_kernel_heap heap)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    slab.words = ga_slab_words_now(slab.words, ga_slab_word_copy(heap));
+    slab.words = ga_slab_kernel_words(heap);
     return slab;
 }
 
@@ -82,7 +94,10 @@ GA_SIMT uint32_t ga_slab_home_word(ga_kernel_heap heap)
     uint32_t warp = ga_slab_warp();
     uint32_t words = GA_SLAB_WORDS_COUNT(heap.words);
     if (warp >= words) {
-        words = ga_slab_words_now(words, ga_slab_word_copy(heap));
+        ga_tile tile = ga_tile_present();
+        words = ga_slab_kernel_words(heap);
+        /* one number for the warp, because its lanes might see different ones */
+        words = ga_lanes_get(tile, ga_lanes_all(words), ga_tile_leader(tile));
     }
     return warp < words ? warp : warp % words;
 }
@@ -183,12 +198,8 @@ GA_SIMT_SLOW uint32_t ga_slab_claim_missed(ga_slab_heap *heap, uint32_t home, ui
 GA_SIMT uint32_t ga_slab_claim_whole(ga_kernel_heap heap, ga_slab_view slab, uint32_t home)
 {
     ga_slab_missed missed;
-    const uint32_t *copy = ga_slab_word_copy(heap);
     slab.light = true; /* a constant from here on */
-    if (copy) { /* each lane has loaded it for `home`, and lanes might see different numbers */
-        home = ga_lanes_get(ga_tile_of(32), ga_lanes_all(home), 0);
-    }
-    uint32_t word = ga_slab_claim_fast(slab, copy, home, &missed);
+    uint32_t word = ga_slab_claim_fast(slab, ga_slab_word_copy(heap), home, &missed);
     return word == GA_SLAB_FULL ? ga_slab_claim_missed(slab.heap, home, missed.word, missed.got)
                                 : word * 32u + ga_warp_lane();
 }
