@@ -20,6 +20,8 @@
 #include <gpualloc/device.cuh>
 #include <gpualloc/kernel.h>
 
+#include "mixed.cuh"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -63,17 +65,31 @@ template <class RUN> static double time_of(RUN run)
     return ms * 1000.0;
 }
 
+static __device__ __forceinline__ void *take(ga_kernel_heap heap, size_t size)
+{
+#ifdef LINKED
+    return malloc(size);
+#else
+    return ga_kernel_malloc(heap, size);
+#endif
+}
+
+static __device__ __forceinline__ void put_back(ga_kernel_heap heap, void *block)
+{
+#ifdef LINKED
+    free(block);
+#else
+    ga_kernel_free(heap, block);
+#endif
+}
+
 KERNEL ask(ga_kernel_heap from, size_t size, count n, void **out, count *got)
 {
     count i = (count)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) {
         return;
     }
-#ifdef LINKED
-    void *block = malloc(size);
-#else
-    void *block = ga_kernel_malloc(from, size);
-#endif
+    void *block = take(from, size);
     if (block) {
         *(uint4 *)block = make_uint4((uint32_t)i, 0, 0, 0);
     }
@@ -90,24 +106,8 @@ KERNEL give(ga_kernel_heap to, count n, void **blocks)
 {
     count i = (count)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n && blocks[i]) {
-#ifdef LINKED
-        free(blocks[i]);
-#else
-        ga_kernel_free(to, blocks[i]);
-#endif
+        put_back(to, blocks[i]);
     }
-}
-
-static __device__ uint32_t mix(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x85ebca6bu;
-    x = (x ^ x >> 13) * 0xc2b2ae35u;
-    return x ^ x >> 16;
-}
-
-static __device__ uint32_t mixed_size(uint32_t i)
-{
-    return 16u + (uint32_t)((uint64_t)mix(i) * 2033u >> 32);
 }
 
 /* Blocks of 16 to 2048 bytes. `got[0]` adds up the bytes that were requested and served, `got[1]`
@@ -116,11 +116,7 @@ KERNEL ask_mixed(ga_kernel_heap from, uint32_t first, void **out, count *got)
 {
     uint32_t i = first + blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t size = mixed_size(i);
-#ifdef LINKED
-    void *block = malloc(size);
-#else
-    void *block = ga_kernel_malloc(from, size);
-#endif
+    void *block = take(from, size);
     if (block) {
         *(uint4 *)block = make_uint4(i, 0, 0, 0);
     }
@@ -139,24 +135,15 @@ KERNEL give_half(ga_kernel_heap to, void **blocks, count *got)
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (blocks[i] && mix(i * 7919u) & 1u) {
         atomicAdd(got, (count)0 - mixed_size(i));
-#ifdef LINKED
-        free(blocks[i]);
-#else
-        ga_kernel_free(to, blocks[i]);
-#endif
+        put_back(to, blocks[i]);
         blocks[i] = NULL;
     }
 }
 
 KERNEL swap(ga_kernel_heap heap, size_t size, void **block)
 {
-#ifdef LINKED
-    free(*block);
-    *block = malloc(size);
-#else
-    ga_kernel_free(heap, *block);
-    *block = ga_kernel_malloc(heap, size);
-#endif
+    put_back(heap, *block);
+    *block = take(heap, size);
 }
 
 /* n requests in one launch. Returns the milliseconds that they took, and in `got` the number of

@@ -15,6 +15,7 @@
 #define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED /* one backend, chosen when it is built */
 #endif
 #include "measure.cuh"
+#include "mixed.cuh"
 
 #include <gpualloc/kernel.h>
 
@@ -43,19 +44,6 @@ static __device__ __forceinline__ void give_back(ga_kernel_heap heap, void *bloc
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
-
-static __device__ uint32_t mix(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x85ebca6bu;
-    x = (x ^ x >> 13) * 0xc2b2ae35u;
-    return x ^ x >> 16;
-}
-
-/* 16 to 2048 bytes, all alike. */
-static __device__ uint32_t mixed_size(uint32_t i)
-{
-    return 16u + (uint32_t)((uint64_t)mix(i) * 2033u >> 32);
-}
 
 KERNEL take_slots(char *slots, uint32_t size, void **out)
 {
@@ -295,12 +283,8 @@ static uint64_t sum_of_mixed(uint32_t n, std::vector<uint64_t> *offsets)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t x = i;
-        x = (x ^ x >> 16) * 0x85ebca6bu;
-        x = (x ^ x >> 13) * 0xc2b2ae35u;
-        x ^= x >> 16;
         offsets->push_back(at);
-        at += (16u + (uint32_t)((uint64_t)x * 2033u >> 32) + 15u) / 16u * 16u;
+        at += (mixed_size(i) + 15u) / 16u * 16u;
     }
     return at;
 }

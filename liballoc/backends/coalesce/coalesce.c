@@ -339,7 +339,7 @@ static void fill_view(const coalesce_state *s, const ga_kernel_heap *below, ga_k
     for (int i = 0; i < GA_PARENT_WORDS; i++) {
         out->words[GA_COALESCE_WORD_PARENT + i] = below->words[i];
     }
-    if (s->form != GA_COALESCE_HEADERLESS) {
+    if (s->form != GA_COALESCE_HEADERLESS) { /* each block has a header */
         out->words[GA_COALESCE_WORD_PARENT + GA_SIZED_WORD_SHAPE] &= ~(uint64_t)GA_SIZED_FLAG_PLAIN;
     }
 }

@@ -94,7 +94,7 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < GA_SLAB_WORD_COPIES; i += ga_tile_size(tile)) {
-            /* relaxed, after the publish: as SG4 */
+            /* relaxed, after the publish, so the rows are clear. Read by ga_slab_words_now(). */
             ga_store_relaxed(heap->word_copies + i * GA_SLAB_WORD_STRIDE, first + words);
         }
         for (uint32_t i = rank; i < words / GA_SLAB_ROW_WORDS; i += ga_tile_size(tile)) {

@@ -161,8 +161,8 @@ GA_SIMT_SLOW uint32_t ga_slab_claim_fixed(ga_slab_heap *heap, uint32_t lanes, ui
     return ga_slab_claim_lanes(ga_slab_view_of(heap), ga_tile_among(lanes), lanes, home);
 }
 
-/* A claim by some lanes of a warp, with two-level addressing, or with checks. A function of its
- * own, so that the fast path stays small. `lanes` are the calling lanes, `home` is
+/* A claim by some lanes of a warp, in a heap with two-level addressing, or in one with checks. A
+ * function of its own, so that the fast path stays small. `lanes` are the calling lanes, `home` is
  * their ga_slab_home_word(). */
 GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
 {
@@ -317,6 +317,7 @@ GA_SIMT bool ga_slab_release_fast(ga_slab_view slab, void *pointer)
     return are_units;
 }
 
+/* True if a free by these lanes may take the fast path. */
 GA_SIMT bool ga_slab_may_release_fast(ga_kernel_heap heap, uint32_t lanes)
 {
     return !(GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAGS_DIVIDE) && ga_warp_is_whole(lanes);
@@ -332,13 +333,15 @@ GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
     }
 }
 
-#define GA_SLAB_TOGETHER 4u /* pointers that one call of the slow path takes */
-typedef struct ga_slab_several {
+/* Pointers for one call of the slow path. A copy, made only for that call, so that the caller's
+ * pointers stay in registers. */
+#define GA_SLAB_TOGETHER 4u
+typedef struct ga_slab_pointers {
     void *pointers[GA_SLAB_TOGETHER];
-} ga_slab_several;
+} ga_slab_pointers;
 
 /* The slow path of ga_slab_kernel_release_several(). */
-GA_SIMT_SLOW void ga_slab_release_rest(ga_slab_heap *heap, uint32_t lanes, ga_slab_several rest)
+GA_SIMT_SLOW void ga_slab_release_rest(ga_slab_heap *heap, uint32_t lanes, ga_slab_pointers rest)
 {
     for (uint32_t i = 0; i < GA_SLAB_TOGETHER; i++) {
         ga_slab_release_general(heap, lanes, rest.pointers[i]);
@@ -354,7 +357,7 @@ GA_SIMT void ga_slab_kernel_release_several(ga_kernel_heap heap, void *const *po
     bool fast = ga_slab_may_release_fast(heap, lanes);
 #pragma unroll
     for (uint32_t first = 0; first < n; first += GA_SLAB_TOGETHER) {
-        ga_slab_several rest;
+        ga_slab_pointers rest;
 #pragma unroll
         for (uint32_t i = 0; i < GA_SLAB_TOGETHER; i++) {
             void *pointer = first + i < n ? pointers[first + i] : NULL;
