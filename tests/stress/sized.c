@@ -205,7 +205,9 @@ static void sip(actor *a)
         }
         uint32_t word = map.total_words - 1 - (uint32_t)random_below(&a->random, map.words);
         uint32_t key = ga_sized_word_index(view, map, word);
-        uint32_t bits = key == GA_SIZED_NONE ? 0 : ga_sized_claim_word(view, key);
+        /* the region may have left the class since the map was read */
+        uint32_t bits =
+            key == GA_SIZED_NONE ? 0 : ga_sized_claim_bits(view, class, key, GA_ALL_BITS);
         for (uint32_t rest = bits; rest; rest &= rest - 1u) {
             char *block = ga_sized_pointer(view, map.unit, key, ga_bits_lowest(rest));
             own(block, class);

@@ -391,7 +391,7 @@ Test(sized_full, an_old_view_of_a_class_finds_nothing)
     enum {
         REGIONS = 5,
         OLD = 12,
-        NEW = 20
+        NEW = 25 /* two words, of the four that are stored together */
     };
     sized_world *world = sized_world_new(BITS, REGIONS);
     ga_sized_view view = view_of(world);
@@ -419,6 +419,9 @@ Test(sized_full, an_old_view_of_a_class_finds_nothing)
             }
             cr_assert_eq(ga_sized_try_set_verify(view, OLD, keys[word], GA_ALL_BITS), GA_ALL_BITS);
             uint32_t got = ga_sized_probe_bits(view, keys[word], GA_ALL_BITS);
+            /* A bit behind the last word would not keep the region in its class. */
+            uint32_t within = keys[word] & ga_bits_below(ga_sized_bitmap_bits(BITS));
+            cr_assert(within < world->heap->of[NEW].map.words || !got, "word %u is full", word);
             cr_assert_eq(ga_sized_keep_bits(view, OLD, keys[word], got), 0);
         }
         fill(world, NEW);

@@ -201,8 +201,9 @@ GA_SIMT void ga_sized_store_bits(uint32_t *bits, const uint32_t *quad, bool seco
 }
 
 /* Clear every `step`th word from `from` on, and the three words behind each, in a bitmap of `words`
- * words. Except the `tail` of the last word, and bit 0 with `hold`, which the caller holds. By one
- * lane. */
+ * words. Except the `tail` of the last word, and bit 0 with `hold`, which the caller holds. Words
+ * behind the last become full, because a tile with an old class map may try them: a bit that it got
+ * there would not keep the region in its class, and the next class would clear it. By one lane. */
 GA_SIMT void ga_sized_bitmap_clear(uint32_t *bits, uint32_t from, uint32_t step, uint32_t words,
                                    uint32_t tail, bool hold, bool second)
 {
@@ -214,7 +215,8 @@ GA_SIMT void ga_sized_bitmap_clear(uint32_t *bits, uint32_t from, uint32_t step,
     }
     if (at < words) {
         for (uint32_t k = 0; k < 4u; k++) {
-            quad[k] |= at + k + 1u == words ? tail : 0;
+            uint32_t behind = GA_PLANTED(sized_padding_not_full) ? 0 : GA_ALL_BITS;
+            quad[k] |= at + k + 1u == words ? tail : at + k >= words ? behind : 0;
         }
         ga_sized_store_bits(bits + at, quad, second);
     }
