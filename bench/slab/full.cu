@@ -9,7 +9,11 @@
  * ga_kernel_malloc().
  *
  *   bench-slab-full [--gib N] [--size BYTES] [--other BYTES]
+ *   bench-slab-full --used PERCENT [--gib N] [--size BYTES]
  *   bench-slab-full-linked ...
+ *
+ * With --used it measures only 2^20 requests from a new heap that is so full, whose free blocks are
+ * the last ones, or random ones.
  */
 #ifdef LINKED
 #define PROGRAM "bench-slab-full-linked"
@@ -129,6 +133,16 @@ KERNEL ask_mixed(ga_kernel_heap from, uint32_t first, void **out, count *got)
     }
 }
 
+/* Free random blocks, `permille` of 1,000. */
+KERNEL give_some(ga_kernel_heap to, count n, void **blocks, uint32_t permille)
+{
+    count i = (count)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && blocks[i] && mix((uint32_t)i * 7919u) % 1000u < permille) {
+        put_back(to, blocks[i]);
+        blocks[i] = NULL;
+    }
+}
+
 /* Free a random half of the blocks. */
 KERNEL give_half(ga_kernel_heap to, void **blocks, count *got)
 {
@@ -235,6 +249,43 @@ static void refill(double bytes, count n)
     free_all("all freed", next);
 }
 
+/* 2^20 requests, again and again, with the blocks freed in between. */
+static void ask_again(const char *what, size_t size, void **out)
+{
+    const count n = 1u << 20;
+    double ms[ROUNDS], freed[ROUNDS];
+    count got = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        count more = 0;
+        ms[round] = ask_once(size, n, out, &more);
+        got += more;
+        freed[round] =
+            time_of([&] { give<<<(unsigned)(n / THREADS), THREADS>>>(view, n, out); }) / 1000;
+    }
+    std::sort(ms, ms + ROUNDS);
+    std::sort(freed, freed + ROUNDS);
+    printf("%-34s %6zu B %8.2f G/s (%.2f to %.2f), frees %.2f, %llu refused\n", what, size,
+           (double)n / ms[ROUNDS / 2] / 1e6, (double)n / ms[ROUNDS - 1] / 1e6,
+           (double)n / ms[0] / 1e6, (double)n / freed[ROUNDS / 2] / 1e6, n * ROUNDS - got);
+    fflush(stdout);
+}
+
+static void nearly_full(size_t size, count units, unsigned percent)
+{
+    char what[64];
+    count used = units / 100 * percent, got = 0;
+    void **more = pointers + units;
+    ask_again("an empty heap", size, more);
+    ask_once(size, used, pointers, &got);
+    snprintf(what, sizeof what, "%u %% used, in order", percent);
+    ask_again(what, size, more);
+    ask_once(size, units - used, pointers + used, &got);
+    give_some<<<(unsigned)((units + THREADS - 1) / THREADS), THREADS>>>(view, units, pointers,
+                                                                        1000 - 10 * percent);
+    snprintf(what, sizeof what, "%u %% used, holes at random", percent);
+    ask_again(what, size, more);
+}
+
 static void open_heap(unsigned gib)
 {
     char spec[128];
@@ -258,7 +309,7 @@ static void open_heap(unsigned gib)
 
 int main(int argc, char **argv)
 {
-    unsigned gib = 1;
+    unsigned gib = 1, used = 0;
     size_t size = 16, other = 1024;
     for (int i = 1; i + 1 < argc; i += 2) {
         unsigned long value = strtoul(argv[i + 1], NULL, 10);
@@ -268,15 +319,22 @@ int main(int argc, char **argv)
             size = value;
         } else if (!strcmp(argv[i], "--other")) {
             other = value;
+        } else if (!strcmp(argv[i], "--used")) {
+            used = (unsigned)value;
         }
     }
     const count bytes = (count)gib << 30, failing = 1u << 20;
     count n = bytes / size + bytes / size / 20;
     n = (n > bytes / other ? n : bytes / other) + 1;
+    n = std::max(n, bytes / size + failing);
     MUST(cudaFree(NULL));
     MUST(cudaMalloc(&pointers, n * sizeof *pointers));
     MUST(cudaMalloc(&served, 2 * sizeof *served));
     open_heap(gib);
+    if (used) {
+        nearly_full(size, bytes / size, used);
+        return 0;
+    }
     count over = bytes / size + bytes / size / 20;
     ask_all("5 % more than the heap holds", size, over, pointers);
     ask_full("a full heap", size, failing, size, false);
