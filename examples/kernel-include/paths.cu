@@ -48,7 +48,8 @@ static __device__ bool append(path *p, uint32_t step)
 }
 
 /* The path of each number, *steps altogether; *lost counts the paths that found no room. */
-__global__ void follow(path *paths, unsigned long long *steps, unsigned long long *lost)
+__global__ void __maxnreg__(32)
+    follow(path *paths, unsigned long long *steps, unsigned long long *lost)
 {
     uint32_t me = blockIdx.x * blockDim.x + threadIdx.x;
     path p = {nullptr, 0, 0};

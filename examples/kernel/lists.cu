@@ -23,8 +23,8 @@ static __device__ char letter(uint32_t text, uint32_t at)
 }
 
 /* One list for each thread; *lost counts the words for which there was no node. */
-__global__ void split(ga_kernel_heap heap, node **lists, unsigned long long *words,
-                      unsigned long long *lost)
+__global__ void __maxnreg__(32)
+    split(ga_kernel_heap heap, node **lists, unsigned long long *words, unsigned long long *lost)
 {
     uint32_t text = blockIdx.x * blockDim.x + threadIdx.x;
     node *list = nullptr;
@@ -46,7 +46,7 @@ __global__ void split(ga_kernel_heap heap, node **lists, unsigned long long *wor
     lists[text] = list;
 }
 
-__global__ void take_apart(ga_kernel_heap heap, node **lists)
+__global__ void __maxnreg__(32) take_apart(ga_kernel_heap heap, node **lists)
 {
     node *n = lists[blockIdx.x * blockDim.x + threadIdx.x];
     while (n) {

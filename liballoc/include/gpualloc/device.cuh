@@ -3,7 +3,7 @@
  * Allocate inside a kernel. The host opens a heap for GA_PLACE_KERNEL, gets the kernels' view of it
  * from ga_heap_kernel_view(), and passes the view to kernels by value:
  *
- *     __global__ void build(ga_kernel_heap heap, node **out)
+ *     __global__ void __maxnreg__(32) build(ga_kernel_heap heap, node **out)
  *     {
  *         node *n = (node *)ga_kernel_malloc(heap, sizeof *n);
  *         if (n) { ... }
@@ -14,8 +14,9 @@
  * lane, warp or block to call as well. A call that finds no free memory may wait until more is
  * mapped, or for warps that are growing or searching the heap.
  *
- * Kernels launched with more than 512 threads per block need __launch_bounds__; without it they may
- * use more registers than such a block can have, and the launch fails.
+ * Limit the registers of kernels that allocate, by __maxnreg__ or __launch_bounds__. Code that rarely
+ * runs would otherwise get more than 100 of them, so that a multiprocessor holds a quarter of the
+ * threads, and launches with more than 512 threads per block fail.
  *
  * All lanes of one call must pass the same heap. To choose between heaps per lane, branch:
  *
