@@ -53,15 +53,15 @@ static inline uint32_t sized_claim_warp(ga_sized_heap *heap, uint32_t class, uin
     ga_sized_class_map map = ga_sized_load_class_map(heap->of + class);
     bool straight = ga_sized_home_position(map, number, &home);
     uint32_t key = straight ? ga_sized_position_index(view, home) : GA_SIZED_NONE;
-    uint32_t bits = straight ? ga_sized_claim_word(view, key) : 0;
+    uint32_t taken = straight ? ~ga_sized_claim_word(view, key) : GA_ALL_BITS;
     uint32_t count = 0;
-    if (bits == GA_ALL_BITS) {
+    if (!taken) {
         for (uint32_t lane = 0; lane < 32; lane++) {
             blocks[lane] = ga_sized_position_pointer(view, map.unit, home, lane);
         }
         return 32;
     }
-    ga_sized_units got = ga_sized_claim_retry(view, sized_tile(), class, number, key, bits);
+    ga_sized_units got = ga_sized_claim_rest(view, sized_tile(), class, number, key, taken);
     for (uint32_t lane = 0; lane < 32; lane++) {
         blocks[lane] = sized_pointer(heap, class, got, lane);
         count += blocks[lane] != NULL;

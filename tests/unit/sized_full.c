@@ -382,6 +382,92 @@ Test(sized_full, regions_that_are_not_empty_stay)
     }
 }
 
+/* ---- lanes on their own ---------------------------------------------------------------------- */
+
+/* Make the class's words hold `free` free units each, chosen at random. */
+static void pierce(sized_world *world, uint32_t class, uint32_t free, uint64_t *random)
+{
+    ga_sized_view view = view_of(world);
+    ga_sized_class_map map = ga_sized_load_class_map(world->heap->of + class);
+    for (uint32_t word = 0; word < map.total_words; word++) {
+        uint32_t tail = (word + 1) % map.words ? 0 : world->heap->of[class].tail;
+        uint32_t holes = 0;
+        while (ga_bits_count(holes) < free && holes != ~tail) {
+            holes |= 1u << random_below(random, 32) & ~tail;
+        }
+        view.bits[ga_sized_word_index(view, map, word)] = ~holes;
+    }
+}
+
+/* Whatever a lane looks at is a word of its class, in one of the bitmaps of this or an earlier
+ * class. */
+Test(sized_full, lanes_on_their_own_stay_in_their_class)
+{
+    enum {
+        REGIONS = 40
+    };
+    uint64_t random = 11;
+    sized_world *world = sized_world_new(BITS, REGIONS);
+    ga_sized_view view = view_of(world);
+    for (uint32_t turn = 0; turn < 12; turn++) {
+        uint32_t class = (7 * turn + 3) % world->heap->classes, seen = 0;
+        fill(world, class);
+        ga_sized_class_map map = ga_sized_load_class_map(world->heap->of + class);
+        pierce(world, class, 1, &random);
+        for (uint32_t i = 0; i < 20000; i++) {
+            uint32_t number = (uint32_t)random_below(&random, 2 * map.total_words), index;
+            uint32_t attempt = 1 + (uint32_t)random_below(&random, GA_SIZED_LONE_ATTEMPTS);
+            uint32_t free = ga_sized_look_alone(view, class, map, number, i % 32, attempt, &index);
+            if (!free) {
+                continue;
+            }
+            uint32_t region = index >> ga_sized_stride_bits(BITS);
+            uint32_t within = index & ga_bits_below(ga_sized_bitmap_bits(BITS));
+            cr_assert_lt(within, map.words, "class %u, attempt %u", class, attempt);
+            cr_assert(ga_sized_class_owns(view, class, index));
+            cr_assert_eq(ga_sized_owner_class(world->heap->owners[region]), class);
+            cr_assert_eq(free, ~view.bits[index]);
+            cr_assert_eq(ga_bits_count(free), 1);
+            seen++;
+        }
+        cr_assert_gt(seen, 5000, "class %u", class);
+        pierce(world, class, 0, &random);
+        free_all(world);
+    }
+    sized_world_delete(world);
+}
+
+/* A heap with a hole in each word serves a tile without a search, each lane from a word of its own.
+ * One that was filled in order, with room at the end, is not read at random places. */
+Test(sized_full, lanes_find_holes_on_their_own)
+{
+    enum {
+        CLASS = 4,
+        REGIONS = 40,
+        NUMBER = 5
+    };
+    uint64_t random = 12;
+    sized_world *world = sized_world_new(BITS, REGIONS);
+    ga_sized_view view = view_of(world);
+    fill(world, CLASS);
+    ga_sized_class_map map = ga_sized_load_class_map(world->heap->of + CLASS);
+    pierce(world, CLASS, 2, &random);
+    uint32_t served = 0, index;
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        served += ga_sized_probe_alone(view, CLASS, NUMBER, lane, 0, true, &index) != 0;
+    }
+    cr_assert_geq(served, 31);
+    pierce(world, CLASS, 0, &random);
+    view.bits[ga_sized_word_index(view, map, map.total_words - 1)] = 0x10;
+    world->heap->of[CLASS].hint = 0;
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        cr_assert_eq(ga_sized_probe_alone(view, CLASS, NUMBER, lane, 0, false, &index), 0);
+    }
+    world->heap->of[CLASS].hint = map.total_words - 1 - NUMBER;
+    cr_assert_neq(ga_sized_probe_alone(view, CLASS, NUMBER, 0, 0, false, &index), 0);
+    sized_world_delete(world);
+}
+
 /* ---- claims that come late ------------------------------------------------------------------- */
 
 /* A tile with an old class map claims no unit of another class, neither on the fast path nor by its

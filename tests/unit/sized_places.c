@@ -238,47 +238,22 @@ Test(sized_places, tiles_begin_at_their_words_and_go_round)
     }
 }
 
-/* Groups of n lanes of one tile have different bits. Tiles have different words if there are
- * enough, and then tiles of one word have different bits of it, as far as 32 bits have room. */
-Test(sized_places, groups_begin_where_others_do_not)
-{
-    for (uint32_t n = 1; n <= LANES; n++) {
-        uint32_t room = 1;
-        while (room < n) {
-            room *= 2;
-        }
-        for (uint32_t all = 1; all < 40; all++) {
-            uint32_t used[40] = {0};
-            for (uint32_t number = 0; number < all * (LANES / room); number++) {
-                ga_sized_start start = ga_sized_start_of(all, number, 0, n);
-                uint32_t bits = ga_bits_below(n) << start.shift;
-                cr_assert_lt(start.class_word, all);
-                cr_assert_eq(ga_bits_count(bits), n, "%u lanes from bit %u on", n, start.shift);
-                cr_assert_eq(used[start.class_word] & bits, 0, "%u lanes, tile %u of %u", n, number,
-                             all);
-                used[start.class_word] |= bits;
-            }
-        }
-        uint32_t used = 0;
-        for (uint32_t lane = 0; lane + room <= LANES; lane += room) {
-            ga_sized_start start = ga_sized_start_of(7, 5, lane, n);
-            uint32_t bits = ga_bits_below(n) << start.shift;
-            cr_assert(start.class_word == 5 && !(used & bits), "%u lanes from lane %u on", n, lane);
-            used |= bits;
-        }
-    }
-}
-
-Test(sized_places, any_start_is_a_place_of_the_class)
+/* The home word of any number is a word of the class; there is none only if the class has none. */
+Test(sized_places, any_number_has_a_home_word)
 {
     uint64_t random = 9;
-    for (int i = 0; i < 1000000; i++) {
-        uint32_t all = 1 + (uint32_t)(random_next(&random) >> (random_next(&random) % 31 + 33));
-        uint32_t n = 1 + (uint32_t)random_below(&random, LANES);
-        uint32_t number = (uint32_t)random_next(&random);
-        ga_sized_start start =
-            ga_sized_start_of(all, number, (uint32_t)random_below(&random, LANES), n);
-        cr_assert(start.class_word < all && start.shift + n <= 32, "%u words, tile %u, %u lanes",
-                  all, number, n);
+    uint32_t table[4] = {1, 2, 3, 4};
+    sized_world *world = sized_world_new(BITS, 1);
+    ga_sized_view view = view_of(world);
+    for (int i = 0; i < 100000; i++) {
+        uint32_t class = (uint32_t)random_below(&random, world->heap->classes);
+        uint32_t number = (uint32_t)(random_next(&random) >> (random_next(&random) % 31 + 33));
+        ga_sized_class_map map = class_of(BITS, class, table).map;
+        cr_assert_eq(ga_sized_home_word(view, map, number), GA_SIZED_NONE);
+        map.total_words = map.words * (1 + (uint32_t)random_below(&random, 4));
+        cr_assert_eq(ga_sized_home_word(view, map, number),
+                     ga_sized_word_index(view, map, number % map.total_words),
+                     "class %u, %u words, tile %u", class, map.total_words, number);
     }
+    sized_world_delete(world);
 }

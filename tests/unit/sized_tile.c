@@ -207,13 +207,17 @@ Test(sized_tile, each_class_grows_to_the_last_unit)
  * ga_sized_claim_search(), which has tiles of 32 lanes here. */
 static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_t number)
 {
-    uint32_t key;
+    uint32_t lane = number % 32;
     ga_tile tile = ga_tile_of(width);
     ga_sized_view view = view_of(world);
     uint32_t *all = &world->heap->of[class].map.total_words;
     ga_sized_search search = {.class_ = class, .requesting = 1, .rotation = number % 32};
     uint32_t held = GA_SIZED_NONE;
-    if (ga_sized_claim_group(view, class, 1, number, number % 32, &key)) {
+    uint32_t key =
+        ga_sized_home_word(view, ga_sized_load_class_map(world->heap->of + class), number);
+    uint32_t taken =
+        key == GA_SIZED_NONE ? GA_ALL_BITS : ga_or_relaxed(view.bits + key, 1u << lane);
+    if (ga_sized_claim_alone(view, class, number, lane, 1u << lane, 1u << lane, taken, &key)) {
         return true;
     }
     do {

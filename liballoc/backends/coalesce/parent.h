@@ -90,12 +90,19 @@ GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
             (char *)ga_sized_kernel_claim_run(view.heap, bytes + ga_parent_note_bytes(parent), 1u);
         return run ? run + ga_parent_note_bytes(parent) : NULL;
     }
-    uint32_t key;
-    uint32_t number = ga_slab_warp();
-    uint32_t bits = ga_sized_claim_group(view, class_, 1, number, ga_tile_noise() & 31u, &key);
-    char *block = bits ? ga_sized_pointer(view, ga_sized_unit(class_), key, ga_bits_lowest(bits))
-                       : (char *)ga_sized_claim_slow_same(view.heap, 1u << ga_warp_lane(), class_,
-                                                          number, key, 0);
+    uint32_t number = ga_slab_warp(), lane = ga_tile_noise() & 31u;
+    uint32_t word_index =
+        ga_sized_home_word(view, ga_sized_load_class_map(view.heap->of + class_), number);
+    /* relaxed: ga_sized_claim_alone() acquires */
+    uint32_t taken = word_index == GA_SIZED_NONE
+                         ? GA_ALL_BITS
+                         : ga_or_relaxed(view.bits + word_index, 1u << lane);
+    uint32_t bit = ga_sized_claim_alone(view, class_, number, lane, 1u << lane, 1u << lane, taken,
+                                        &word_index);
+    char *block =
+        bit ? ga_sized_pointer(view, ga_sized_unit(class_), word_index, ga_bits_lowest(bit))
+            : (char *)ga_sized_claim_rest_noinline(view.heap, 1u << ga_warp_lane(), class_, number,
+                                                   GA_SIZED_NONE, GA_ALL_BITS);
     return block ? block + ga_parent_note_bytes(parent) : NULL;
 }
 

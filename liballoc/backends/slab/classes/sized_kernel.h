@@ -14,17 +14,15 @@
  *      |   '- claim_tile
  *      |       |- claim_fast       FAST PATH. Two loads (the class map), then one atomic OR that
  *      |       |                   sets the bits of all lanes in the home word
- *      |       |- claim_slow       reads the class's table if claim_fast could not tell where
+ *      |       |- claim_fast_lone  FAST PATH of a lane that calls alone: one load more, and any
+ *      |       |                   free bit of the home word
+ *      |       |- claim_slow       reads the class's table if the fast path could not tell where
  *      |       |   |               the home word is, and tries it: one atomic OR
- *      |       |   |- claim_slow_lone    one lane: any other free bit of the home word, else
- *      |       |   |                     claim_group (sized_search.h): the home word once more,
- *      |       |   |                     then random words
- *      |       |   '- claim_slow_same    several lanes: claim_retry (sized_tile.h): other free
- *      |       |                         bits of the home word. A few random words instead if
- *      |       |                         the tile got nothing there and warps share home words
+ *      |       |   '- claim_rest   (sized_tile.h) lanes whose bits were set go on alone
  *      |       '- claim_slow_mixed lanes of different classes
  *      |           '- claim_each   (sized_tile.h) one atomic OR for each class. Lanes whose bits
- *      |                           were set: other free bits of the home word, else random words
+ *      |                           were set go on alone: claim_alone (sized_search.h), at other
+ *      |                           free bits of the home word, at the hint, at random words
  *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
  *
  *     and for the lanes that have no unit then, one class after the other:
@@ -46,7 +44,8 @@
  *   - the home word is not in the contiguous regions of the class (sized_places.h): the class has
  *     no region yet, or its regions are scattered, or its regions have one word each,
  *   - the bit of any of the lanes is set already: warps share a home word because the class has
- *     fewer words than the grid has warps, or earlier blocks are still live.
+ *     fewer words than the grid has warps, or earlier blocks are still live. A lane that calls
+ *     alone leaves it if the home word is full.
  *
  * Free:
  *
@@ -100,36 +99,23 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes
                                     ga_sized_claim(view, tile, lanes, class_, number));
 }
 
-/* Lanes of one class. They hold `bits` of their home word `word_index`, which are too few, or that
- * is GA_SIZED_NONE and they hold nothing. */
-GA_SIMT_SLOW void *ga_sized_claim_slow_same(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
-                                            uint32_t number, uint32_t word_index, uint32_t bits)
+/* Lanes of one class, as for ga_sized_claim_rest(). */
+GA_SIMT_SLOW void *ga_sized_claim_rest_noinline(ga_sized_heap *heap, uint32_t lanes,
+                                                uint32_t class_, uint32_t number,
+                                                uint32_t word_index, uint32_t taken)
 {
     ga_sized_view view = ga_sized_view_of(heap);
     return ga_sized_pointer_or_null(
         view, class_,
         ga_warp_is_whole(lanes)
-            ? ga_sized_claim_retry(view, ga_tile_of(32), class_, number, word_index, bits)
-            : ga_sized_claim_retry(view, ga_tile_among(lanes), class_, number, word_index, bits));
+            ? ga_sized_claim_rest(view, ga_tile_of(32), class_, number, word_index, taken)
+            : ga_sized_claim_rest(view, ga_tile_among(lanes), class_, number, word_index, taken));
 }
 
-/* One lane, whose own bit of the home word was set: claim one of the bits `free` of that word, else
- * search. */
-GA_SIMT void *ga_sized_claim_slow_lone(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
-                                       uint32_t number, uint32_t word_index, uint32_t free)
-{
-    ga_sized_view view = ga_sized_view_of(heap);
-    uint32_t bit = free & (0u - free);
-    if (free && ga_sized_claim_bits(view, class_, word_index, bit)) {
-        return ga_sized_pointer(view, ga_sized_unit(class_), word_index, ga_bits_lowest(bit));
-    }
-    return ga_sized_claim_slow_same(heap, lanes, class_, number, GA_SIZED_NONE, 0);
-}
-
-/* The state that claim_fast() leaves to claim_slow(). */
+/* The state that claim_fast() or claim_fast_lone() leaves to claim_slow(). */
 typedef struct ga_sized_claim_miss {
     uint32_t unit;       /* bytes of a unit; names the class */
-    uint32_t word_index; /* home word, or GA_SIZED_NONE if claim_fast() has not tried it */
+    uint32_t word_index; /* home word, or GA_SIZED_NONE if it has not been tried */
     uint32_t taken;      /* its bits that were set before; all bits if it was not tried */
 } ga_sized_claim_miss;
 
@@ -155,19 +141,46 @@ GA_SIMT void *ga_sized_claim_fast(ga_sized_view heap, ga_tile tile, uint32_t cla
                : ga_sized_position_pointer(heap, map.unit, home, ga_warp_lane());
 }
 
-/* Slow path of claim_fast(), for the lanes that called it. If the home word is not in the
- * contiguous regions of the class, claim_fast() has not tried it and no bits have been set. */
+/* As above, for a lane that calls alone: it takes any bit of the home word, because lanes that call
+ * again and again find their own taken. A load that finds a free bit costs less than an atomic that
+ * finds none. */
+GA_SIMT void *ga_sized_claim_fast_lone(ga_sized_view heap, uint32_t class_, uint32_t number,
+                                       ga_sized_claim_miss *missed)
+{
+    ga_sized_position home;
+    uint32_t own = 1u << ga_warp_lane(), bit = 0;
+    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
+    missed->unit = map.unit;
+    missed->word_index = GA_SIZED_NONE;
+    missed->taken = GA_ALL_BITS;
+    if (ga_sized_home_position(map, number, &home)) {
+        missed->word_index = ga_sized_position_index(heap, home);
+        /* relaxed: a guess; the atomic decides */
+        uint32_t free = ~ga_load_relaxed(heap.bits + missed->word_index);
+        bit = free & own ? own : free & (0u - free);
+        missed->taken = bit ? ga_sized_try_set(heap, missed->word_index, bit) : GA_ALL_BITS;
+        bit &= ~missed->taken;
+        missed->taken |= own; /* if it missed, it holds no bit of the word */
+    }
+    return bit ? ga_sized_position_pointer(heap, map.unit, home, ga_bits_lowest(bit)) : NULL;
+}
+
+/* Slow path of claim_fast() and claim_fast_lone(), for the lanes that called. If the home word is
+ * not in the contiguous regions of the class, it has not been tried and no bits have been set. */
 GA_SIMT void *ga_sized_claim_slow(ga_sized_view heap, uint32_t lanes, uint32_t number,
                                   ga_sized_claim_miss missed)
 {
     uint32_t class_ = ga_sized_class_of_last(heap, missed.unit - 1u);
+    uint32_t free = ~missed.taken;
+    if (!(lanes & (lanes - 1u)) && free) { /* a lone lane: most likely another bit is free */
+        uint32_t bit = free & (0u - free);
+        if (ga_sized_claim_bits(heap, class_, missed.word_index, bit)) {
+            return ga_sized_pointer(heap, missed.unit, missed.word_index, ga_bits_lowest(bit));
+        }
+    }
     if (missed.word_index == GA_SIZED_NONE) {
-        ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-        uint32_t class_word =
-            number < map.total_words ? number : ga_bits_round(number, map.total_words);
-        missed.word_index = class_word < map.total_words
-                                ? ga_sized_word_index(heap, map, class_word)
-                                : GA_SIZED_NONE;
+        missed.word_index =
+            ga_sized_home_word(heap, ga_sized_load_class_map(heap.heap->of + class_), number);
         if (missed.word_index != GA_SIZED_NONE) {
             missed.taken = ga_sized_try_set_lanes_verify(heap, ga_tile_among(lanes), class_,
                                                          missed.word_index);
@@ -176,10 +189,8 @@ GA_SIMT void *ga_sized_claim_slow(ga_sized_view heap, uint32_t lanes, uint32_t n
             return ga_sized_pointer(heap, missed.unit, missed.word_index, ga_warp_lane());
         }
     }
-    return lanes & (lanes - 1u) ? ga_sized_claim_slow_same(heap.heap, lanes, class_, number,
-                                                           missed.word_index, lanes & ~missed.taken)
-                                : ga_sized_claim_slow_lone(heap.heap, lanes, class_, number,
-                                                           missed.word_index, ~missed.taken);
+    return ga_sized_claim_rest_noinline(heap.heap, lanes, class_, number, missed.word_index,
+                                        missed.taken);
 }
 
 /* Not inlined, so that the fast path stays small. */
@@ -197,10 +208,12 @@ GA_SIMT void *ga_sized_claim_tile(ga_sized_view heap, ga_tile tile, uint32_t cla
     ga_sized_claim_miss missed;
     uint32_t lanes = ga_tile_lanes(tile);
     uint32_t number = ga_slab_warp();
-    if (lanes & (lanes - 1u) && !ga_lanes_same(tile, class_)) {
+    bool lone = !(lanes & (lanes - 1u));
+    if (!lone && !ga_lanes_same(tile, class_)) {
         return ga_sized_claim_slow_mixed(heap.heap, lanes, class_, number);
     }
-    void *block = ga_sized_claim_fast(heap, tile, class_, number, &missed);
+    void *block = lone ? ga_sized_claim_fast_lone(heap, class_, number, &missed)
+                       : ga_sized_claim_fast(heap, tile, class_, number, &missed);
     return block ? block
                  : ga_sized_claim_slow_noinline(heap.heap, lanes, number, missed.unit,
                                                 missed.word_index, missed.taken);

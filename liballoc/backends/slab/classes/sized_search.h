@@ -153,28 +153,6 @@ GA_SIMT uint32_t ga_sized_keep_bits(ga_sized_view heap, uint32_t class_, uint32_
     return 0;
 }
 
-/* Where a group of `n` lanes begins. `number` is the tile's, `lane` the lowest of the group. Each
- * tile has a word of its own while the class has enough words, and each group of the tile has
- * different bits of it. Tiles beyond the last word share words with others, and begin at different
- * bits. */
-typedef struct ga_sized_start {
-    uint32_t class_word, shift;
-} ga_sized_start;
-
-GA_SIMT ga_sized_start ga_sized_start_of(uint32_t total_words, uint32_t number, uint32_t lane,
-                                         uint32_t n)
-{
-    ga_sized_start start = {number, lane};
-    uint32_t bits = n > 1u ? 32u - ga_bits_leading(n - 1u) : 0; /* n is at most 2^bits */
-    if (number >= total_words) {
-        uint32_t round = number / total_words;
-        start.class_word = number - round * total_words;
-        start.shift += round << bits;
-    }
-    start.shift = start.shift >> bits << bits & 31u;
-    return start;
-}
-
 /* `n` of the set bits, counted from bit number `rotation` on, wrapping round. */
 GA_SIMT uint32_t ga_sized_pick(uint32_t bits, uint32_t n, uint32_t rotation)
 {
@@ -183,136 +161,91 @@ GA_SIMT uint32_t ga_sized_pick(uint32_t bits, uint32_t n, uint32_t rotation)
     return picked << rotation | picked >> back;
 }
 
-#define GA_SIZED_RANDOM_PROBES 4u /* words that one lane tries before its tile searches */
+/* ---- a lane on its own ----------------------------------------------------------------- */
 
-/* Probe random words for up to `n` units, by one lane: as ga_sized_probe_bits(). */
-GA_SIMT uint32_t ga_sized_probe_random(ga_sized_view heap, ga_sized_class_map map, uint32_t n,
-                                       uint32_t hash, uint32_t *word_index)
-{
-    uint32_t got = 0;
-    for (uint32_t i = 0; i < GA_SIZED_RANDOM_PROBES && !got; i++) {
-        uint32_t random = ga_bits_mix(hash + i);
-        *word_index =
-            ga_sized_word_index(heap, map, (uint32_t)((uint64_t)random * map.total_words >> 32));
-        /* relaxed: a guess; the atomic below decides */
-        uint32_t free =
-            *word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *word_index);
-        got =
-            free ? ga_sized_probe_bits(heap, *word_index, ga_sized_pick(free, n, random & 31u)) : 0;
-    }
-    return got;
-}
+#define GA_SIZED_LONE_ATTEMPTS 4u /* words that one lane tries before its tile searches */
 
-/* Claim up to `n` units for a group, by one lane: at the word where the group begins, first its own
- * bits, then those that the first attempt has shown to be free; else at random words. Returns the
- * bits, and their word. */
-GA_SIMT uint32_t ga_sized_claim_group(ga_sized_view heap, uint32_t class_, uint32_t n,
-                                      uint32_t number, uint32_t lane, uint32_t *word_index)
+/* The index of the home word of tile `number` in the class: the word of that number, or another one
+ * if the class has fewer words. GA_SIZED_NONE if it has none. */
+GA_SIMT uint32_t ga_sized_home_word(ga_sized_view heap, ga_sized_class_map map, uint32_t number)
 {
-    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-    *word_index = GA_SIZED_NONE;
-    if (!map.total_words) {
-        return 0;
-    }
-    ga_sized_start start = ga_sized_start_of(map.total_words, number, lane, n);
-    *word_index = ga_sized_word_index(heap, map, start.class_word);
-    if (*word_index == GA_SIZED_NONE) {
-        return 0;
-    }
-    uint32_t bits = ga_bits_below(n) << start.shift;
-    /* relaxed, as in ga_sized_probe_bits() */
-    uint32_t taken = ga_or_relaxed(heap.bits + *word_index, bits);
-    uint32_t got = bits & ~taken;
-    if (got != bits) {
-        uint32_t more = ga_bits_take(~(taken | bits), n - ga_bits_count(got));
-        got |= more ? ga_sized_probe_bits(heap, *word_index, more) : 0;
-    }
-    if (!got) {
-        got = ga_sized_probe_random(heap, map, n, number * 32u + lane, word_index);
-    }
-    return ga_sized_keep_bits(heap, class_, *word_index, got);
-}
-
-/* The index of the home word of tile `number` in the class, or with `attempt` above 0 of a random
- * word. GA_SIZED_NONE if the class has none there. */
-GA_SIMT uint32_t ga_sized_word_to_try(ga_sized_view heap, uint32_t class_, uint32_t number,
-                                      uint32_t attempt)
-{
-    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-    uint32_t class_word = number;
-    if (attempt) {
-        class_word =
-            ga_bits_high32(ga_bits_mix(number * GA_SIZED_RANDOM_PROBES + attempt), map.total_words);
-    } else if (number >= map.total_words) {
-        class_word = ga_bits_round(number, map.total_words);
-    }
+    uint32_t class_word =
+        number < map.total_words ? number : ga_bits_round(number, map.total_words);
     return class_word < map.total_words ? ga_sized_word_index(heap, map, class_word)
                                         : GA_SIZED_NONE;
 }
 
-/* One unit for the lane `lane`, whose own bit of the word was set: first another bit of the word,
- * which has `free`, then one of a few random words. Returns its bit, or 0. */
-GA_SIMT uint32_t ga_sized_probe_lane(ga_sized_view heap, uint32_t class_, uint32_t number,
-                                     uint32_t lane, uint32_t free, uint32_t *word_index)
+/* Choose one of the four words around `*word_index` that one load gets. Sets `*word_index`, and
+ * returns the word's free bits; 0 if none has any. Words behind the end of a bitmap are full. */
+GA_SIMT uint32_t ga_sized_choose_of_quad(ga_sized_view heap, uint32_t hash, uint32_t *word_index)
+{
+    uint32_t quad[4], free = 0, first = *word_index & ~3u;
+    ga_load_quad_relaxed(heap.bits + first, quad); /* relaxed: a guess; the atomic decides */
+    for (uint32_t i = 0; i < 4u; i++) {
+        if (~quad[i] && (!free || hash >> i & 1u)) {
+            free = ~quad[i];
+            *word_index = first + i;
+        }
+    }
+    return free;
+}
+
+/* Find a word for the lane `lane` of tile `number`, in its attempt `attempt`, from 1 on. In the
+ * first attempt all lanes of the tile get one word: that at the class's hint, or a random one if
+ * tiles share home words. Later they share 128 words that begin at a random one, so that their
+ * loads are few. Returns the free bits of the word, 0 if there is none. */
+GA_SIMT uint32_t ga_sized_look_alone(ga_sized_view heap, uint32_t class_, ga_sized_class_map map,
+                                     uint32_t number, uint32_t lane, uint32_t attempt,
+                                     uint32_t *word_index)
+{
+    uint32_t hash = ga_bits_mix(number * (GA_SIZED_LONE_ATTEMPTS + 1u) + attempt);
+    uint32_t random = ga_bits_high32(hash, map.total_words);
+    if (attempt == 1u) {
+        /* relaxed, both: guesses; the atomic decides */
+        uint32_t hinted = number + ga_load_relaxed(&heap.heap->of[class_].hint);
+        *word_index = ga_sized_home_word(heap, map, number < map.total_words ? hinted : random);
+        return *word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *word_index);
+    }
+    uint32_t class_word = (random & ~127u) + 4u * lane;
+    *word_index =
+        class_word < map.total_words ? ga_sized_word_index(heap, map, class_word) : GA_SIZED_NONE;
+    return *word_index == GA_SIZED_NONE ? 0 : ga_sized_choose_of_quad(heap, hash, word_index);
+}
+
+/* One unit for the lane `lane`: one of the bits `free` of the word `*word_index`, else one of
+ * another word. `holes`: the home word had a free bit. If it had none, and the word at the hint has
+ * none, the heap was probably filled in order, and random words are not worth their loads. Returns
+ * the bit, or 0; the caller must pass it to ga_sized_keep_bits(). */
+GA_SIMT uint32_t ga_sized_probe_alone(ga_sized_view heap, uint32_t class_, uint32_t number,
+                                      uint32_t lane, uint32_t free, bool holes,
+                                      uint32_t *word_index)
 {
     for (uint32_t attempt = 1;; attempt++) {
         uint32_t bit = ga_sized_pick(free, 1, (number + lane) & 31u);
         if (bit && ga_sized_probe_bits(heap, *word_index, bit)) {
             return bit;
         }
-        if (attempt == GA_SIZED_RANDOM_PROBES) {
+        ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
+        holes |= free || number >= map.total_words;
+        if (attempt > GA_SIZED_LONE_ATTEMPTS || (attempt > 1u && !holes)) {
             return 0;
         }
-        *word_index = ga_sized_word_to_try(heap, class_, number * 32u + lane, attempt);
-        /* relaxed: a guess; the atomic decides */
-        free = *word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *word_index);
+        free = ga_sized_look_alone(heap, class_, map, number, lane, attempt, word_index);
     }
 }
 
-/* Claim units of a random word, but only if this tile shares its home word with others (the class
- * has fewer words than there are tiles). Otherwise returns 0: the heap was filled in order, and the
- * hint is the better guess. */
-GA_SIMT uint32_t ga_sized_claim_random_if_shared(ga_sized_view heap, uint32_t class_, uint32_t n,
-                                                 uint32_t number, uint32_t lane,
-                                                 uint32_t *word_index)
+/* One unit for the lane `lane`, whose group has set the bits `set` of `*word_index`, its own `bit`
+ * among them; `taken` were set before. If its own was, it goes on alone. Returns the bit of
+ * `*word_index` that is the lane's now, or 0. */
+GA_SIMT uint32_t ga_sized_claim_alone(ga_sized_view heap, uint32_t class_, uint32_t number,
+                                      uint32_t lane, uint32_t bit, uint32_t set, uint32_t taken,
+                                      uint32_t *word_index)
 {
-    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-    if (number < map.total_words) {
-        return 0;
+    if (taken & bit) {
+        bit = ga_sized_probe_alone(heap, class_, number, lane, ~(taken | set), taken != GA_ALL_BITS,
+                                   word_index);
     }
-    uint32_t got = ga_sized_probe_random(heap, map, n, number * 32u + lane, word_index);
-    return ga_sized_keep_bits(heap, class_, *word_index, got);
-}
-
-/* The number of the bit that has `rank` set bits below it. */
-GA_SIMT uint32_t ga_sized_nth_bit(uint32_t bits, uint32_t rank)
-{
-    uint32_t lowest = ga_bits_lowest(bits);
-    uint32_t run = bits >> lowest;
-    return run & (run + 1u) ? ga_bits_nth(bits, rank)
-                            : lowest + rank; /* mostly the bits are consecutive */
-}
-
-/* Give each lane its share of the units that the lowest lane of its group holds. */
-GA_SIMT void ga_sized_deal(ga_tile tile, uint32_t requesting, ga_lanes equal, ga_lanes word_indices,
-                           ga_lanes bits, ga_sized_units *got)
-{
-    ga_lanes leaders = equal;
-    GA_EACH_LANE(tile, requesting, own)
-    {
-        ga_lane_write(&leaders, own, ga_bits_lowest(ga_lane_read(equal, own)));
-    }
-    word_indices = ga_lanes_from(tile, word_indices, leaders);
-    bits = ga_lanes_from(tile, bits, leaders);
-    GA_EACH_LANE(tile, requesting, own)
-    {
-        uint32_t theirs = ga_lane_read(bits, own);
-        uint32_t rank = ga_bits_count(ga_lane_read(equal, own) & ga_bits_below(own));
-        if (rank < ga_bits_count(theirs)) {
-            ga_lane_write(&got->word_indices, own, ga_lane_read(word_indices, own));
-            ga_lane_write(&got->bit_indices, own, ga_sized_nth_bit(theirs, rank));
-        }
-    }
+    return ga_sized_keep_bits(heap, class_, *word_index, bit);
 }
 
 /* ---- the search ------------------------------------------------------------------------ */

@@ -13,7 +13,7 @@
  *            KS1 (sized_search.h) is the partner of KS2 in sized_grow.h: a class gets its words by
  *            it.
  *
- * PROGRESS   An allocation tries the home word twice and a few random words. Then its tile
+ * PROGRESS   An allocation tries the home word, and its lanes a few others. Then its tile
  *            searches, and waits for another region for as long as growth.h says. If there is none,
  *            the tile takes part in a sweep of all regions (sized_sweep.h), or uses the result of
  *            an earlier one. It looks at the pool once more, and returns NULL if the class has not
@@ -110,13 +110,6 @@ GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t 
 
 /* ---- allocation ------------------------------------------------------------------------ */
 
-/* The bits that the groups of a tile hold so far, in the lowest lane of each: word, and mask of
- * bits. */
-typedef struct ga_sized_group_claims {
-    ga_lanes groups; /* for each lane the mask of its group */
-    ga_lanes word_indices, bits;
-} ga_sized_group_claims;
-
 /* Search for the lanes `missing`, which have no unit yet, one class after the other. */
 GA_SIMT void ga_sized_claim_search_groups(ga_sized_view heap, ga_tile tile, uint32_t missing,
                                           ga_lanes classes, ga_lanes equal, uint32_t number,
@@ -133,23 +126,32 @@ GA_SIMT void ga_sized_claim_search_groups(ga_sized_view heap, ga_tile tile, uint
     }
 }
 
-/* Deal the bits that the groups hold to their lanes, and search for the lanes that are left
- * over. */
-GA_SIMT ga_sized_units ga_sized_claim_finish(ga_sized_view heap, ga_tile tile, uint32_t requesting,
-                                             ga_lanes classes, uint32_t number,
-                                             ga_sized_group_claims taken)
+/* A unit for each lane of `requesting`, or GA_SIZED_NONE for a lane that found none in a few words.
+ * Each group `equal` of lanes has set its bits of a word of `words`, its lanes rotated by
+ * `rotation`; `taken` were set before. Few values are live at a time, as in
+ * ga_sized_claim_fast(). */
+GA_SIMT ga_sized_units ga_sized_claim_each_alone(ga_sized_view heap, ga_tile tile,
+                                                 uint32_t requesting, ga_lanes classes,
+                                                 uint32_t number, ga_lanes words, ga_lanes equal,
+                                                 uint32_t rotation, ga_lanes taken)
 {
     ga_sized_units got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
-    ga_sized_deal(tile, requesting, taken.groups, taken.word_indices, taken.bits, &got);
-    uint32_t served = ga_lanes_nonzero(tile, got.word_indices ^ ga_lanes_all(GA_SIZED_NONE));
-    ga_sized_claim_search_groups(heap, tile, requesting & ~served, classes, taken.groups, number,
-                                 &got);
+    GA_EACH_LANE(tile, requesting, own)
+    {
+        uint32_t word_index = ga_lane_read(words, own);
+        uint32_t bit = ga_sized_claim_alone(heap, ga_lane_read(classes, own), number, own,
+                                            ga_bits_rotate32(1u << own, rotation),
+                                            ga_bits_rotate32(ga_lane_read(equal, own), rotation),
+                                            ga_lane_read(taken, own), &word_index);
+        ga_lane_write(&got.word_indices, own, bit ? word_index : GA_SIZED_NONE);
+        ga_lane_write(&got.bit_indices, own, bit ? ga_bits_lowest(bit) : 0);
+    }
+    ga_tile_sync(tile);
     return got;
 }
 
-/* A unit of the lane's class for each lane of `requesting`, or GA_SIZED_NONE for a lane that found
- * none in a few words. The lanes of one class make one atomic on its home word; a lane whose bit
- * was set already goes on alone. Few values are live at a time, as in ga_sized_claim_fast(). */
+/* As above, for lanes of `requesting` of any classes. The lanes of one class make one atomic on its
+ * home word; a lane whose bit was set already goes on alone. */
 GA_SIMT ga_sized_units ga_sized_claim_each(ga_sized_view heap, ga_tile tile, uint32_t requesting,
                                            ga_lanes classes, uint32_t number)
 {
@@ -158,12 +160,13 @@ GA_SIMT ga_sized_units ga_sized_claim_each(ga_sized_view heap, ga_tile tile, uin
     ga_lanes taken = ga_lanes_all(GA_ALL_BITS);
     ga_lanes leaders = ga_lanes_all(0);
     ga_lanes words = ga_lanes_all(GA_SIZED_NONE);
-    ga_sized_units got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
     GA_EACH_LANE(tile, requesting, own)
     {
         uint32_t group = ga_lane_read(equal, own);
         if (ga_bits_lowest(group) == own) {
-            uint32_t word_index = ga_sized_word_to_try(heap, ga_lane_read(classes, own), number, 0);
+            uint32_t class_ = ga_lane_read(classes, own);
+            uint32_t word_index =
+                ga_sized_home_word(heap, ga_sized_load_class_map(heap.heap->of + class_), number);
             if (word_index != GA_SIZED_NONE) {
                 /* relaxed: ga_sized_keep_bits() acquires */
                 ga_lane_write(
@@ -178,22 +181,8 @@ GA_SIMT ga_sized_units ga_sized_claim_each(ga_sized_view heap, ga_tile tile, uin
     /* the leader's word, because another lane might see another class map */
     words = ga_lanes_from(tile, words, leaders);
     taken = ga_lanes_from(tile, taken, leaders);
-    GA_EACH_LANE(tile, requesting, own)
-    {
-        uint32_t word_index = ga_lane_read(words, own);
-        uint32_t class_ = ga_lane_read(classes, own);
-        uint32_t bit = ga_bits_rotate32(1u << own, rotation);
-        uint32_t theirs = ga_lane_read(taken, own);
-        if (theirs & bit) {
-            uint32_t free = ~(theirs | ga_bits_rotate32(ga_lane_read(equal, own), rotation));
-            bit = ga_sized_probe_lane(heap, class_, number, own, free, &word_index);
-        }
-        bit = ga_sized_keep_bits(heap, class_, word_index, bit);
-        ga_lane_write(&got.word_indices, own, bit ? word_index : GA_SIZED_NONE);
-        ga_lane_write(&got.bit_indices, own, bit ? ga_bits_lowest(bit) : 0);
-    }
-    ga_tile_sync(tile);
-    return got;
+    return ga_sized_claim_each_alone(heap, tile, requesting, classes, number, words, equal,
+                                     rotation, taken);
 }
 
 /* A unit of the lane's class for each lane of `requesting`. `number` is the caller's warp number:
@@ -251,34 +240,22 @@ GA_SIMT uint32_t ga_sized_claim_word(ga_sized_view heap, uint32_t word_index)
     return ~ga_sized_try_set_lanes(heap, ga_tile_of(32), word_index);
 }
 
-/* Second attempt, for a tile of one class that holds `bits` of its home word `word_index`, which
- * are too few. If `word_index` is GA_SIZED_NONE, the tile holds nothing, and begins
- * anew with ga_sized_claim_group(). */
-GA_SIMT ga_sized_units ga_sized_claim_retry(ga_sized_view heap, ga_tile tile, uint32_t class_,
-                                            uint32_t number, uint32_t word_index, uint32_t bits)
+/* Second attempt, for a tile of one class whose lanes have set their bits of the home word
+ * `word_index`; `taken` were set before. If the tile has tried no word, `word_index` is
+ * GA_SIZED_NONE and `taken` is GA_ALL_BITS. */
+GA_SIMT ga_sized_units ga_sized_claim_rest(ga_sized_view heap, ga_tile tile, uint32_t class_,
+                                           uint32_t number, uint32_t word_index, uint32_t taken)
 {
-    uint32_t leader = ga_tile_leader(tile);
-    uint32_t requesting = ga_tile_lanes(tile);
-    uint32_t more = ga_tile_size(tile) - ga_bits_count(bits);
-    ga_sized_group_claims taken = {ga_lanes_all(requesting), ga_lanes_all(word_index),
-                                   ga_lanes_all(bits)};
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        if (word_index == GA_SIZED_NONE) {
-            bits = ga_sized_claim_group(heap, class_, more, number, own, &word_index);
-        } else if (bits) {
-            /* relaxed: a guess; the atomic below decides */
-            uint32_t free = ~ga_load_relaxed(heap.bits + word_index);
-            bits |=
-                free ? ga_sized_claim_bits(heap, class_, word_index, ga_bits_take(free, more)) : 0;
-        } else {
-            bits = ga_sized_claim_random_if_shared(heap, class_, more, number, own, &word_index);
-        }
-        ga_lane_write(&taken.bits, own, bits);
-        ga_lane_write(&taken.word_indices, own, word_index);
+    uint32_t lanes = ga_tile_lanes(tile);
+    ga_sized_units got = ga_sized_claim_each_alone(heap, tile, lanes, ga_lanes_all(class_), number,
+                                                   ga_lanes_all(word_index), ga_lanes_all(lanes), 0,
+                                                   ga_lanes_all(taken));
+    uint32_t served = ga_lanes_nonzero(tile, got.word_indices ^ ga_lanes_all(GA_SIZED_NONE));
+    if (lanes & ~served) {
+        ga_sized_claim_search_groups(heap, tile, lanes & ~served, ga_lanes_all(class_),
+                                     ga_lanes_all(lanes), number, &got);
     }
-    ga_tile_sync(tile);
-    return ga_sized_claim_finish(heap, tile, requesting, ga_lanes_all(class_), number, taken);
+    return got;
 }
 
 /* ---- free ------------------------------------------------------------------------------ */
