@@ -369,6 +369,33 @@ template <class KERNEL_OF> static void singly(const char *name, KERNEL_OF kernel
     close_subject(&s);
 }
 
+/* 2^20 requests of 128 bytes in each of several launches whose blocks are kept, in a heap that has
+ * the memory. The home words of all warps are full from the second launch on. */
+template <class LAUNCH> static void kept(const char *name, LAUNCH launch)
+{
+    const uint32_t n = 1u << 20, all = 8;
+    std::vector<double> times[all - 2];
+    subject s;
+    if (!wanted(name) || !open_subject(&s)) {
+        return;
+    }
+    for (int i = 0; i < rounds; i++) {
+        ga_heap_reset(s.heap);
+        allocate<<<all * n / THREADS, THREADS>>>(s.view, 128, pointers, failed_claims);
+        release<<<all * n / THREADS, THREADS>>>(s.view, pointers);
+        for (std::vector<double> &each : times) {
+            each.push_back(time_of([&] { launch(s.view, n / THREADS); }));
+        }
+    }
+    printf("%-44s", name);
+    for (std::vector<double> &each : times) {
+        printf(" %.2f", n / figure_of(each).median / 1e3);
+    }
+    printf(" G/s, launch after launch%s\n", take_failed() ? "  FAILED" : "");
+    ga_heap_reset(s.heap);
+    close_subject(&s);
+}
+
 static void set_up()
 {
     const char *name = "set-up";
@@ -431,6 +458,12 @@ int main(int argc, char **argv)
     pairs(128);
     singly("one at a time, lane after lane, 128 B", one_by_one);
     singly("one at a time, one lane, 128 B", one_lane);
+    kept("kept, 128 B", [](ga_kernel_heap view, uint32_t blocks) {
+        allocate<<<blocks, THREADS>>>(view, 128, pointers, failed_claims);
+    });
+    kept("kept, 128 B, lane after lane", [](ga_kernel_heap view, uint32_t blocks) {
+        one_by_one<<<blocks, THREADS>>>(view, 128, failed_claims);
+    });
     set_up();
     return failures != 0;
 }

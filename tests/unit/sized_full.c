@@ -417,7 +417,8 @@ Test(sized_full, lanes_on_their_own_stay_in_their_class)
         for (uint32_t i = 0; i < 20000; i++) {
             uint32_t number = (uint32_t)random_below(&random, 2 * map.total_words), index;
             uint32_t attempt = 1 + (uint32_t)random_below(&random, GA_SIZED_LONE_ATTEMPTS);
-            uint32_t free = ga_sized_look_alone(view, class, map, number, i % 32, attempt, &index);
+            uint32_t free =
+                ga_sized_look_alone(view, class, number, i % 32, i % 2, attempt, &index);
             if (!free) {
                 continue;
             }
@@ -437,8 +438,37 @@ Test(sized_full, lanes_on_their_own_stay_in_their_class)
     sized_world_delete(world);
 }
 
-/* A heap with a hole in each word serves a tile without a search, each lane from a word of its own.
- * One that was filled in order, with room at the end, is not read at random places. */
+/* The units that the lanes of a tile get on their own, of words that have the bits `free`. Sets
+ * `*words` to the number of different words that they are in. */
+static uint32_t served_alone(sized_world *world, uint32_t class, uint32_t number, uint32_t free,
+                             uint32_t *words)
+{
+    ga_sized_view view = view_of(world);
+    ga_sized_units got =
+        ga_sized_claim_alone(view, sized_tile(), GA_ALL_BITS, ga_lanes_all(class), true, number,
+                             ga_lanes_all(ga_sized_home_word(
+                                 view, ga_sized_load_class_map(world->heap->of + class), number)),
+                             ga_lanes_all(0), ga_lanes_all(free));
+    uint32_t served = 0;
+    *words = 0;
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        uint32_t index = ga_lane_read(got.word_indices, lane);
+        bool first = index != GA_SIZED_NONE;
+        served += first;
+        for (uint32_t other = 0; other < lane && first; other++) {
+            bool equal = ga_lane_read(got.word_indices, other) == index;
+            cr_assert(!equal ||
+                      ga_lane_read(got.bit_indices, other) != ga_lane_read(got.bit_indices, lane));
+            first = first && !equal;
+        }
+        *words += first;
+    }
+    return served;
+}
+
+/* A heap with holes in each word serves a tile without a search. Of a word that is wholly free all
+ * lanes get a unit. A heap that was filled in order, with room at the end, is read at the hint and
+ * at one random place at most. */
 Test(sized_full, lanes_find_holes_on_their_own)
 {
     enum {
@@ -447,24 +477,23 @@ Test(sized_full, lanes_find_holes_on_their_own)
         NUMBER = 5
     };
     uint64_t random = 12;
+    uint32_t words;
     sized_world *world = sized_world_new(BITS, REGIONS);
     ga_sized_view view = view_of(world);
     fill(world, CLASS);
     ga_sized_class_map map = ga_sized_load_class_map(world->heap->of + CLASS);
     pierce(world, CLASS, 2, &random);
-    uint32_t served = 0, index;
-    for (uint32_t lane = 0; lane < 32; lane++) {
-        served += ga_sized_probe_alone(view, CLASS, NUMBER, lane, 0, true, &index) != 0;
-    }
-    cr_assert_geq(served, 31);
+    cr_assert_geq(served_alone(world, CLASS, NUMBER, 1, &words), 31);
+    cr_assert_geq(words, 16);
+    pierce(world, CLASS, 32, &random);
+    cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 32);
+    cr_assert_eq(words, 1);
     pierce(world, CLASS, 0, &random);
-    view.bits[ga_sized_word_index(view, map, map.total_words - 1)] = 0x10;
     world->heap->of[CLASS].hint = 0;
-    for (uint32_t lane = 0; lane < 32; lane++) {
-        cr_assert_eq(ga_sized_probe_alone(view, CLASS, NUMBER, lane, 0, false, &index), 0);
-    }
+    cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 0);
+    view.bits[ga_sized_word_index(view, map, map.total_words - 1)] = 0;
     world->heap->of[CLASS].hint = map.total_words - 1 - NUMBER;
-    cr_assert_neq(ga_sized_probe_alone(view, CLASS, NUMBER, 0, 0, false, &index), 0);
+    cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 32);
     sized_world_delete(world);
 }
 

@@ -79,8 +79,7 @@ GA_SIMT ga_kernel_heap ga_parent_sized(ga_parent parent)
     return heap;
 }
 
-/* One block by one lane. The search begins at a random bit of the warp's home word, because the
- * leaders of all warps would otherwise contend for one bit. */
+/* One block by one lane. */
 GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
 {
     ga_sized_view view = ga_sized_view_of_kernel(ga_parent_sized(parent));
@@ -90,19 +89,12 @@ GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
             (char *)ga_sized_kernel_claim_run(view.heap, bytes + ga_parent_note_bytes(parent), 1u);
         return run ? run + ga_parent_note_bytes(parent) : NULL;
     }
-    uint32_t number = ga_slab_warp(), lane = ga_tile_noise() & 31u;
-    uint32_t word_index =
-        ga_sized_home_word(view, ga_sized_load_class_map(view.heap->of + class_), number);
-    /* relaxed: ga_sized_claim_alone() acquires */
-    uint32_t taken = word_index == GA_SIZED_NONE
-                         ? GA_ALL_BITS
-                         : ga_or_relaxed(view.bits + word_index, 1u << lane);
-    uint32_t bit = ga_sized_claim_alone(view, class_, number, lane, 1u << lane, 1u << lane, taken,
-                                        &word_index);
-    char *block =
-        bit ? ga_sized_pointer(view, ga_sized_unit(class_), word_index, ga_bits_lowest(bit))
-            : (char *)ga_sized_claim_rest_noinline(view.heap, 1u << ga_warp_lane(), class_, number,
-                                                   GA_SIZED_NONE, GA_ALL_BITS);
+    ga_sized_claim_miss missed;
+    uint32_t number = ga_slab_warp();
+    char *block = (char *)ga_sized_claim_fast_lone(view, class_, number, &missed);
+    if (!block) {
+        block = (char *)ga_sized_claim_slow(view, 1u << ga_warp_lane(), number, missed);
+    }
     return block ? block + ga_parent_note_bytes(parent) : NULL;
 }
 

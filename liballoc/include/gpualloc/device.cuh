@@ -14,9 +14,9 @@
  * lane, warp or block to call as well. A call that finds no free memory may wait until more is
  * mapped, or for warps that are growing or searching the heap.
  *
- * Limit the registers of kernels that allocate, by __maxnreg__ or __launch_bounds__. Code that rarely
- * runs would otherwise get more than 100 of them, so that a multiprocessor holds a quarter of the
- * threads, and launches with more than 512 threads per block fail.
+ * Limit the registers of kernels that allocate, by __maxnreg__ or __launch_bounds__. Otherwise they
+ * get more than 100, for code that rarely runs: a multiprocessor holds a quarter of the threads
+ * then, and launches with more than 512 threads per block fail.
  *
  * All lanes of one call must pass the same heap. To choose between heaps per lane, branch:
  *

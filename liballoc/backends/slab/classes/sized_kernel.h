@@ -16,13 +16,15 @@
  *      |       |                   sets the bits of all lanes in the home word
  *      |       |- claim_fast_lone  FAST PATH of a lane that calls alone: one load more, and any
  *      |       |                   free bit of the home word
- *      |       |- claim_slow       reads the class's table if the fast path could not tell where
- *      |       |   |               the home word is, and tries it: one atomic OR
- *      |       |   '- claim_rest   (sized_tile.h) lanes whose bits were set go on alone
+ *      |       |- claim_slow       a lone lane: another bit of the home word. Reads the class's
+ *      |       |   |               table if the fast path could not tell where the home word is,
+ *      |       |   |               and tries it: one atomic OR
+ *      |       |   |- claim_random a lone lane, at random words
+ *      |       |   '- claim_rest   (sized_tile.h)
+ *      |       |       '- claim_alone  lanes whose bits were set, each at other bits of the home
+ *      |       |                       word, at the hint, at random words
  *      |       '- claim_slow_mixed lanes of different classes
- *      |           '- claim_each   (sized_tile.h) one atomic OR for each class. Lanes whose bits
- *      |                           were set go on alone: claim_alone (sized_search.h), at other
- *      |                           free bits of the home word, at the hint, at random words
+ *      |           '- claim_each   (sized_tile.h) one atomic OR for each class, then claim_alone
  *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
  *
  *     and for the lanes that have no unit then, one class after the other:
@@ -99,17 +101,40 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes
                                     ga_sized_claim(view, tile, lanes, class_, number));
 }
 
+/* One unit for a lane that calls alone, of a few random words; or GA_SIZED_NONE. */
+GA_SIMT ga_sized_units ga_sized_claim_random(ga_sized_view heap, uint32_t class_, uint32_t number)
+{
+    ga_sized_units got = {GA_SIZED_NONE, 0};
+    for (uint32_t attempt = 1; attempt <= GA_SIZED_LONE_ATTEMPTS; attempt++) {
+        uint32_t word_index;
+        uint32_t free = ga_sized_look_alone(heap, class_, number, 0, true, attempt, &word_index);
+        uint32_t bit = free & (0u - free);
+        if (bit && ga_sized_claim_bits(heap, class_, word_index, bit)) {
+            got.word_indices = word_index;
+            got.bit_indices = ga_bits_lowest(bit);
+            break;
+        }
+    }
+    return got;
+}
+
 /* Lanes of one class, as for ga_sized_claim_rest(). */
 GA_SIMT_SLOW void *ga_sized_claim_rest_noinline(ga_sized_heap *heap, uint32_t lanes,
                                                 uint32_t class_, uint32_t number,
                                                 uint32_t word_index, uint32_t taken)
 {
     ga_sized_view view = ga_sized_view_of(heap);
-    return ga_sized_pointer_or_null(
-        view, class_,
-        ga_warp_is_whole(lanes)
-            ? ga_sized_claim_rest(view, ga_tile_of(32), class_, number, word_index, taken)
-            : ga_sized_claim_rest(view, ga_tile_among(lanes), class_, number, word_index, taken));
+    ga_sized_units got = {GA_SIZED_NONE, 0};
+    if (!(lanes & (lanes - 1u))) {
+        got = ga_sized_claim_random(view, class_, number);
+    }
+    if (got.word_indices == GA_SIZED_NONE) {
+        got = ga_warp_is_whole(lanes)
+                  ? ga_sized_claim_rest(view, ga_tile_of(32), class_, number, word_index, taken)
+                  : ga_sized_claim_rest(view, ga_tile_among(lanes), class_, number, word_index,
+                                        taken);
+    }
+    return ga_sized_pointer_or_null(view, class_, got);
 }
 
 /* The state that claim_fast() or claim_fast_lone() leaves to claim_slow(). */

@@ -193,59 +193,26 @@ GA_SIMT uint32_t ga_sized_choose_of_quad(ga_sized_view heap, uint32_t hash, uint
 /* Find a word for the lane `lane` of tile `number`, in its attempt `attempt`, from 1 on. In the
  * first attempt all lanes of the tile get one word: that at the class's hint, or a random one if
  * tiles share home words. Later they share 128 words that begin at a random one, so that their
- * loads are few. Returns the free bits of the word, 0 if there is none. */
-GA_SIMT uint32_t ga_sized_look_alone(ga_sized_view heap, uint32_t class_, ga_sized_class_map map,
-                                     uint32_t number, uint32_t lane, uint32_t attempt,
+ * loads are few. A `lone` lane has no others to share with, and begins there: the lanes of a warp
+ * that call one after the other get the same words. Returns the free bits of the word, 0 if there
+ * is none. */
+GA_SIMT uint32_t ga_sized_look_alone(ga_sized_view heap, uint32_t class_, uint32_t number,
+                                     uint32_t lane, bool lone, uint32_t attempt,
                                      uint32_t *word_index)
 {
+    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
     uint32_t hash = ga_bits_mix(number * (GA_SIZED_LONE_ATTEMPTS + 1u) + attempt);
     uint32_t random = ga_bits_high32(hash, map.total_words);
-    if (attempt == 1u) {
+    if (attempt == 1u && !lone) {
         /* relaxed, both: guesses; the atomic decides */
         uint32_t hinted = number + ga_load_relaxed(&heap.heap->of[class_].hint);
         *word_index = ga_sized_home_word(heap, map, number < map.total_words ? hinted : random);
         return *word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *word_index);
     }
-    uint32_t class_word = (random & ~127u) + 4u * lane;
+    uint32_t class_word = lone ? random : (random & ~127u) + 4u * lane;
     *word_index =
         class_word < map.total_words ? ga_sized_word_index(heap, map, class_word) : GA_SIZED_NONE;
     return *word_index == GA_SIZED_NONE ? 0 : ga_sized_choose_of_quad(heap, hash, word_index);
-}
-
-/* One unit for the lane `lane`: one of the bits `free` of the word `*word_index`, else one of
- * another word. `holes`: the home word had a free bit. If it had none, and the word at the hint has
- * none, the heap was probably filled in order, and random words are not worth their loads. Returns
- * the bit, or 0; the caller must pass it to ga_sized_keep_bits(). */
-GA_SIMT uint32_t ga_sized_probe_alone(ga_sized_view heap, uint32_t class_, uint32_t number,
-                                      uint32_t lane, uint32_t free, bool holes,
-                                      uint32_t *word_index)
-{
-    for (uint32_t attempt = 1;; attempt++) {
-        uint32_t bit = ga_sized_pick(free, 1, (number + lane) & 31u);
-        if (bit && ga_sized_probe_bits(heap, *word_index, bit)) {
-            return bit;
-        }
-        ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-        holes |= free || number >= map.total_words;
-        if (attempt > GA_SIZED_LONE_ATTEMPTS || (attempt > 1u && !holes)) {
-            return 0;
-        }
-        free = ga_sized_look_alone(heap, class_, map, number, lane, attempt, word_index);
-    }
-}
-
-/* One unit for the lane `lane`, whose group has set the bits `set` of `*word_index`, its own `bit`
- * among them; `taken` were set before. If its own was, it goes on alone. Returns the bit of
- * `*word_index` that is the lane's now, or 0. */
-GA_SIMT uint32_t ga_sized_claim_alone(ga_sized_view heap, uint32_t class_, uint32_t number,
-                                      uint32_t lane, uint32_t bit, uint32_t set, uint32_t taken,
-                                      uint32_t *word_index)
-{
-    if (taken & bit) {
-        bit = ga_sized_probe_alone(heap, class_, number, lane, ~(taken | set), taken != GA_ALL_BITS,
-                                   word_index);
-    }
-    return ga_sized_keep_bits(heap, class_, *word_index, bit);
 }
 
 /* ---- the search ------------------------------------------------------------------------ */

@@ -126,23 +126,71 @@ GA_SIMT void ga_sized_claim_search_groups(ga_sized_view heap, ga_tile tile, uint
     }
 }
 
+/* Claim one of the bits `free` of its word for each lane of `missing`. Sets the lane's `bits`, to 0
+ * if it got none; the caller must pass them to ga_sized_keep_bits(). */
+GA_SIMT void ga_sized_probe_each(ga_sized_view heap, ga_tile tile, uint32_t missing,
+                                 uint32_t number, ga_lanes words, ga_lanes free, ga_lanes *bits)
+{
+    GA_EACH_LANE(tile, missing, own)
+    {
+        uint32_t bit = ga_sized_pick(ga_lane_read(free, own), 1, (number + own) & 31u);
+        ga_lane_write(bits, own,
+                      bit ? ga_sized_probe_bits(heap, ga_lane_read(words, own), bit) : 0);
+    }
+    ga_tile_sync(tile);
+}
+
+/* If one of the words that the lanes of `missing` have found is wholly free, let all of them take
+ * it, so that their units are together. */
+GA_SIMT void ga_sized_share_free_word(ga_tile tile, uint32_t missing, uint32_t rotation,
+                                      ga_lanes *words, ga_lanes *free)
+{
+    uint32_t whole = missing & ~ga_lanes_nonzero(tile, *free ^ ga_lanes_all(GA_ALL_BITS));
+    if (whole) {
+        uint32_t chosen = ga_bits_from(whole, rotation);
+        ga_lanes word_index = ga_lanes_all(ga_lanes_get(tile, *words, chosen));
+        *words = ga_lanes_select(tile, missing, word_index, *words);
+        *free = ga_lanes_select(tile, missing, ga_lanes_all(GA_ALL_BITS), *free);
+    }
+}
+
 /* A unit for each lane of `requesting`, or GA_SIZED_NONE for a lane that found none in a few words.
- * Each group `equal` of lanes has set its bits of a word of `words`, its lanes rotated by
- * `rotation`; `taken` were set before. Few values are live at a time, as in
- * ga_sized_claim_fast(). */
-GA_SIMT ga_sized_units ga_sized_claim_each_alone(ga_sized_view heap, ga_tile tile,
-                                                 uint32_t requesting, ga_lanes classes,
-                                                 uint32_t number, ga_lanes words, ga_lanes equal,
-                                                 uint32_t rotation, ga_lanes taken)
+ * The lanes have set their bits `bits` of the words `words`, or none; other bits of these words
+ * that seem to be free are `free`. A lane without a bit goes on alone: to one of the free bits,
+ * then to other words. If no word so far had a free bit, the heap was probably filled in order, and
+ * more than one random word is not worth the load. `same`: all lanes request one class. */
+GA_SIMT ga_sized_units ga_sized_claim_alone(ga_sized_view heap, ga_tile tile, uint32_t requesting,
+                                            ga_lanes classes, bool same, uint32_t number,
+                                            ga_lanes words, ga_lanes bits, ga_lanes free)
 {
     ga_sized_units got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
+    uint32_t missing = requesting & ~ga_lanes_nonzero(tile, bits);
+    bool holes = ga_lanes_nonzero(tile, bits | free) != 0;
+    for (uint32_t attempt = 1; missing; attempt++) {
+        ga_sized_probe_each(heap, tile, missing, number, words, free, &bits);
+        missing &= ~ga_lanes_nonzero(tile, bits);
+        if (!missing || attempt > GA_SIZED_LONE_ATTEMPTS || (attempt > 2u && !holes)) {
+            break;
+        }
+        GA_EACH_LANE(tile, missing, own)
+        {
+            uint32_t word_index;
+            ga_lane_write(&free, own,
+                          ga_sized_look_alone(heap, ga_lane_read(classes, own), number, own, false,
+                                              attempt, &word_index));
+            ga_lane_write(&words, own, word_index);
+        }
+        ga_tile_sync(tile);
+        holes = holes || ga_lanes_nonzero(tile, free) & missing;
+        if (same) {
+            ga_sized_share_free_word(tile, missing, number & 31u, &words, &free);
+        }
+    }
     GA_EACH_LANE(tile, requesting, own)
     {
         uint32_t word_index = ga_lane_read(words, own);
-        uint32_t bit = ga_sized_claim_alone(heap, ga_lane_read(classes, own), number, own,
-                                            ga_bits_rotate32(1u << own, rotation),
-                                            ga_bits_rotate32(ga_lane_read(equal, own), rotation),
-                                            ga_lane_read(taken, own), &word_index);
+        uint32_t bit = ga_sized_keep_bits(heap, ga_lane_read(classes, own), word_index,
+                                          ga_lane_read(bits, own));
         ga_lane_write(&got.word_indices, own, bit ? word_index : GA_SIZED_NONE);
         ga_lane_write(&got.bit_indices, own, bit ? ga_bits_lowest(bit) : 0);
     }
@@ -160,6 +208,7 @@ GA_SIMT ga_sized_units ga_sized_claim_each(ga_sized_view heap, ga_tile tile, uin
     ga_lanes taken = ga_lanes_all(GA_ALL_BITS);
     ga_lanes leaders = ga_lanes_all(0);
     ga_lanes words = ga_lanes_all(GA_SIZED_NONE);
+    ga_lanes bits = ga_lanes_all(0);
     GA_EACH_LANE(tile, requesting, own)
     {
         uint32_t group = ga_lane_read(equal, own);
@@ -181,8 +230,14 @@ GA_SIMT ga_sized_units ga_sized_claim_each(ga_sized_view heap, ga_tile tile, uin
     /* the leader's word, because another lane might see another class map */
     words = ga_lanes_from(tile, words, leaders);
     taken = ga_lanes_from(tile, taken, leaders);
-    return ga_sized_claim_each_alone(heap, tile, requesting, classes, number, words, equal,
-                                     rotation, taken);
+    GA_EACH_LANE(tile, requesting, own)
+    {
+        uint32_t set = ga_bits_rotate32(ga_lane_read(equal, own), rotation);
+        uint32_t theirs = ga_lane_read(taken, own);
+        ga_lane_write(&bits, own, ga_bits_rotate32(1u << own, rotation) & ~theirs);
+        ga_lane_write(&taken, own, ~(theirs | set)); /* free bits from here on */
+    }
+    return ga_sized_claim_alone(heap, tile, requesting, classes, false, number, words, bits, taken);
 }
 
 /* A unit of the lane's class for each lane of `requesting`. `number` is the caller's warp number:
@@ -247,9 +302,14 @@ GA_SIMT ga_sized_units ga_sized_claim_rest(ga_sized_view heap, ga_tile tile, uin
                                            uint32_t number, uint32_t word_index, uint32_t taken)
 {
     uint32_t lanes = ga_tile_lanes(tile);
-    ga_sized_units got = ga_sized_claim_each_alone(heap, tile, lanes, ga_lanes_all(class_), number,
-                                                   ga_lanes_all(word_index), ga_lanes_all(lanes), 0,
-                                                   ga_lanes_all(taken));
+    ga_lanes bits = ga_lanes_all(0);
+    GA_EACH_LANE(tile, lanes & ~taken, own)
+    {
+        ga_lane_write(&bits, own, 1u << own);
+    }
+    ga_sized_units got =
+        ga_sized_claim_alone(heap, tile, lanes, ga_lanes_all(class_), true, number,
+                             ga_lanes_all(word_index), bits, ga_lanes_all(~(taken | lanes)));
     uint32_t served = ga_lanes_nonzero(tile, got.word_indices ^ ga_lanes_all(GA_SIZED_NONE));
     if (lanes & ~served) {
         ga_sized_claim_search_groups(heap, tile, lanes & ~served, ga_lanes_all(class_),
