@@ -417,8 +417,9 @@ Test(sized_full, lanes_on_their_own_stay_in_their_class)
         for (uint32_t i = 0; i < 20000; i++) {
             uint32_t number = (uint32_t)random_below(&random, 2 * map.total_words), index;
             uint32_t attempt = 1 + (uint32_t)random_below(&random, GA_SIZED_LONE_ATTEMPTS);
+            ga_sized_look look = (ga_sized_look)random_below(&random, GA_SIZED_LOOK_NEWEST + 1);
             uint32_t free =
-                ga_sized_look_alone(view, class, number, i % 32, i % 2, attempt, &index);
+                ga_sized_look_alone(view, class, number, i % 32, i % 2, look, attempt, &index);
             if (!free) {
                 continue;
             }
@@ -467,8 +468,8 @@ static uint32_t served_alone(sized_world *world, uint32_t class, uint32_t number
 }
 
 /* A heap with holes in each word serves a tile without a search. Of a word that is wholly free all
- * lanes get a unit. A heap that was filled in order, with room at the end, is read at the hint and
- * at one random place at most. */
+ * lanes get a unit. In a heap that was filled in order, the newest words and the one at the hint
+ * are found. */
 Test(sized_full, lanes_find_holes_on_their_own)
 {
     enum {
@@ -493,6 +494,11 @@ Test(sized_full, lanes_find_holes_on_their_own)
     cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 0);
     view.bits[ga_sized_word_index(view, map, map.total_words - 1)] = 0;
     world->heap->of[CLASS].hint = map.total_words - 1 - NUMBER;
+    cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 32);
+    world->heap->of[CLASS].hint = 0;
+    for (uint32_t word = map.total_words - map.words; word < map.total_words; word++) {
+        view.bits[ga_sized_word_index(view, map, word)] = 0;
+    }
     cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 32);
     sized_world_delete(world);
 }

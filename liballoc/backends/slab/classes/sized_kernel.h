@@ -101,13 +101,16 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes
                                     ga_sized_claim(view, tile, lanes, class_, number));
 }
 
-/* One unit for a lane that calls alone, of a few random words; or GA_SIZED_NONE. */
+/* One unit for a lane that calls alone, of a few words: new and random ones in turn. Or
+ * GA_SIZED_NONE. */
 GA_SIMT ga_sized_units ga_sized_claim_random(ga_sized_view heap, uint32_t class_, uint32_t number)
 {
     ga_sized_units got = {GA_SIZED_NONE, 0};
     for (uint32_t attempt = 1; attempt <= GA_SIZED_LONE_ATTEMPTS; attempt++) {
         uint32_t word_index;
-        uint32_t free = ga_sized_look_alone(heap, class_, number, 0, true, attempt, &word_index);
+        ga_sized_look look = attempt % 2u ? GA_SIZED_LOOK_NEWEST : GA_SIZED_LOOK_RANDOM;
+        uint32_t free =
+            ga_sized_look_alone(heap, class_, number, 0, true, look, attempt, &word_index);
         uint32_t bit = free & (0u - free);
         if (bit && ga_sized_claim_bits(heap, class_, word_index, bit)) {
             got.word_indices = word_index;

@@ -190,26 +190,41 @@ GA_SIMT uint32_t ga_sized_choose_of_quad(ga_sized_view heap, uint32_t hash, uint
     return free;
 }
 
-/* Find a word for the lane `lane` of tile `number`, in its attempt `attempt`, from 1 on. In the
- * first attempt all lanes of the tile get one word: that at the class's hint, or a random one if
- * tiles share home words. Later they share 128 words that begin at a random one, so that their
- * loads are few. A `lone` lane has no others to share with, and begins there: the lanes of a warp
- * that call one after the other get the same words. Returns the free bits of the word, 0 if there
- * is none. */
+/* Where a lane on its own looks for a word. */
+typedef enum ga_sized_look {
+    GA_SIZED_LOOK_HINT = 0, /* at the class's hint, or at a random word if tiles share home words */
+    GA_SIZED_LOOK_RANDOM,
+    GA_SIZED_LOOK_NEWEST /* among the words that the class got last */
+} ga_sized_look;
+
+/* The number of words that the class got last: a 32nd of its words, but at least one region. */
+GA_SIMT uint32_t ga_sized_newest_words(ga_sized_class_map map)
+{
+    uint32_t part = map.total_words / GA_SIZED_CLASS_GROW_DIVISOR;
+    part = part > map.words ? part : map.words;
+    return part < map.total_words ? part : map.total_words;
+}
+
+/* Find a word for the lane `lane` of tile `number`, in its attempt `attempt`. At the hint all lanes
+ * of the tile get one word. Else they share 128 words, and each loads four of them, so that the
+ * loads are few. A `lone` lane has no others to share with, and gets four words that depend on the
+ * number alone, so that the lanes of a warp that call in turn find the same ones. Returns the free
+ * bits of the word, 0 if there is none. */
 GA_SIMT uint32_t ga_sized_look_alone(ga_sized_view heap, uint32_t class_, uint32_t number,
-                                     uint32_t lane, bool lone, uint32_t attempt,
+                                     uint32_t lane, bool lone, ga_sized_look look, uint32_t attempt,
                                      uint32_t *word_index)
 {
     ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
     uint32_t hash = ga_bits_mix(number * (GA_SIZED_LONE_ATTEMPTS + 1u) + attempt);
-    uint32_t random = ga_bits_high32(hash, map.total_words);
-    if (attempt == 1u && !lone) {
+    uint32_t range = look == GA_SIZED_LOOK_NEWEST ? ga_sized_newest_words(map) : map.total_words;
+    uint32_t class_word = map.total_words - range + ga_bits_high32(hash, range);
+    if (look == GA_SIZED_LOOK_HINT) {
         /* relaxed, both: guesses; the atomic decides */
         uint32_t hinted = number + ga_load_relaxed(&heap.heap->of[class_].hint);
-        *word_index = ga_sized_home_word(heap, map, number < map.total_words ? hinted : random);
+        *word_index = ga_sized_home_word(heap, map, number < map.total_words ? hinted : class_word);
         return *word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *word_index);
     }
-    uint32_t class_word = lone ? random : (random & ~127u) + 4u * lane;
+    class_word = lone ? class_word : (class_word & ~127u) + 4u * lane;
     *word_index =
         class_word < map.total_words ? ga_sized_word_index(heap, map, class_word) : GA_SIZED_NONE;
     return *word_index == GA_SIZED_NONE ? 0 : ga_sized_choose_of_quad(heap, hash, word_index);

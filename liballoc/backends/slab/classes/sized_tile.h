@@ -157,8 +157,8 @@ GA_SIMT void ga_sized_share_free_word(ga_tile tile, uint32_t missing, uint32_t r
 /* A unit for each lane of `requesting`, or GA_SIZED_NONE for a lane that found none in a few words.
  * The lanes have set their bits `bits` of the words `words`, or none; other bits of these words
  * that seem to be free are `free`. A lane without a bit goes on alone: to one of the free bits,
- * then to other words. If no word so far had a free bit, the heap was probably filled in order, and
- * more than one random word is not worth the load. `same`: all lanes request one class. */
+ * then to other words. If none so far had a free bit, the heap was probably filled in order, and
+ * the newest words are a better guess than random ones. `same`: all lanes request one class. */
 GA_SIMT ga_sized_units ga_sized_claim_alone(ga_sized_view heap, ga_tile tile, uint32_t requesting,
                                             ga_lanes classes, bool same, uint32_t number,
                                             ga_lanes words, ga_lanes bits, ga_lanes free)
@@ -169,15 +169,18 @@ GA_SIMT ga_sized_units ga_sized_claim_alone(ga_sized_view heap, ga_tile tile, ui
     for (uint32_t attempt = 1; missing; attempt++) {
         ga_sized_probe_each(heap, tile, missing, number, words, free, &bits);
         missing &= ~ga_lanes_nonzero(tile, bits);
-        if (!missing || attempt > GA_SIZED_LONE_ATTEMPTS || (attempt > 2u && !holes)) {
+        if (!missing || attempt > GA_SIZED_LONE_ATTEMPTS || (attempt > 3u && !holes)) {
             break;
         }
+        ga_sized_look look = attempt == 1u             ? GA_SIZED_LOOK_HINT
+                             : attempt == 3u && !holes ? GA_SIZED_LOOK_NEWEST
+                                                       : GA_SIZED_LOOK_RANDOM;
         GA_EACH_LANE(tile, missing, own)
         {
             uint32_t word_index;
             ga_lane_write(&free, own,
                           ga_sized_look_alone(heap, ga_lane_read(classes, own), number, own, false,
-                                              attempt, &word_index));
+                                              look, attempt, &word_index));
             ga_lane_write(&words, own, word_index);
         }
         ga_tile_sync(tile);
