@@ -79,7 +79,8 @@ GA_SIMT ga_kernel_heap ga_parent_sized(ga_parent parent)
     return heap;
 }
 
-/* One block by one lane. */
+/* One block by one lane. It begins at a random bit of the warp's home word, because the leaders of
+ * warps that share the word would otherwise contend for one bit. */
 GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
 {
     ga_sized_view view = ga_sized_view_of_kernel(ga_parent_sized(parent));
@@ -89,12 +90,19 @@ GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
             (char *)ga_sized_kernel_claim_run(view.heap, bytes + ga_parent_note_bytes(parent), 1u);
         return run ? run + ga_parent_note_bytes(parent) : NULL;
     }
-    ga_sized_claim_miss missed;
-    uint32_t number = ga_slab_warp();
-    char *block = (char *)ga_sized_claim_fast_lone(view, class_, number, &missed);
-    if (!block) {
-        block = (char *)ga_sized_claim_slow(view, 1u << ga_warp_lane(), number, missed);
+    uint32_t number = ga_slab_warp(), noise = ga_tile_noise() & 31u, bit = 1u << noise;
+    uint32_t word_index =
+        ga_sized_home_word(view, ga_sized_load_class_map(view.heap->of + class_), number);
+    uint32_t taken = word_index == GA_SIZED_NONE
+                         ? GA_ALL_BITS
+                         : ga_sized_try_set_verify(view, class_, word_index, bit);
+    if (taken & bit) {
+        bit = ga_sized_pick(~taken, 1, noise);
+        bit = bit ? ga_sized_claim_bits(view, class_, word_index, bit) : 0;
     }
+    ga_sized_claim_miss missed = {ga_sized_unit(class_), GA_SIZED_NONE, GA_ALL_BITS};
+    char *block = bit ? ga_sized_pointer(view, missed.unit, word_index, ga_bits_lowest(bit))
+                      : (char *)ga_sized_claim_slow(view, 1u << ga_warp_lane(), number, missed);
     return block ? block + ga_parent_note_bytes(parent) : NULL;
 }
 
