@@ -399,8 +399,7 @@ static void pierce(sized_world *world, uint32_t class, uint32_t free, uint64_t *
     }
 }
 
-/* Whatever a lane looks at is a word of its class, in one of the bitmaps of this or an earlier
- * class. */
+/* A word that a lane finds is in the bitmap that its class uses now. */
 Test(sized_full, lanes_on_their_own_stay_in_their_class)
 {
     enum {
@@ -419,7 +418,7 @@ Test(sized_full, lanes_on_their_own_stay_in_their_class)
             uint32_t attempt = 1 + (uint32_t)random_below(&random, GA_SIZED_LONE_ATTEMPTS);
             ga_sized_look look = (ga_sized_look)random_below(&random, GA_SIZED_LOOK_NEWEST + 1);
             uint32_t free =
-                ga_sized_look_alone(view, class, number, i % 32, i % 2, look, attempt, &index);
+                ga_sized_look_alone(view, class, number, i % 32, i / 32 % 2, look, attempt, &index);
             if (!free) {
                 continue;
             }
@@ -492,14 +491,15 @@ Test(sized_full, lanes_find_holes_on_their_own)
     pierce(world, CLASS, 0, &random);
     world->heap->of[CLASS].hint = 0;
     cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 0);
-    view.bits[ga_sized_word_index(view, map, map.total_words - 1)] = 0;
-    world->heap->of[CLASS].hint = map.total_words - 1 - NUMBER;
+    view.bits[ga_sized_word_index(view, map, map.total_words - 2)] = 0;
+    world->heap->of[CLASS].hint = map.total_words - 2 - NUMBER;
     cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 32);
     world->heap->of[CLASS].hint = 0;
-    for (uint32_t word = map.total_words - map.words; word < map.total_words; word++) {
+    for (uint32_t word = map.total_words - map.words; word + 1 < map.total_words; word++) {
         view.bits[ga_sized_word_index(view, map, word)] = 0;
     }
     cr_assert_eq(served_alone(world, CLASS, NUMBER, 0, &words), 32);
+    cr_assert_eq(words, 1);
     sized_world_delete(world);
 }
 

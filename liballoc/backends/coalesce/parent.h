@@ -5,7 +5,7 @@
  * release.
  *
  *     GA_BELOW_CUDA     CUDA's own malloc and free in kernels; cannot find blocks
- *     GA_BELOW_SIZED    slabs of all sizes (slab/sized_kernel.h): finds blocks
+ *     GA_BELOW_SIZED    slabs of all sizes (slab/classes/sized_kernel.h): finds blocks
  *     GA_BELOW_HOST     host memory, through a table of functions: the CPU compilation
  *
  * A parent that finds blocks returns the beginning of the live block that contains an address. If
@@ -90,19 +90,17 @@ GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
             (char *)ga_sized_kernel_claim_run(view.heap, bytes + ga_parent_note_bytes(parent), 1u);
         return run ? run + ga_parent_note_bytes(parent) : NULL;
     }
-    uint32_t number = ga_slab_warp(), noise = ga_tile_noise() & 31u, bit = 1u << noise;
+    uint32_t number = ga_slab_warp();
     uint32_t word_index =
         ga_sized_home_word(view, ga_sized_load_class_map(view.heap->of + class_), number);
-    uint32_t taken = word_index == GA_SIZED_NONE
-                         ? GA_ALL_BITS
-                         : ga_sized_try_set_verify(view, class_, word_index, bit);
-    if (taken & bit) {
-        bit = ga_sized_pick(~taken, 1, noise);
-        bit = bit ? ga_sized_claim_bits(view, class_, word_index, bit) : 0;
-    }
-    ga_sized_claim_miss missed = {ga_sized_unit(class_), GA_SIZED_NONE, GA_ALL_BITS};
-    char *block = bit ? ga_sized_pointer(view, missed.unit, word_index, ga_bits_lowest(bit))
-                      : (char *)ga_sized_claim_slow(view, 1u << ga_warp_lane(), number, missed);
+    /* relaxed: a guess; the atomic decides */
+    uint32_t free = word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(view.bits + word_index);
+    uint32_t bit = ga_sized_pick(free, 1, ga_tile_noise() & 31u);
+    bit = bit ? ga_sized_claim_bits(view, class_, word_index, bit) : 0;
+    uint32_t unit = ga_sized_unit(class_);
+    char *block = bit ? ga_sized_pointer(view, unit, word_index, ga_bits_lowest(bit))
+                      : (char *)ga_sized_claim_slow_noinline(view.heap, 1u << ga_warp_lane(),
+                                                             number, unit, word_index, GA_ALL_BITS);
     return block ? block + ga_parent_note_bytes(parent) : NULL;
 }
 

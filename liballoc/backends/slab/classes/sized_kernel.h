@@ -19,10 +19,11 @@
  *      |       |- claim_slow       a lone lane: another bit of the home word. Reads the class's
  *      |       |   |               table if the fast path could not tell where the home word is,
  *      |       |   |               and tries it: one atomic OR
- *      |       |   |- claim_random a lone lane, at random words
- *      |       |   '- claim_rest   (sized_tile.h)
- *      |       |       '- claim_alone  lanes whose bits were set, each at other bits of the home
- *      |       |                       word, at the hint, at random words
+ *      |       |   '- claim_rest_noinline
+ *      |       |       |- claim_few    a lone lane, at new and at random words
+ *      |       |       '- claim_rest   (sized_tile.h)
+ *      |       |           '- claim_alone  lanes whose bits were set, each at other bits of the
+ *      |       |                           home word, at the hint, at random or new words
  *      |       '- claim_slow_mixed lanes of different classes
  *      |           '- claim_each   (sized_tile.h) one atomic OR for each class, then claim_alone
  *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
@@ -103,7 +104,7 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes
 
 /* One unit for a lane that calls alone, of a few words: new and random ones in turn. Or
  * GA_SIZED_NONE. */
-GA_SIMT ga_sized_units ga_sized_claim_random(ga_sized_view heap, uint32_t class_, uint32_t number)
+GA_SIMT ga_sized_units ga_sized_claim_few(ga_sized_view heap, uint32_t class_, uint32_t number)
 {
     ga_sized_units got = {GA_SIZED_NONE, 0};
     for (uint32_t attempt = 1; attempt <= GA_SIZED_LONE_ATTEMPTS; attempt++) {
@@ -121,7 +122,8 @@ GA_SIMT ga_sized_units ga_sized_claim_random(ga_sized_view heap, uint32_t class_
     return got;
 }
 
-/* Lanes of one class, as for ga_sized_claim_rest(). */
+/* Lanes of one class, as for ga_sized_claim_rest(). A lone lane tries a few words by itself
+ * first. */
 GA_SIMT_SLOW void *ga_sized_claim_rest_noinline(ga_sized_heap *heap, uint32_t lanes,
                                                 uint32_t class_, uint32_t number,
                                                 uint32_t word_index, uint32_t taken)
@@ -129,7 +131,7 @@ GA_SIMT_SLOW void *ga_sized_claim_rest_noinline(ga_sized_heap *heap, uint32_t la
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_units got = {GA_SIZED_NONE, 0};
     if (!(lanes & (lanes - 1u))) {
-        got = ga_sized_claim_random(view, class_, number);
+        got = ga_sized_claim_few(view, class_, number);
     }
     if (got.word_indices == GA_SIZED_NONE) {
         got = ga_warp_is_whole(lanes)
@@ -144,7 +146,8 @@ GA_SIMT_SLOW void *ga_sized_claim_rest_noinline(ga_sized_heap *heap, uint32_t la
 typedef struct ga_sized_claim_miss {
     uint32_t unit;       /* bytes of a unit; names the class */
     uint32_t word_index; /* home word, or GA_SIZED_NONE if it has not been tried */
-    uint32_t taken;      /* its bits that were set before; all bits if it was not tried */
+    /* its bits that were set before; all bits if it was not tried, and a lone lane's own bit */
+    uint32_t taken;
 } ga_sized_claim_miss;
 
 /* Fast path: a unit of one class for each lane of the tile, by one atomic OR on the home word. All

@@ -13,7 +13,8 @@
  *            first bitmap of a region that it no longer has all bits are set. In a second bitmap
  *            the caller checks the owner once it holds a bit (ga_sized_class_owns()); a region with
  *            a live unit keeps its owner, so the answer stays true. The bit is one of the owner's
- *            units, because words of a bitmap that the owner does not use are full.
+ *            units, because words that a stale class map leads to, and the owner does not use, are
+ *            full.
  *
  * ORDER      KS1 here is the partner of KS2 in sized_grow.h: a region's bitmap has been cleared
  *            before a class publishes the region.

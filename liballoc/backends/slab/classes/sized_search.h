@@ -166,7 +166,8 @@ GA_SIMT uint32_t ga_sized_pick(uint32_t bits, uint32_t n, uint32_t rotation)
 #define GA_SIZED_LONE_ATTEMPTS 4u /* words that one lane tries before its tile searches */
 
 /* The index of the home word of tile `number` in the class: the word of that number, or another one
- * if the class has fewer words. GA_SIZED_NONE if it has none. */
+ * if the class has fewer words. GA_SIZED_NONE if it has none, and on the GPU also in rare other
+ * cases, because ga_bits_round() is not exact there. */
 GA_SIMT uint32_t ga_sized_home_word(ga_sized_view heap, ga_sized_class_map map, uint32_t number)
 {
     uint32_t class_word =

@@ -4,8 +4,8 @@
  * §V) with many unit sizes over one pool of regions. sized_kernel.h has the call tree.
  *
  * STRUCTURE  See sized_heap.h, and sized_places.h for addresses. The lanes that ask for one class
- *            are a group. Their units come from one word, by one atomic, if it has enough free
- *            bits.
+ *            are a group. One atomic sets a bit for each lane of a group in one word. A lane whose
+ *            bit was set goes on alone.
  *
  * INVARIANT  A unit belongs to its tile from the time the tile sets the bit until it clears it.
  *
@@ -165,7 +165,7 @@ GA_SIMT ga_sized_units ga_sized_claim_alone(ga_sized_view heap, ga_tile tile, ui
 {
     ga_sized_units got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
     uint32_t missing = requesting & ~ga_lanes_nonzero(tile, bits);
-    bool holes = ga_lanes_nonzero(tile, bits | free) != 0;
+    bool holes = ga_lanes_nonzero(tile, bits | free) & requesting;
     for (uint32_t attempt = 1; missing; attempt++) {
         ga_sized_probe_each(heap, tile, missing, number, words, free, &bits);
         missing &= ~ga_lanes_nonzero(tile, bits);
@@ -310,6 +310,8 @@ GA_SIMT ga_sized_units ga_sized_claim_rest(ga_sized_view heap, ga_tile tile, uin
     {
         ga_lane_write(&bits, own, 1u << own);
     }
+    /* the word that the leader's atomic was on, because another lane might see another class map */
+    word_index = ga_lanes_get(tile, ga_lanes_all(word_index), ga_tile_leader(tile));
     ga_sized_units got =
         ga_sized_claim_alone(heap, tile, lanes, ga_lanes_all(class_), true, number,
                              ga_lanes_all(word_index), bits, ga_lanes_all(~(taken | lanes)));
