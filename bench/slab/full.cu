@@ -24,6 +24,7 @@
 #include <gpualloc/device.cuh>
 #include <gpualloc/kernel.h>
 
+#include "calls.cuh"
 #include "mixed.cuh"
 
 #include <algorithm>
@@ -69,24 +70,6 @@ template <class RUN> static double time_of(RUN run)
     return ms * 1000.0;
 }
 
-static __device__ __forceinline__ void *take(ga_kernel_heap heap, size_t size)
-{
-#ifdef LINKED
-    return malloc(size);
-#else
-    return ga_kernel_malloc(heap, size);
-#endif
-}
-
-static __device__ __forceinline__ void put_back(ga_kernel_heap heap, void *block)
-{
-#ifdef LINKED
-    free(block);
-#else
-    ga_kernel_free(heap, block);
-#endif
-}
-
 KERNEL ask(ga_kernel_heap from, size_t size, count n, void **out, count *got)
 {
     count i = (count)blockIdx.x * blockDim.x + threadIdx.x;
@@ -110,7 +93,7 @@ KERNEL give(ga_kernel_heap to, count n, void **blocks)
 {
     count i = (count)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n && blocks[i]) {
-        put_back(to, blocks[i]);
+        give_back(to, blocks[i]);
     }
 }
 
@@ -138,7 +121,7 @@ KERNEL give_some(ga_kernel_heap to, count n, void **blocks, uint32_t permille)
 {
     count i = (count)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n && blocks[i] && mix((uint32_t)i * 7919u) % 1000u < permille) {
-        put_back(to, blocks[i]);
+        give_back(to, blocks[i]);
         blocks[i] = NULL;
     }
 }
@@ -149,14 +132,14 @@ KERNEL give_half(ga_kernel_heap to, void **blocks, count *got)
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (blocks[i] && mix(i * 7919u) & 1u) {
         atomicAdd(got, (count)0 - mixed_size(i));
-        put_back(to, blocks[i]);
+        give_back(to, blocks[i]);
         blocks[i] = NULL;
     }
 }
 
 KERNEL swap(ga_kernel_heap heap, size_t size, void **block)
 {
-    put_back(heap, *block);
+    give_back(heap, *block);
     *block = take(heap, size);
 }
 
@@ -322,6 +305,10 @@ int main(int argc, char **argv)
         } else if (!strcmp(argv[i], "--used")) {
             used = (unsigned)value;
         }
+    }
+    if (used > 99) {
+        fprintf(stderr, PROGRAM ": --used: expected 1 to 99 percent, not %u\n", used);
+        return 2;
     }
     const count bytes = (count)gib << 30, failing = 1u << 20;
     count n = bytes / size + bytes / size / 20;

@@ -14,6 +14,7 @@
 #define PROGRAM        "bench-slab-sizes"
 #define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED /* one backend, chosen when it is built */
 #endif
+#include "calls.cuh"
 #include "measure.cuh"
 #include "mixed.cuh"
 
@@ -22,26 +23,6 @@
 #ifndef SPEC
 #define SPEC "slab:unit=classes/vmm"
 #endif
-
-/* ---- measurements ---------------------------------------------------------------------------- */
-
-static __device__ __forceinline__ void *take(ga_kernel_heap heap, size_t size)
-{
-#ifdef LINKED
-    return malloc(size);
-#else
-    return ga_kernel_malloc(heap, size);
-#endif
-}
-
-static __device__ __forceinline__ void give_back(ga_kernel_heap heap, void *block)
-{
-#ifdef LINKED
-    free(block);
-#else
-    ga_kernel_free(heap, block);
-#endif
-}
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 

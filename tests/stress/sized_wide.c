@@ -24,7 +24,7 @@ enum {
     WORDS = UNITS / 32,
     ASKERS = 2,
     LOOKED_AT =
-        1 + 4 * GA_SIZED_LONE_ATTEMPTS + 32 + 2 * 32 * (GA_SIZED_WIDE_TRIES + GA_SIZED_LOST_TRIES)
+        1 + 4 * GA_SIZED_LANE_ATTEMPTS + 32 + 2 * 32 * (GA_SIZED_WIDE_TRIES + GA_SIZED_LOST_TRIES)
 };
 
 _Static_assert(WORDS > 4 * LOOKED_AT, "most claims do not see the word of a free unit");

@@ -415,10 +415,10 @@ Test(sized_full, lanes_on_their_own_stay_in_their_class)
         pierce(world, class, 1, &random);
         for (uint32_t i = 0; i < 20000; i++) {
             uint32_t number = (uint32_t)random_below(&random, 2 * map.total_words), index;
-            uint32_t attempt = 1 + (uint32_t)random_below(&random, GA_SIZED_LONE_ATTEMPTS);
+            uint32_t attempt = 1 + (uint32_t)random_below(&random, GA_SIZED_LANE_ATTEMPTS);
             ga_sized_look look = (ga_sized_look)random_below(&random, GA_SIZED_LOOK_NEWEST + 1);
-            uint32_t free =
-                ga_sized_look_alone(view, class, number, i % 32, i / 32 % 2, look, attempt, &index);
+            uint32_t free = ga_sized_look_for_word(view, class, number, i % 32, i / 32 % 2, look,
+                                                   attempt, &index);
             if (!free) {
                 continue;
             }
@@ -445,10 +445,10 @@ static uint32_t served_alone(sized_world *world, uint32_t class, uint32_t number
 {
     ga_sized_view view = view_of(world);
     ga_sized_units got =
-        ga_sized_claim_alone(view, sized_tile(), GA_ALL_BITS, ga_lanes_all(class), true, number,
-                             ga_lanes_all(ga_sized_home_word(
-                                 view, ga_sized_load_class_map(world->heap->of + class), number)),
-                             ga_lanes_all(0), ga_lanes_all(free));
+        ga_sized_claim_by_lane(view, sized_tile(), GA_ALL_BITS, ga_lanes_all(class), true, number,
+                               ga_lanes_all(ga_sized_home_word(
+                                   view, ga_sized_load_class_map(world->heap->of + class), number)),
+                               ga_lanes_all(0), ga_lanes_all(free));
     uint32_t served = 0;
     *words = 0;
     for (uint32_t lane = 0; lane < 32; lane++) {

@@ -219,8 +219,9 @@ static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_
         key == GA_SIZED_NONE ? GA_ALL_BITS : ga_or_relaxed(view.bits + key, 1u << lane);
     ga_lanes free = ga_lanes_all(~(taken | 1u << lane)), bits = ga_lanes_all(0);
     ga_lane_write(&bits, lane, 1u << lane & ~taken);
-    ga_sized_units got = ga_sized_claim_alone(view, ga_tile_of(32), 1u << lane, ga_lanes_all(class),
-                                              true, number, ga_lanes_all(key), bits, free);
+    ga_sized_units got =
+        ga_sized_claim_by_lane(view, ga_tile_of(32), 1u << lane, ga_lanes_all(class), true, number,
+                               ga_lanes_all(key), bits, free);
     if (ga_lane_read(got.word_indices, lane) != GA_SIZED_NONE) {
         return true;
     }

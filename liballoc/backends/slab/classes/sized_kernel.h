@@ -20,12 +20,12 @@
  *      |       |   |               table if the fast path could not tell where the home word is,
  *      |       |   |               and tries it: one atomic OR
  *      |       |   '- claim_rest_noinline
- *      |       |       |- claim_few    a lone lane, at new and at random words
+ *      |       |       |- claim_lone   a lone lane, at new and at random words
  *      |       |       '- claim_rest   (sized_tile.h)
- *      |       |           '- claim_alone  lanes whose bits were set, each at other bits of the
+ *      |       |           '- claim_by_lane  lanes whose bits were set, each at other bits of the
  *      |       |                           home word, at the hint, at random or new words
  *      |       '- claim_slow_mixed lanes of different classes
- *      |           '- claim_each   (sized_tile.h) one atomic OR for each class, then claim_alone
+ *      |           '- claim_each   (sized_tile.h) one atomic OR for each class, then claim_by_lane
  *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
  *
  *     and for the lanes that have no unit then, one class after the other:
@@ -104,14 +104,14 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes
 
 /* One unit for a lane that calls alone, of a few words: new and random ones in turn. Or
  * GA_SIZED_NONE. */
-GA_SIMT ga_sized_units ga_sized_claim_few(ga_sized_view heap, uint32_t class_, uint32_t number)
+GA_SIMT ga_sized_units ga_sized_claim_lone(ga_sized_view heap, uint32_t class_, uint32_t number)
 {
     ga_sized_units got = {GA_SIZED_NONE, 0};
-    for (uint32_t attempt = 1; attempt <= GA_SIZED_LONE_ATTEMPTS; attempt++) {
+    for (uint32_t attempt = 1; attempt <= GA_SIZED_LANE_ATTEMPTS; attempt++) {
         uint32_t word_index;
         ga_sized_look look = attempt % 2u ? GA_SIZED_LOOK_NEWEST : GA_SIZED_LOOK_RANDOM;
         uint32_t free =
-            ga_sized_look_alone(heap, class_, number, 0, true, look, attempt, &word_index);
+            ga_sized_look_for_word(heap, class_, number, 0, true, look, attempt, &word_index);
         uint32_t bit = free & (0u - free);
         if (bit && ga_sized_claim_bits(heap, class_, word_index, bit)) {
             got.word_indices = word_index;
@@ -131,7 +131,7 @@ GA_SIMT_SLOW void *ga_sized_claim_rest_noinline(ga_sized_heap *heap, uint32_t la
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_units got = {GA_SIZED_NONE, 0};
     if (!(lanes & (lanes - 1u))) {
-        got = ga_sized_claim_few(view, class_, number);
+        got = ga_sized_claim_lone(view, class_, number);
     }
     if (got.word_indices == GA_SIZED_NONE) {
         got = ga_warp_is_whole(lanes)

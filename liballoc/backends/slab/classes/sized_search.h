@@ -161,9 +161,9 @@ GA_SIMT uint32_t ga_sized_pick(uint32_t bits, uint32_t n, uint32_t rotation)
     return picked << rotation | picked >> back;
 }
 
-/* ---- a lane on its own ----------------------------------------------------------------- */
+/* ---- words for single lanes ------------------------------------------------------------- */
 
-#define GA_SIZED_LONE_ATTEMPTS 4u /* words that one lane tries before its tile searches */
+#define GA_SIZED_LANE_ATTEMPTS 4u /* words that one lane tries before its tile searches */
 
 /* The index of the home word of tile `number` in the class: the word of that number, or another one
  * if the class has fewer words. GA_SIZED_NONE if it has none, and on the GPU also in rare other
@@ -211,12 +211,12 @@ GA_SIMT uint32_t ga_sized_newest_words(ga_sized_class_map map)
  * loads are few. A `lone` lane has no others to share with, and gets four words that depend on the
  * number alone, so that the lanes of a warp that call in turn find the same ones. Returns the free
  * bits of the word, 0 if there is none. */
-GA_SIMT uint32_t ga_sized_look_alone(ga_sized_view heap, uint32_t class_, uint32_t number,
-                                     uint32_t lane, bool lone, ga_sized_look look, uint32_t attempt,
-                                     uint32_t *word_index)
+GA_SIMT uint32_t ga_sized_look_for_word(ga_sized_view heap, uint32_t class_, uint32_t number,
+                                        uint32_t lane, bool lone, ga_sized_look look,
+                                        uint32_t attempt, uint32_t *word_index)
 {
     ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-    uint32_t hash = ga_bits_mix(number * (GA_SIZED_LONE_ATTEMPTS + 1u) + attempt);
+    uint32_t hash = ga_bits_mix(number * (GA_SIZED_LANE_ATTEMPTS + 1u) + attempt);
     uint32_t range = look == GA_SIZED_LOOK_NEWEST ? ga_sized_newest_words(map) : map.total_words;
     uint32_t class_word = map.total_words - range + ga_bits_high32(hash, range);
     if (look == GA_SIZED_LOOK_HINT) {

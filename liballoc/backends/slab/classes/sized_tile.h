@@ -159,9 +159,9 @@ GA_SIMT void ga_sized_share_free_word(ga_tile tile, uint32_t missing, uint32_t r
  * that seem to be free are `free`. A lane without a bit goes on alone: to one of the free bits,
  * then to other words. If none so far had a free bit, the heap was probably filled in order, and
  * the newest words are a better guess than random ones. `same`: all lanes request one class. */
-GA_SIMT ga_sized_units ga_sized_claim_alone(ga_sized_view heap, ga_tile tile, uint32_t requesting,
-                                            ga_lanes classes, bool same, uint32_t number,
-                                            ga_lanes words, ga_lanes bits, ga_lanes free)
+GA_SIMT ga_sized_units ga_sized_claim_by_lane(ga_sized_view heap, ga_tile tile, uint32_t requesting,
+                                              ga_lanes classes, bool same, uint32_t number,
+                                              ga_lanes words, ga_lanes bits, ga_lanes free)
 {
     ga_sized_units got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
     uint32_t missing = requesting & ~ga_lanes_nonzero(tile, bits);
@@ -169,7 +169,7 @@ GA_SIMT ga_sized_units ga_sized_claim_alone(ga_sized_view heap, ga_tile tile, ui
     for (uint32_t attempt = 1; missing; attempt++) {
         ga_sized_probe_each(heap, tile, missing, number, words, free, &bits);
         missing &= ~ga_lanes_nonzero(tile, bits);
-        if (!missing || attempt > GA_SIZED_LONE_ATTEMPTS || (attempt > 3u && !holes)) {
+        if (!missing || attempt > GA_SIZED_LANE_ATTEMPTS || (attempt > 3u && !holes)) {
             break;
         }
         ga_sized_look look = attempt == 1u             ? GA_SIZED_LOOK_HINT
@@ -179,8 +179,8 @@ GA_SIMT ga_sized_units ga_sized_claim_alone(ga_sized_view heap, ga_tile tile, ui
         {
             uint32_t word_index;
             ga_lane_write(&free, own,
-                          ga_sized_look_alone(heap, ga_lane_read(classes, own), number, own, false,
-                                              look, attempt, &word_index));
+                          ga_sized_look_for_word(heap, ga_lane_read(classes, own), number, own,
+                                                 false, look, attempt, &word_index));
             ga_lane_write(&words, own, word_index);
         }
         ga_tile_sync(tile);
@@ -240,7 +240,8 @@ GA_SIMT ga_sized_units ga_sized_claim_each(ga_sized_view heap, ga_tile tile, uin
         ga_lane_write(&bits, own, ga_bits_rotate32(1u << own, rotation) & ~theirs);
         ga_lane_write(&taken, own, ~(theirs | set)); /* free bits from here on */
     }
-    return ga_sized_claim_alone(heap, tile, requesting, classes, false, number, words, bits, taken);
+    return ga_sized_claim_by_lane(heap, tile, requesting, classes, false, number, words, bits,
+                                  taken);
 }
 
 /* A unit of the lane's class for each lane of `requesting`. `number` is the caller's warp number:
@@ -313,8 +314,8 @@ GA_SIMT ga_sized_units ga_sized_claim_rest(ga_sized_view heap, ga_tile tile, uin
     /* the word that the leader's atomic was on, because another lane might see another class map */
     word_index = ga_lanes_get(tile, ga_lanes_all(word_index), ga_tile_leader(tile));
     ga_sized_units got =
-        ga_sized_claim_alone(heap, tile, lanes, ga_lanes_all(class_), true, number,
-                             ga_lanes_all(word_index), bits, ga_lanes_all(~(taken | lanes)));
+        ga_sized_claim_by_lane(heap, tile, lanes, ga_lanes_all(class_), true, number,
+                               ga_lanes_all(word_index), bits, ga_lanes_all(~(taken | lanes)));
     uint32_t served = ga_lanes_nonzero(tile, got.word_indices ^ ga_lanes_all(GA_SIZED_NONE));
     if (lanes & ~served) {
         ga_sized_claim_search_groups(heap, tile, lanes & ~served, ga_lanes_all(class_),
