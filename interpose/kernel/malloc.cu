@@ -5,8 +5,10 @@
  * __nv_aligned_device_malloc() into __cuda_syscall_aligned_malloc(). CUDA's device code has no
  * nothrow forms. libcudadevrt's device-side cudaMalloc() and cudaFree() call malloc and free, too.
  *
- *   malloc   fast: ga_sized_claim_fast, if all calling lanes need the same size class
- *            slow: malloc_claim_slow, if claim_fast had no bit for a lane, or tried no word
+ *   malloc   fast: ga_sized_claim_fast, if all calling lanes need the same size class;
+ *                  ga_sized_claim_lone_fast, if one lane calls
+ *            slow: malloc_lone_slow
+ *                  malloc_claim_slow, if claim_fast had no bit for a lane, or tried no word
  *                  malloc_mixed, for mixed classes that are not coalesced: ga_sized_claim_each;
  *                  then malloc_mixed_slow for lanes without a unit
  *                  malloc_slow, for mixed classes that are, large blocks and size 0
@@ -94,6 +96,12 @@ static __device__ __noinline__ void *malloc_claim_slow(uint32_t lanes, uint32_t 
     return ga_sized_claim_slow(slabs(), lanes, ga_slab_warp(), missed);
 }
 
+static __device__ __noinline__ void *malloc_lone_slow(uint32_t class_)
+{
+    return ga_sized_claim_lone_slow(slabs().heap, class_, ga_sized_rough_number(), ga_slab_warp(),
+                                    ga_warp_lane());
+}
+
 static __device__ __noinline__ void free_slow(void *block, uint32_t lanes, uint32_t word_indices,
                                               uint32_t bit_indices)
 {
@@ -138,6 +146,11 @@ extern "C" __device__ void *malloc(size_t size) noexcept
         uint32_t lanes = ga_warp_present();
         uint32_t class_ = ga_sized_class_of_last(slabs(), size - 1u);
         ga_tile tile = ga_tile_among(lanes);
+        if (!(lanes & (lanes - 1u)) && class_ != GA_SIZED_NONE) {
+            void *block =
+                ga_sized_claim_lone_fast(slabs(), class_, ga_sized_rough_number(), ga_warp_lane());
+            return block ? block : malloc_lone_slow(class_);
+        }
         if (ga_lanes_same(tile, class_) && class_ != GA_SIZED_NONE) {
             void *block = ga_sized_claim_fast(slabs(), tile, class_, ga_slab_warp(), &missed);
             return block ? block

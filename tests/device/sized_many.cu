@@ -87,6 +87,65 @@ static void fill(int device)
     sized_tear_down(&r);
 }
 
+/* As sized_ask_kernel, but the lanes of a warp call one after the other. */
+static __global__ void ask_in_turn_kernel(ga_kernel_heap heap, char **blocks, sized_asking asking,
+                                          uint32_t n, slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    for (uint32_t turn = 0; turn < 32u; turn++) {
+        if (i < n && turn == ga_warp_lane()) {
+            char *block = (char *)ga_kernel_malloc(heap, sized_of(asking, i));
+            blocks[i] = block;
+            sized_check_pointer(block, tally);
+            slab_count(block ? &tally->given : &tally->full, 1);
+            if (block) {
+                slab_write(block, sized_of(asking, i), i);
+            }
+        }
+        __syncwarp();
+    }
+}
+
+/* Lanes that call alone get all units of a heap and no more; then of the next size, whose warps
+ * have recent words of the last one. */
+static void alone_in(int device, const char *spec, uint32_t capacity)
+{
+    static const uint32_t units[] = {128, 16, 1024, 48, 4096, 128};
+    sized_rig r;
+    if (!sized_set_up(&r, device, spec, capacity / 16 + 4096)) {
+        return;
+    }
+    uint32_t region = 1u << GA_SIZED_WORDS_REGION_BITS(r.view.words);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        uint32_t all = capacity / region * (region / units[i]), n = all + 4096;
+        sized_asking asking = {units[i], units[i], (uint32_t)i};
+        for (uint32_t round = 0; round < 2; round++) {
+            ask_in_turn_kernel<<<slab_grid(n), SLAB_BLOCK>>>(r.view, r.blocks, asking, n, r.tally);
+            sized_look_kernel<<<slab_grid(n), SLAB_BLOCK>>>(r.blocks, asking, n, r.tally);
+            KERNELS_DONE();
+            EXPECT_EQUAL("the blocks that single lanes get of a whole heap",
+                         READ_TALLY(r.tally).given, all);
+            sized_expect_live(&r, all, units[i]);
+            sized_free_all(&r, asking, n, round ? 1 : 100003);
+            sized_expect_live(&r, 0, 0);
+        }
+        if (i % 2) { /* else the next size takes the regions by sweeps */
+            EXPECT_STATUS(ga_trim(r.heap, 0), GA_OK);
+        }
+    }
+    sized_tear_down(&r);
+}
+
+static void alone(int device)
+{
+    const uint32_t capacity = suite.quick ? 4u << 20 : 64u << 20;
+    char spec[80];
+    snprintf(spec, sizeof spec, "slab:unit=classes,capacity=%u/cuda", capacity);
+    alone_in(device, spec, capacity);
+    snprintf(spec, sizeof spec, "slab:unit=classes,capacity=2M,limit=%u/vmm", capacity);
+    alone_in(device, spec, capacity);
+}
+
 /* Mixed sizes until there is no more: each lane has all or NULL, nothing is lost, again and
  * again. */
 static void exhausted(int device)
@@ -485,6 +544,7 @@ extern const test_case slab_sized_cases[] = {
     {"size classes: every size", each_size},
     {"size classes: sizes that no heap has", too_large},
     {"size classes: whole heaps of each class", fill},
+    {"size classes: lanes that call alone", alone},
     {"size classes: mixed until there is no more", exhausted},
     {"size classes: large blocks", large},
     {"size classes: divergent callers, blocks of all shapes", divergent},

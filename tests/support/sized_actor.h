@@ -7,7 +7,7 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_SIZED_ACTOR_H
 #define GPUALLOC_TESTS_SUPPORT_SIZED_ACTOR_H
 
-#include "backends/slab/classes/sized_tile.h"
+#include "backends/slab/classes/sized_lone.h"
 
 static inline ga_tile sized_tile(void)
 {
@@ -24,6 +24,14 @@ static inline char *sized_pointer(ga_sized_heap *heap, uint32_t class, ga_sized_
                                                    key, ga_lane_read(got.bit_indices, lane));
 }
 
+/* A block of the class for a lane that calls alone, or NULL. */
+static inline char *sized_claim_lone(ga_sized_heap *heap, uint32_t class, uint32_t number,
+                                     uint32_t lane)
+{
+    char *block = ga_sized_claim_lone_fast(ga_sized_view_of(heap), class, number, lane);
+    return block ? block : ga_sized_claim_lone_slow(heap, class, number, number, lane);
+}
+
 /* A block of its class for each lane of the mask, NULL for lanes that got none and all others.
  * Returns the number of lanes that got one. */
 static inline uint32_t sized_claim(ga_sized_heap *heap, uint32_t lanes, const uint32_t *classes,
@@ -33,6 +41,12 @@ static inline uint32_t sized_claim(ga_sized_heap *heap, uint32_t lanes, const ui
     uint32_t count = 0;
     for (uint32_t lane = 0; lane < 32; lane++) {
         ga_lane_write(&wanted, lane, classes[lane]);
+        blocks[lane] = NULL;
+    }
+    if (!(lanes & (lanes - 1u))) {
+        uint32_t lane = ga_bits_lowest(lanes);
+        blocks[lane] = sized_claim_lone(heap, classes[lane], number, lane);
+        return blocks[lane] != NULL;
     }
     ga_sized_units got =
         ga_sized_claim(ga_sized_view_of(heap), sized_tile(), lanes, wanted, number);

@@ -46,8 +46,8 @@ static sized_world *make(uint32_t region_bits, uint32_t regions)
         errx(1, "sized_world: no such heap");
     }
     world->regions = world->limit = regions;
-    world->book = reserve(sizeof *world->heap + bits + (classes + 6) * (list + ALIGN) + 4 * ALIGN);
-    world->heap = piece(world, sizeof *world->heap);
+    world->book = reserve(GA_SIZED_OWNERS_AT + bits + (classes + 6) * (list + ALIGN) + 4 * ALIGN);
+    world->heap = piece(world, GA_SIZED_OWNERS_AT); /* and the recent words */
     *world->heap = (ga_sized_heap){
         .bits = piece(world, bits),
         .owners = piece(world, list),

@@ -225,6 +225,7 @@ static void sized_collect(void **parameters)
             heap->table_indices[region] = 0; /* its first bitmap can be reused */
         }
     }
+    memset((char *)heap + GA_SIZED_RECENT_AT, 0, GA_SIZED_RECENT * sizeof(uint64_t));
     for (uint32_t class = 0; class < heap->classes; class ++) {
         if (heap->of[class].map.total_words) {
             collect_class(heap, &heap->of[class]);

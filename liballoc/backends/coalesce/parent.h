@@ -97,10 +97,10 @@ GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
     uint32_t free = word_index == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(view.bits + word_index);
     uint32_t bit = ga_sized_pick(free, 1, ga_tile_noise() & 31u);
     bit = bit ? ga_sized_claim_bits(view, class_, word_index, bit) : 0;
-    uint32_t unit = ga_sized_unit(class_);
-    char *block = bit ? ga_sized_pointer(view, unit, word_index, ga_bits_lowest(bit))
-                      : (char *)ga_sized_claim_slow_noinline(view.heap, 1u << ga_warp_lane(),
-                                                             number, unit, word_index, GA_ALL_BITS);
+    char *block =
+        bit ? ga_sized_pointer(view, ga_sized_unit(class_), word_index, ga_bits_lowest(bit))
+            : (char *)ga_sized_claim_lone_slow(view.heap, class_, ga_sized_rough_number(), number,
+                                               ga_warp_lane());
     return block ? block + ga_parent_note_bytes(parent) : NULL;
 }
 

@@ -4,8 +4,9 @@
  * sized_blocks.c has blocks and statistics.
  *
  * Beside the regions the heap has its bookkeeping, in one block of the parent: the ga_sized_heap,
- * the owners of regions, the pool, a table of regions for each class, and the bitmaps unless the
- * parent grows. `image` is the host's copy of the ga_sized_heap as it was written first.
+ * the records of recent words, the owners of regions, the pool, a table of regions for each class,
+ * and the bitmaps unless the parent grows. `image` is the host's copy of the ga_sized_heap as it
+ * was written first.
  */
 #include "sized_state.h"
 

@@ -162,8 +162,12 @@ typedef struct ga_sized_heap {
 /* Kernels load a class map by two loads of 16 bytes. */
 typedef char ga_sized_classes_are_aligned[offsetof(ga_sized_heap, of) % 128u ? -1 : 1];
 
+/* The records of recent words (sized_lone.h) are behind the heap, at this offset. */
+#define GA_SIZED_RECENT    32768u /* their number: enough for some classes of all warps of a GPU */
+#define GA_SIZED_RECENT_AT ((sizeof(ga_sized_heap) + 255u) / 256u * 256u)
+
 /* On devices, the offset of `owners` from the heap, so that no load is needed to find them. */
-#define GA_SIZED_OWNERS_AT ((sizeof(ga_sized_heap) + 255u) / 256u * 256u)
+#define GA_SIZED_OWNERS_AT (GA_SIZED_RECENT_AT + GA_SIZED_RECENT * sizeof(uint64_t))
 
 /* The values that allocation and free need; on the GPU they are among the kernel's parameters. */
 typedef struct ga_sized_view {

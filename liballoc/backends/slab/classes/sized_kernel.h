@@ -14,16 +14,15 @@
  *      |   '- claim_tile
  *      |       |- claim_fast       FAST PATH. Two loads (the class map), then one atomic OR that
  *      |       |                   sets the bits of all lanes in the home word
- *      |       |- claim_fast_lone  FAST PATH of a lane that calls alone: one load more, and any
- *      |       |                   free bit of the home word
- *      |       |- claim_slow       a lone lane: another bit of the home word. Reads the class's
- *      |       |   |               table if the fast path could not tell where the home word is,
- *      |       |   |               and tries it: one atomic OR
- *      |       |   '- claim_rest_noinline
- *      |       |       |- claim_lone   a lone lane, at new and at random words
- *      |       |       '- claim_rest   (sized_tile.h)
- *      |       |           '- claim_by_lane  lanes whose bits were set, each at other bits of the
- *      |       |                           home word, at the hint, at random or new words
+ *      |       |- claim_slow       reads the class's table if the fast path could not tell where
+ *      |       |   |               the home word is, and tries it: one atomic OR
+ *      |       |   '- claim_rest   (sized_tile.h)
+ *      |       |       '- claim_by_lane  lanes whose bits were set, each at other bits of the home
+ *      |       |                       word, at the hint, at random or new words
+ *      |       |- claim_lone       a lane that calls alone (sized_lone.h)
+ *      |       |   |- claim_lone_fast  FAST PATH. One load (its warp's recent word), then one
+ *      |       |   |                   atomic OR, two if the lane's own bit was set
+ *      |       |   '- claim_lone_slow  at the home word or hint, at new and at random words
  *      |       '- claim_slow_mixed lanes of different classes
  *      |           '- claim_each   (sized_tile.h) one atomic OR for each class, then claim_by_lane
  *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
@@ -47,8 +46,8 @@
  *   - the home word is not in the contiguous regions of the class (sized_places.h): the class has
  *     no region yet, or its regions are scattered, or its regions have one word each,
  *   - the bit of any of the lanes is set already: warps share a home word because the class has
- *     fewer words than the grid has warps, or earlier blocks are still live. A lane that calls
- *     alone leaves it if the home word is full.
+ *     fewer words than the grid has warps, or earlier blocks are still live,
+ *   - a lane calls alone, and its warp has no recent word with a free bit.
  *
  * Free:
  *
@@ -69,6 +68,7 @@
 
 #include "../units/slab_kernel.h"
 #include "sized_checked.h"
+#include "sized_lone.h"
 #include "sized_words.h"
 
 GA_SIMT ga_sized_view ga_sized_view_of_kernel(ga_kernel_heap heap)
@@ -102,52 +102,24 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes
                                     ga_sized_claim(view, tile, lanes, class_, number));
 }
 
-/* One unit for a lane that calls alone, of a few words: new and random ones in turn. Or
- * GA_SIZED_NONE. */
-GA_SIMT ga_sized_units ga_sized_claim_lone(ga_sized_view heap, uint32_t class_, uint32_t number)
-{
-    ga_sized_units got = {GA_SIZED_NONE, 0};
-    for (uint32_t attempt = 1; attempt <= GA_SIZED_LANE_ATTEMPTS; attempt++) {
-        uint32_t word_index;
-        ga_sized_look look = attempt % 2u ? GA_SIZED_LOOK_NEWEST : GA_SIZED_LOOK_RANDOM;
-        uint32_t free =
-            ga_sized_look_for_word(heap, class_, number, 0, true, look, attempt, &word_index);
-        uint32_t bit = free & (0u - free);
-        if (bit && ga_sized_claim_bits(heap, class_, word_index, bit)) {
-            got.word_indices = word_index;
-            got.bit_indices = ga_bits_lowest(bit);
-            break;
-        }
-    }
-    return got;
-}
-
-/* Lanes of one class, as for ga_sized_claim_rest(). A lone lane tries a few words by itself
- * first. */
+/* Lanes of one class, as for ga_sized_claim_rest(). */
 GA_SIMT_SLOW void *ga_sized_claim_rest_noinline(ga_sized_heap *heap, uint32_t lanes,
                                                 uint32_t class_, uint32_t number,
                                                 uint32_t word_index, uint32_t taken)
 {
     ga_sized_view view = ga_sized_view_of(heap);
-    ga_sized_units got = {GA_SIZED_NONE, 0};
-    if (!(lanes & (lanes - 1u))) {
-        got = ga_sized_claim_lone(view, class_, number);
-    }
-    if (got.word_indices == GA_SIZED_NONE) {
-        got = ga_warp_is_whole(lanes)
-                  ? ga_sized_claim_rest(view, ga_tile_of(32), class_, number, word_index, taken)
-                  : ga_sized_claim_rest(view, ga_tile_among(lanes), class_, number, word_index,
-                                        taken);
-    }
+    ga_sized_units got =
+        ga_warp_is_whole(lanes)
+            ? ga_sized_claim_rest(view, ga_tile_of(32), class_, number, word_index, taken)
+            : ga_sized_claim_rest(view, ga_tile_among(lanes), class_, number, word_index, taken);
     return ga_sized_pointer_or_null(view, class_, got);
 }
 
-/* The state that claim_fast() or claim_fast_lone() leaves to claim_slow(). */
+/* The state that claim_fast() leaves to claim_slow(). */
 typedef struct ga_sized_claim_miss {
     uint32_t unit;       /* bytes of a unit; names the class */
     uint32_t word_index; /* home word, or GA_SIZED_NONE if it has not been tried */
-    /* its bits that were set before; all bits if it was not tried, and a lone lane's own bit */
-    uint32_t taken;
+    uint32_t taken;      /* its bits that were set before; all bits if it was not tried */
 } ga_sized_claim_miss;
 
 /* Fast path: a unit of one class for each lane of the tile, by one atomic OR on the home word. All
@@ -172,43 +144,30 @@ GA_SIMT void *ga_sized_claim_fast(ga_sized_view heap, ga_tile tile, uint32_t cla
                : ga_sized_position_pointer(heap, map.unit, home, ga_warp_lane());
 }
 
-/* As above, for a lane that calls alone: it takes any bit of the home word, because lanes that call
- * again and again find their own taken. A load that finds a free bit costs less than an atomic that
- * finds none. */
-GA_SIMT void *ga_sized_claim_fast_lone(ga_sized_view heap, uint32_t class_, uint32_t number,
-                                       ga_sized_claim_miss *missed)
+/* A number that differs for most warps of a grid. Fewer instructions than ga_slab_warp(). */
+GA_SIMT uint32_t ga_sized_rough_number(void)
 {
-    ga_sized_position home;
-    uint32_t own = 1u << ga_warp_lane(), bit = 0;
-    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-    missed->unit = map.unit;
-    missed->word_index = GA_SIZED_NONE;
-    missed->taken = GA_ALL_BITS;
-    if (ga_sized_home_position(map, number, &home)) {
-        missed->word_index = ga_sized_position_index(heap, home);
-        /* relaxed: a guess; the atomic decides */
-        uint32_t free = ~ga_load_relaxed(heap.bits + missed->word_index);
-        bit = free & own ? own : free & (0u - free);
-        missed->taken = bit ? ga_sized_try_set(heap, missed->word_index, bit) : GA_ALL_BITS;
-        bit &= ~missed->taken;
-        missed->taken |= own; /* if it missed, it holds no bit of the word */
-    }
-    return bit ? ga_sized_position_pointer(heap, map.unit, home, ga_bits_lowest(bit)) : NULL;
+    return (blockIdx.x * blockDim.x + threadIdx.x) / 32u + threadIdx.y * 1031u +
+           blockIdx.y * 40503u;
 }
 
-/* Slow path of claim_fast() and claim_fast_lone(), for the lanes that called. If the home word is
- * not in the contiguous regions of the class, it has not been tried and no bits have been set. */
+/* A unit of the class for the lane, which calls alone. */
+GA_SIMT void *ga_sized_claim_lone(ga_sized_view heap, uint32_t class_)
+{
+    uint32_t number = ga_sized_rough_number();
+    void *block = ga_sized_claim_lone_fast(heap, class_, number, ga_warp_lane());
+    return block ? block
+                 : ga_sized_claim_lone_slow(heap.heap, class_, number, ga_slab_warp(),
+                                            ga_warp_lane());
+}
+
+/* Slow path of claim_fast(), for the lanes that called, of which there are several. If the home
+ * word is not in the contiguous regions of the class, it has not been tried and no bits have been
+ * set. */
 GA_SIMT void *ga_sized_claim_slow(ga_sized_view heap, uint32_t lanes, uint32_t number,
                                   ga_sized_claim_miss missed)
 {
     uint32_t class_ = ga_sized_class_of_last(heap, missed.unit - 1u);
-    uint32_t free = ~missed.taken;
-    if (!(lanes & (lanes - 1u)) && free) { /* a lone lane: most likely another bit is free */
-        uint32_t bit = free & (0u - free);
-        if (ga_sized_claim_bits(heap, class_, missed.word_index, bit)) {
-            return ga_sized_pointer(heap, missed.unit, missed.word_index, ga_bits_lowest(bit));
-        }
-    }
     if (missed.word_index == GA_SIZED_NONE) {
         missed.word_index =
             ga_sized_home_word(heap, ga_sized_load_class_map(heap.heap->of + class_), number);
@@ -238,13 +197,14 @@ GA_SIMT void *ga_sized_claim_tile(ga_sized_view heap, ga_tile tile, uint32_t cla
 {
     ga_sized_claim_miss missed;
     uint32_t lanes = ga_tile_lanes(tile);
+    if (!(lanes & (lanes - 1u))) {
+        return ga_sized_claim_lone(heap, class_);
+    }
     uint32_t number = ga_slab_warp();
-    bool lone = !(lanes & (lanes - 1u));
-    if (!lone && !ga_lanes_same(tile, class_)) {
+    if (!ga_lanes_same(tile, class_)) {
         return ga_sized_claim_slow_mixed(heap.heap, lanes, class_, number);
     }
-    void *block = lone ? ga_sized_claim_fast_lone(heap, class_, number, &missed)
-                       : ga_sized_claim_fast(heap, tile, class_, number, &missed);
+    void *block = ga_sized_claim_fast(heap, tile, class_, number, &missed);
     return block ? block
                  : ga_sized_claim_slow_noinline(heap.heap, lanes, number, missed.unit,
                                                 missed.word_index, missed.taken);

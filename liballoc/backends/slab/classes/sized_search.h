@@ -176,14 +176,17 @@ GA_SIMT uint32_t ga_sized_home_word(ga_sized_view heap, ga_sized_class_map map, 
                                         : GA_SIZED_NONE;
 }
 
-/* Choose one of the four words around `*word_index` that one load gets. Sets `*word_index`, and
- * returns the word's free bits; 0 if none has any. Words behind the end of a bitmap are full. */
-GA_SIMT uint32_t ga_sized_choose_of_quad(ga_sized_view heap, uint32_t hash, uint32_t *word_index)
+/* Choose one of the four words around `*word_index` that one load gets: a random one with free
+ * bits, or for a `lone` lane a wholly free one if there is any, because its warp's next lanes will
+ * use it, too. Sets `*word_index`, and returns the word's free bits; 0 if none has any. Words
+ * behind the end of a bitmap are full. */
+GA_SIMT uint32_t ga_sized_choose_of_quad(ga_sized_view heap, uint32_t hash, bool lone,
+                                         uint32_t *word_index)
 {
     uint32_t quad[4], free = 0, first = *word_index & ~3u;
     ga_load_quad_relaxed(heap.bits + first, quad); /* relaxed: a guess; the atomic decides */
     for (uint32_t i = 0; i < 4u; i++) {
-        if (~quad[i] && (!free || hash >> i & 1u)) {
+        if (~quad[i] && (!free || (lone ? !quad[i] : hash >> i & 1u))) {
             free = ~quad[i];
             *word_index = first + i;
         }
@@ -206,17 +209,17 @@ GA_SIMT uint32_t ga_sized_newest_words(ga_sized_class_map map)
     return part < map.total_words ? part : map.total_words;
 }
 
-/* Find a word for the lane `lane` of tile `number`, in its attempt `attempt`. At the hint all lanes
- * of the tile get one word. Else they share 128 words, and each loads four of them, so that the
- * loads are few. A `lone` lane has no others to share with, and gets four words that depend on the
- * number alone, so that the lanes of a warp that call in turn find the same ones. Returns the free
- * bits of the word, 0 if there is none. */
+/* Find a word for the lane `lane` of tile `number`, in its attempt `attempt`, below 8. At the hint
+ * all lanes of the tile get one word. Else they share 128 words, and each loads four of them, so
+ * that the loads are few. A `lone` lane has no others to share with, and gets four words that
+ * depend on the number alone, so that the lanes of a warp that call in turn find the same ones.
+ * Returns the free bits of the word, 0 if there is none. */
 GA_SIMT uint32_t ga_sized_look_for_word(ga_sized_view heap, uint32_t class_, uint32_t number,
                                         uint32_t lane, bool lone, ga_sized_look look,
                                         uint32_t attempt, uint32_t *word_index)
 {
     ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
-    uint32_t hash = ga_bits_mix(number * (GA_SIZED_LANE_ATTEMPTS + 1u) + attempt);
+    uint32_t hash = ga_bits_mix(number * 8u + attempt);
     uint32_t range = look == GA_SIZED_LOOK_NEWEST ? ga_sized_newest_words(map) : map.total_words;
     uint32_t class_word = map.total_words - range + ga_bits_high32(hash, range);
     if (look == GA_SIZED_LOOK_HINT) {
@@ -228,7 +231,7 @@ GA_SIMT uint32_t ga_sized_look_for_word(ga_sized_view heap, uint32_t class_, uin
     class_word = lone ? class_word : (class_word & ~127u) + 4u * lane;
     *word_index =
         class_word < map.total_words ? ga_sized_word_index(heap, map, class_word) : GA_SIZED_NONE;
-    return *word_index == GA_SIZED_NONE ? 0 : ga_sized_choose_of_quad(heap, hash, word_index);
+    return *word_index == GA_SIZED_NONE ? 0 : ga_sized_choose_of_quad(heap, hash, lone, word_index);
 }
 
 /* ---- the search ------------------------------------------------------------------------ */

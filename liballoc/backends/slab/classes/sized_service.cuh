@@ -118,12 +118,23 @@ GA_SIMT void ga_sized_reset_spent(ga_sized_heap *heap)
     }
 }
 
+/* Forget all recent words, because their regions may get other classes. By all threads. */
+GA_SIMT void ga_sized_clear_recent(ga_sized_heap *heap)
+{
+    uint64_t *records = (uint64_t *)((char *)heap + GA_SIZED_RECENT_AT);
+    uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+    for (uint32_t i = thread; i < GA_SIZED_RECENT; i += gridDim.x * blockDim.x) {
+        records[i] = 0;
+    }
+}
+
 /* A warp for each class: regions without live units leave its table for the pool. */
 extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
 {
     ga_tile tile = ga_tile_of(32);
     ga_sized_class *c = heap->of + (blockIdx.x * blockDim.x + threadIdx.x) / 32u;
     ga_sized_reset_spent(heap);
+    ga_sized_clear_recent(heap);
     if (c >= heap->of + heap->classes || !c->map.total_words) {
         return;
     }

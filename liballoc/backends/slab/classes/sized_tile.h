@@ -37,6 +37,17 @@ GA_SIMT void ga_sized_search_use_held(ga_tile tile, uint32_t word_index, ga_size
     search->requesting &= search->requesting - 1u;
 }
 
+/* A lane that calls alone counts for the lanes of its warp that will probably call next, as many as
+ * have room in this many bytes. So each such warp gets a word of its own. */
+#define GA_SIZED_LONE_BYTES 8192u
+
+/* The number of lanes to count as waiting for the class. */
+GA_SIMT uint32_t ga_sized_search_demand(const ga_sized_class *c, ga_tile tile, uint32_t requesting)
+{
+    uint32_t next = GA_SIZED_LONE_BYTES / c->map.unit;
+    return ga_tile_size(tile) > 1u || !next ? ga_bits_count(requesting) : next < 32u ? next : 32u;
+}
+
 /* Get more regions for the class. Returns false if the class has not changed since the caller has
  * seen `*total_words`, the number of its words, which is updated. */
 GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t number,
@@ -47,7 +58,8 @@ GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t num
     if (ga_sized_class_cannot_grow(heap.heap, tile, search->class_, *total_words)) {
         return false;
     }
-    search->place = ga_sized_class_count_waiting(c, tile, ga_bits_count(search->requesting));
+    search->place =
+        ga_sized_class_count_waiting(c, tile, ga_sized_search_demand(c, tile, search->requesting));
     if (!ga_sized_grow(heap.heap, tile, search->class_, *total_words, &held)) {
         return false;
     }
@@ -268,9 +280,6 @@ GA_SIMT uint32_t ga_sized_try_set_lanes(ga_sized_view heap, ga_tile tile, uint32
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         ga_lane_write(&taken, own, ga_sized_try_set(heap, word_index, lanes));
-    }
-    if (!(lanes & (lanes - 1u))) { /* a lone lane needs no broadcast */
-        return ga_lane_read(taken, leader);
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, taken, leader);
