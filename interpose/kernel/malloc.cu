@@ -102,19 +102,17 @@ static __device__ __noinline__ void *malloc_lone_slow(uint32_t class_)
                                     ga_warp_lane());
 }
 
-static __device__ __noinline__ void free_slow(void *block, uint32_t lanes, uint32_t word_indices,
-                                              uint32_t bit_indices)
+static __device__ __noinline__ void free_slow(void *block, uint32_t lanes, uint32_t freed)
 {
     if (!is_plain()) {
         free_other_kind(block);
         return;
     }
-    ga_sized_units units = {word_indices, bit_indices};
-    ga_sized_free_slow_units(slabs(), lanes, units);
-    ga_sized_free_slow_flagged(slabs(), lanes, block, &units);
-    if (units.word_indices == GA_SIZED_NONE && coalesces()) {
+    freed = ga_sized_free_slow_flagged(slabs(), lanes, freed, block);
+    bool is_left = !(freed >> ga_warp_lane() & 1u);
+    if (is_left && coalesces()) {
         ga_coalesce_kernel_free_plain(ga_kernel_linked, block);
-    } else if (units.word_indices == GA_SIZED_NONE && block) {
+    } else if (is_left && block) {
         ga_sized_free_slow_run(slabs().heap, block);
     }
 }
@@ -165,10 +163,10 @@ extern "C" __device__ void *malloc(size_t size) noexcept
 
 extern "C" __device__ void free(void *block) noexcept
 {
-    ga_sized_units units = {GA_SIZED_NONE, 0};
     uint32_t lanes = ga_warp_present();
-    if (!is_plain() || !ga_sized_free_fast(slabs(), ga_tile_among(lanes), block, &units)) {
-        free_slow(block, lanes, units.word_indices, units.bit_indices);
+    uint32_t freed = is_plain() ? ga_sized_free_fast(slabs(), ga_tile_among(lanes), block) : 0;
+    if (freed != lanes) {
+        free_slow(block, lanes, freed);
     }
 }
 

@@ -54,9 +54,8 @@
  *     kernel_free
  *      |- free_fast                FAST PATH. Reads the owner of each block's region, one fence,
  *      |                           then one atomic AND for all lanes if their units share a word,
- *      |                           or one for each lane if no two are in the same word
- *      |- free_slow                all other calls:
- *      |   |- free_slow_units      some units share a word: one atomic AND for each word
+ *      |                           else one for each lane
+ *      |- free_slow                blocks that are left:
  *      |   |- free_slow_flagged    units of regions with flags: notifies the sweep that watches
  *      |   '- free_slow_run        runs, and invalid pointers, which are counted
  *      '- free_checked             check=full (sized_checked.h)
@@ -254,26 +253,24 @@ GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, s
                : ga_sized_kernel_claim(view, class_);
 }
 
-/* Free the blocks that `got` has no word for, if they are units of regions with flags, and enter
- * their words in `got`. Precondition: the lanes have called ga_tile_publish(). */
-GA_SIMT void ga_sized_free_slow_flagged(ga_sized_view view, uint32_t lanes, void *block,
-                                        ga_sized_units *got)
+/* Free the blocks of lanes that are not in `freed`, if they are units of regions with flags.
+ * Returns the lanes whose blocks are free now. Precondition: the lanes have called
+ * ga_tile_publish(). */
+GA_SIMT uint32_t ga_sized_free_slow_flagged(ga_sized_view view, uint32_t lanes, uint32_t freed,
+                                            void *block)
 {
     ga_tile tile = ga_tile_among(lanes);
-    if (!ga_lanes_any(tile, got->word_indices == GA_SIZED_NONE && block)) {
-        return; /* most calls: only units, and in regions without flags */
+    bool is_left = block && !(freed >> ga_warp_lane() & 1u);
+    if (!ga_lanes_any(tile, is_left)) {
+        return freed; /* the others free NULL */
     }
     uint32_t owner = ga_sized_load_owner(view, block);
     ga_sized_found found = ga_sized_find(view, block);
-    bool is_one =
-        got->word_indices == GA_SIZED_NONE && found.class_ != GA_SIZED_NONE && !found.offset;
+    bool is_one = is_left && found.class_ != GA_SIZED_NONE && !found.offset;
     uint32_t freeing = ga_lanes_nonzero(tile, is_one);
-    if (is_one) {
-        got->word_indices = found.word_index;
-        got->bit_indices = found.bit_index;
-    }
     if (freeing) {
-        ga_sized_free_units(view, tile, freeing, *got);
+        ga_sized_units units = {found.word_index, found.bit_index};
+        ga_sized_free_units(view, tile, freeing, units);
     }
     uint32_t region = found.word_index >> ga_sized_stride_bits(view.region_bits);
     uint32_t watched = ga_lanes_nonzero(tile, is_one && owner & GA_SIZED_WATCH);
@@ -283,6 +280,7 @@ GA_SIMT void ga_sized_free_slow_flagged(ga_sized_view view, uint32_t lanes, void
     if (watched >> ga_warp_lane() & 1u && ga_bits_lowest(equal) == ga_warp_lane()) {
         ga_sized_notify_sweep(view.heap, region);
     }
+    return freed | freeing;
 }
 
 /* Free a run for each lane that calls, and count invalid pointers. No block begins a unit.
@@ -312,41 +310,28 @@ GA_SIMT ga_sized_units ga_sized_free_locate(ga_sized_view view, ga_tile tile, vo
     return got;
 }
 
-/* Fast path of free: every lane's block is a unit, and the units are in one word or in different
- * words. If not, returns false in all lanes, nothing is freed, and `got` has the units that were
- * found. */
-GA_SIMT bool ga_sized_free_fast(ga_sized_view view, ga_tile tile, void *block, ga_sized_units *got)
+/* Fast path of free: frees the blocks that are units of regions without flags, and returns a mask
+ * of their lanes. */
+GA_SIMT uint32_t ga_sized_free_fast(ga_sized_view view, ga_tile tile, void *block)
 {
     uint32_t lanes = ga_tile_lanes(tile);
-    *got = ga_sized_free_locate(view, tile, block);
-    if (!(lanes & (lanes - 1u)) &&
-        got->word_indices != GA_SIZED_NONE) { /* a lone lane needs no vote */
-        ga_sized_release_bits(view, got->word_indices, 1u << got->bit_indices);
-        return true;
+    ga_sized_units got = ga_sized_free_locate(view, tile, block);
+    if (!(lanes & (lanes - 1u)) && got.word_indices != GA_SIZED_NONE) { /* needs no vote */
+        ga_sized_release_bits(view, got.word_indices, 1u << got.bit_indices);
+        return lanes;
     }
-    return !ga_lanes_any(tile, got->word_indices == GA_SIZED_NONE) &&
-           ga_sized_free_units_fast(view, tile, *got);
-}
-
-/* Free the units that free_fast() has found. */
-GA_SIMT void ga_sized_free_slow_units(ga_sized_view view, uint32_t lanes, ga_sized_units got)
-{
-    ga_tile tile = ga_tile_among(lanes);
     uint32_t freeing = ga_lanes_nonzero(tile, got.word_indices != GA_SIZED_NONE);
-    if (freeing) {
-        ga_sized_free_units(view, tile, freeing, got);
-    }
+    ga_sized_free_units(view, tile, freeing, got);
+    return freeing;
 }
 
-/* Slow path of free: units of several words, units of regions with flags, runs, invalid
- * pointers. */
-GA_SIMT_SLOW void ga_sized_free_slow(ga_sized_heap *heap, uint32_t lanes, void *block,
-                                     uint32_t word_index, uint32_t bit_index)
+/* Slow path of free, for lanes whose blocks free_fast() has not `freed`: units of regions with
+ * flags, runs, invalid pointers. All of `lanes` call. */
+GA_SIMT_SLOW void ga_sized_free_slow(ga_sized_heap *heap, uint32_t lanes, uint32_t freed,
+                                     void *block)
 {
-    ga_sized_units got = {word_index, bit_index};
-    ga_sized_free_slow_units(ga_sized_view_of(heap), lanes, got);
-    ga_sized_free_slow_flagged(ga_sized_view_of(heap), lanes, block, &got);
-    if (got.word_indices == GA_SIZED_NONE && block) {
+    freed = ga_sized_free_slow_flagged(ga_sized_view_of(heap), lanes, freed, block);
+    if (block && !(freed >> ga_warp_lane() & 1u)) {
         ga_sized_free_slow_run(heap, block);
     }
 }
@@ -363,13 +348,15 @@ GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
-    ga_sized_units got;
     if (GA_SIZED_WORDS_CHECK(heap.words)) {
         ga_sized_free_checked(view.heap, block);
-    } else if (ga_warp_is_whole(lanes)
-                   ? !ga_sized_free_fast(view, ga_tile_of(32), block, &got)
-                   : !ga_sized_free_fast(view, ga_tile_among(lanes), block, &got)) {
-        ga_sized_free_slow(view.heap, lanes, block, got.word_indices, got.bit_indices);
+        return;
+    }
+    uint32_t freed = ga_warp_is_whole(lanes)
+                         ? ga_sized_free_fast(view, ga_tile_of(32), block)
+                         : ga_sized_free_fast(view, ga_tile_among(lanes), block);
+    if (freed != lanes) {
+        ga_sized_free_slow(view.heap, lanes, freed, block);
     }
 }
 

@@ -335,54 +335,21 @@ GA_SIMT ga_sized_units ga_sized_claim_rest(ga_sized_view heap, ga_tile tile, uin
 
 /* ---- free ------------------------------------------------------------------------------ */
 
-/* Free the units of all lanes of the tile, which are all in one word. */
-GA_SIMT void ga_sized_free_units_of_word(ga_sized_view heap, ga_tile tile, ga_sized_units got)
-{
-    uint32_t bits = ga_lanes_union(tile, ga_lanes_all(1u) << got.bit_indices);
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-    {
-        ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own), bits);
-    }
-}
-
-/* Free one unit for each lane of the tile, if the units are all in one word or all in different
- * words. Else returns false and frees nothing. Precondition: the tile has called ga_tile_publish()
+/* Free one unit for each lane of `freeing`: by one atomic if all lanes of the tile do and the units
+ * are in one word, as a warp allocates them; else by one for each lane. Atomics merged for lanes
+ * that share a word cost more than they save. Precondition: the tile has called ga_tile_publish()
  * since its lanes used the units. */
-GA_SIMT bool ga_sized_free_units_fast(ga_sized_view heap, ga_tile tile, ga_sized_units got)
-{
-    if (ga_lanes_same(tile, got.word_indices)) { /* as a warp allocates them */
-        ga_sized_free_units_of_word(heap, tile, got);
-        return true;
-    }
-    ga_lanes equal = ga_lanes_equal(tile, ga_tile_lanes(tile), got.word_indices);
-    if (ga_lanes_any(tile, equal & (equal - ga_lanes_all(1u)))) {
-        return false;
-    }
-    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
-    {
-        ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own),
-                              1u << ga_lane_read(got.bit_indices, own));
-    }
-    return true;
-}
-
-/* Free one unit for each lane of `freeing`, by one atomic for each word. Precondition: the tile has
- * called ga_tile_publish() since its lanes used the units. */
 GA_SIMT void ga_sized_free_units(ga_sized_view heap, ga_tile tile, uint32_t freeing,
                                  ga_sized_units got)
 {
-    if (freeing == ga_tile_lanes(tile) && ga_sized_free_units_fast(heap, tile, got)) {
-        return;
-    }
     ga_lanes bits = ga_lanes_all(1u) << got.bit_indices;
-    ga_lanes equal = ga_lanes_equal(tile, freeing, got.word_indices);
-    bits = ga_lanes_merge_or(tile, equal, bits);
+    if (freeing == ga_tile_lanes(tile) && ga_lanes_same(tile, got.word_indices)) {
+        bits = ga_lanes_all(ga_lanes_union(tile, bits));
+        freeing = 1u << ga_tile_leader(tile);
+    }
     GA_EACH_LANE(tile, freeing, own)
     {
-        if (ga_bits_lowest(ga_lane_read(equal, own)) == own) {
-            ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own),
-                                  ga_lane_read(bits, own));
-        }
+        ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own), ga_lane_read(bits, own));
     }
 }
 
