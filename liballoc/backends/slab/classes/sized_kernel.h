@@ -320,9 +320,14 @@ GA_SIMT uint32_t ga_sized_free_fast(ga_sized_view view, ga_tile tile, void *bloc
         ga_sized_release_bits(view, got.word_indices, 1u << got.bit_indices);
         return lanes;
     }
-    uint32_t freeing = ga_lanes_nonzero(tile, got.word_indices != GA_SIZED_NONE);
-    ga_sized_free_units(view, tile, freeing, got);
-    return freeing;
+    if (!ga_lanes_any(tile, got.word_indices == GA_SIZED_NONE)) {
+        ga_sized_free_units(view, tile, lanes, got);
+        return lanes;
+    }
+    if (got.word_indices != GA_SIZED_NONE) {
+        ga_sized_release_bits(view, got.word_indices, 1u << got.bit_indices);
+    }
+    return ga_lanes_nonzero(tile, got.word_indices != GA_SIZED_NONE);
 }
 
 /* Slow path of free, for lanes whose blocks free_fast() has not `freed`: units of regions with

@@ -342,14 +342,18 @@ GA_SIMT ga_sized_units ga_sized_claim_rest(ga_sized_view heap, ga_tile tile, uin
 GA_SIMT void ga_sized_free_units(ga_sized_view heap, ga_tile tile, uint32_t freeing,
                                  ga_sized_units got)
 {
-    ga_lanes bits = ga_lanes_all(1u) << got.bit_indices;
     if (freeing == ga_tile_lanes(tile) && ga_lanes_same(tile, got.word_indices)) {
-        bits = ga_lanes_all(ga_lanes_union(tile, bits));
-        freeing = 1u << ga_tile_leader(tile);
+        uint32_t bits = ga_lanes_union(tile, ga_lanes_all(1u) << got.bit_indices);
+        GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+        {
+            ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own), bits);
+        }
+        return;
     }
     GA_EACH_LANE(tile, freeing, own)
     {
-        ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own), ga_lane_read(bits, own));
+        ga_sized_release_bits(heap, ga_lane_read(got.word_indices, own),
+                              1u << ga_lane_read(got.bit_indices, own));
     }
 }
 
