@@ -5,8 +5,9 @@
 #ifndef GPUALLOC_DEVICE_KINDS_H
 #define GPUALLOC_DEVICE_KINDS_H
 
-/* ga_kernel_heap.abi: incremented when a kind, or the words of a kind, change their meaning. */
-#define GA_KERNEL_HEAP_ABI 2u
+/* ga_kernel_heap.abi: incremented when a kind, the words of a kind, or the layout of a heap's
+ * memory change, so that device code of another version gets NULL. */
+#define GA_KERNEL_HEAP_ABI 3u
 
 /* ga_kernel_heap.kind: the backend of the heap, which determines the content of its words. */
 enum {

@@ -143,7 +143,9 @@ static void alone(int device)
     snprintf(spec, sizeof spec, "slab:unit=classes,capacity=%u/cuda", capacity);
     alone_in(device, spec, capacity);
     snprintf(spec, sizeof spec, "slab:unit=classes,capacity=2M,limit=%u/vmm", capacity);
-    alone_in(device, spec, capacity);
+    if (!suite.no_growing) {
+        alone_in(device, spec, capacity);
+    }
 }
 
 /* Mixed sizes until there is no more: each lane has all or NULL, nothing is lost, again and
