@@ -17,7 +17,7 @@
 
 enum {
     BLOCK_BYTES = 1 << 20,
-    QUOTED_BYTES = 40, /* of a line in a sentence */
+    QUOTED_BYTES = 60, /* of a line in a sentence */
     SENTENCE_BYTES = 200
 };
 

@@ -99,7 +99,7 @@ typedef struct ga_matrix_options {
  * locale the program has set. Needs up to 16 bytes for each entry of the file and 12 for each
  * entry of the matrix, besides 8 for each row.
  *
- * GA_ERR_IO           the file cannot be read, is no regular file, or is damaged; the sentence names
+ * GA_ERR_IO           the file cannot be read, is no regular file, or is damaged; the sentence has
  *                     the file, the line, its text and the expected text
  * GA_ERR_UNSUPPORTED  a field `complex` or a symmetry `hermitian`
  * GA_ERR_MEMORY       out of memory
