@@ -332,7 +332,7 @@ static void add_multipliers(pattern *p, const control *c)
 
 void generate_kkt(pattern *p, uint32_t side)
 {
-    control c = {.grid = {BOX, side, side, side, 1}, .side = side};
+    control c = {.grid = {BOX, side, side, side, .block = 1}, .side = side};
     c.box = (mesh){.grid = &c.grid};
     c.box.count = list_offsets(&c.grid, c.box.offsets);
     c.controls = node_count(&c.grid);

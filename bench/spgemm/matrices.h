@@ -32,8 +32,8 @@ typedef struct bench_matrix {
     ga_csr csr; /* in host memory; the arrays belong to this record */
 } bench_matrix;
 
-/* Generates a matrix. Equal arguments give equal matrices on every machine. Several threads may
- * generate at once.
+/* Generates a matrix. Equal arguments give equal matrices; like-boneS10 and powerlaw depend on the
+ * last bits of the C library's sin() and pow(), too. Several threads may generate at once.
  *
  * `scale`  about the number of rows, in those of the original: 1, or 0.1 for a tenth; up to 8
  * `seed`   of values, and of patterns that are drawn

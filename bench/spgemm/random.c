@@ -19,9 +19,12 @@ enum {
  * row i + d. */
 typedef bool recent_links[REACH + 1][REACH + 1];
 
+/* Dense runs are spread evenly, so that their share is exact; the seed shifts them. */
 static bool is_dense(const local *l, uint64_t row, uint64_t seed)
 {
-    return l->run && bench_unit(bench_mix(row / l->run + bench_mix(seed))) < l->share;
+    double begin = bench_unit(bench_mix(seed));
+    double number = l->run ? (double)(row / l->run) : 0;
+    return l->run && floor(begin + (number + 1) * l->share) > floor(begin + number * l->share);
 }
 
 static void draw_links(const local *l, uint64_t row, uint64_t seed, bool links[REACH + 1])
