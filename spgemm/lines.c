@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum {
-    BLOCK_BYTES = 1 << 20,
+    BLOCK_MAX = 1 << 20,
+    BLOCK_MIN = 2 * GA_LINE_MAX,
     QUOTED_BYTES = 60, /* of a line in a sentence */
     SENTENCE_BYTES = 200
 };
@@ -61,8 +62,11 @@ ga_status ga_lines_open(ga_lines *lines, ga_heap *heap, const char *path)
 {
     *lines = (ga_lines){.path = path};
     ga_status status = open_regular(lines);
+    lines->room = lines->bytes < BLOCK_MIN   ? BLOCK_MIN
+                  : lines->bytes > BLOCK_MAX ? BLOCK_MAX
+                                             : (size_t)lines->bytes;
     /* One byte more, for the NUL behind a last line without an end. */
-    return status ? status : ga_matrix_alloc(heap, BLOCK_BYTES + 1, 1, &lines->block);
+    return status ? status : ga_matrix_alloc(heap, lines->room + 1, 1, &lines->block);
 }
 
 void ga_lines_close(ga_lines *lines, ga_heap *heap)
@@ -82,8 +86,8 @@ static ga_status fill_block(ga_lines *l)
     memmove(l->block, l->block + l->begin, l->end - l->begin);
     l->end -= l->begin;
     l->begin = 0;
-    while (l->end < BLOCK_BYTES && !l->complete) {
-        ssize_t got = read(l->file, l->block + l->end, BLOCK_BYTES - l->end);
+    while (l->end < l->room && !l->complete) {
+        ssize_t got = read(l->file, l->block + l->end, l->room - l->end);
         if (got < 0 && errno != EINTR) {
             return system_error(l, "read", errno);
         }

@@ -19,6 +19,7 @@ typedef struct ga_lines {
     char *line;      /* the current line, with a NUL in place of its end */
     char *line_end;  /* that NUL; a line may contain others */
     char *block;     /* of a heap: bytes [begin, end) are still to be read */
+    size_t room;     /* bytes of the block, at least those of two lines */
     size_t begin, end;
     bool complete; /* the block ends with the file */
 } ga_lines;

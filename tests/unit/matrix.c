@@ -164,6 +164,29 @@ Test(matrix, entries_in_any_order)
     }
 }
 
+/* 3 MiB, so that lines lie across the blocks in which a file is read. */
+Test(matrix, files_of_several_blocks)
+{
+    enum {
+        LINES = 200000,
+        LINE_BYTES = 16
+    };
+    char *text = malloc(LINE_BYTES * LINES + 100);
+    size_t length = (size_t)sprintf(text, "%scoordinate pattern general\n%d %d %d\n", BANNER, LINES,
+                                    LINES, LINES);
+    for (int i = LINES; i > 0; i--) {
+        length +=
+            (size_t)sprintf(text + length, "%d\t%d %s\n", i, LINES + 1 - i, i % 3 ? "" : "\r\n");
+    }
+    ga_matrix *matrix = read_with(text, (ga_matrix_options){0});
+    ga_csr view = ga_matrix_view(matrix);
+    for (uint32_t i = 0; i < LINES; i++) {
+        cr_assert(view.offsets[i] == i && view.indices[i] == LINES - 1 - i);
+    }
+    ga_matrix_free(matrix);
+    free(text);
+}
+
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 static double read_number(const char *number)

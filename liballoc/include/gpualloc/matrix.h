@@ -96,8 +96,10 @@ typedef struct ga_matrix_options {
  * float64, and then rounded to `type`. NaN and infinities are kept. An array becomes a matrix with
  * an entry at each position. Lines have at most 1024 bytes; lines that end with CR LF, blank lines,
  * and comments before the sizes are accepted. Numbers are read as in the locale "C", whatever
- * locale the program has set. Needs up to 16 bytes for each entry of the file and 12 for each
- * entry of the matrix, besides 8 for each row.
+ * locale the program has set.
+ *
+ * Memory: 8 bytes for each row and 12 for each entry of the matrix, and during the call up to 16
+ * more for each entry of the file, 32 for each entry of the longest row, and 1 MiB.
  *
  * GA_ERR_IO           the file cannot be read, is no regular file, or is damaged; the sentence has
  *                     the file, the line, its text and the expected text
