@@ -22,22 +22,23 @@ ORDER = [
     ["runtime"],
     ["linked", "frameworks"],
     ["device_code"],
-    ["lfht", "slabhash"],
+    ["lfht", "slabhash", "spgemm"],
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 ROOTS = [SOURCE / "liballoc", SOURCE / "hashtables"]
+FOLDERS = [*ROOTS, SOURCE / "spgemm"]  # the last is a room itself
 
 
 def sources() -> list[Path]:
-    return sorted(Path(folder) / name for root in ROOTS for folder, _, names in os.walk(root)
+    return sorted(Path(folder) / name for root in FOLDERS for folder, _, names in os.walk(root)
                   for name in names if re.search(r"\.(c|h|cu|cuh)$", name))
 
 
 def room_of(file: Path) -> str:
     """The longest known room that the file is in; "" for a public header."""
     folder = file.parent
-    for root in ROOTS:
+    for root in [SOURCE, *ROOTS]:
         if root in file.parents:
             folder = file.parent.relative_to(root)
     parts = folder.parts
@@ -84,7 +85,8 @@ class Rooms(Case):
                  "backends/trace", "backends/slab/units", "backends/slab/classes",
                  "backends/slab/host"}  # in the README of the folder above
         self.assertEqual([room for room in RANK if room not in wings and
-                          not any((root / room / "README.md").is_file() for root in ROOTS)], [])
+                          not any((root / room / "README.md").is_file()
+                                  for root in [SOURCE, *ROOTS])], [])
 
 
 if __name__ == "__main__":
