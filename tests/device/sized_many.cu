@@ -136,6 +136,48 @@ static void alone_in(int device, const char *spec, uint32_t capacity)
     sized_tear_down(&r);
 }
 
+/* Frees block 2 i. */
+static __global__ void free_every_second_kernel(ga_kernel_heap heap, char **blocks, uint32_t n)
+{
+    uint32_t i = 2u * slab_thread();
+    if (i < n) {
+        ga_kernel_free(heap, blocks[i]);
+        blocks[i] = NULL;
+    }
+}
+
+/* After a trim, words that lanes of one class have found belong to another class, half of whose
+ * units are live. No block may overlap another. */
+static void alone_after_trim(int device)
+{
+    const uint32_t capacity = suite.quick ? 4u << 20 : 64u << 20;
+    const uint32_t n = capacity / 128, others = capacity / 16;
+    sized_asking asking = {128, 128, 1}, other = {16, 16, 2};
+    char spec[80];
+    sized_rig r;
+    snprintf(spec, sizeof spec, "slab:unit=classes,capacity=%u/cuda", capacity);
+    if (!sized_set_up(&r, device, spec, others)) {
+        return;
+    }
+    ask_in_turn_kernel<<<slab_grid(n), SLAB_BLOCK>>>(r.view, r.blocks, asking, n, r.tally);
+    KERNELS_DONE();
+    EXPECT_EQUAL("the blocks of 128 bytes of a whole heap", READ_TALLY(r.tally).given, n);
+    sized_free_all(&r, asking, n, 1);
+    EXPECT_STATUS(ga_trim(r.heap, 0), GA_OK);
+    EXPECT_EQUAL("the blocks of 16 bytes", sized_ask_all(&r, other, others), others);
+    free_every_second_kernel<<<slab_grid(others / 2), SLAB_BLOCK>>>(r.view, r.blocks, others);
+    char **blocks = (char **)suite_memory(n * sizeof *blocks);
+    ask_in_turn_kernel<<<slab_grid(n), SLAB_BLOCK>>>(r.view, blocks, asking, n, r.tally);
+    sized_look_kernel<<<slab_grid(n), SLAB_BLOCK>>>(blocks, asking, n, r.tally);
+    sized_look_kernel<<<slab_grid(others), SLAB_BLOCK>>>(r.blocks, other, others, r.tally);
+    KERNELS_DONE();
+    uint64_t given = READ_TALLY(r.tally).given;
+    sized_expect_live(&r, others / 2 + given, 16);
+    cudaFree(blocks);
+    EXPECT_STATUS(ga_heap_reset(r.heap), GA_OK);
+    sized_tear_down(&r);
+}
+
 static void alone(int device)
 {
     const uint32_t capacity = suite.quick ? 4u << 20 : 64u << 20;
@@ -547,6 +589,7 @@ extern const test_case slab_sized_cases[] = {
     {"size classes: sizes that no heap has", too_large},
     {"size classes: whole heaps of each class", fill},
     {"size classes: lanes that call alone", alone},
+    {"size classes: lanes that call alone after a trim", alone_after_trim},
     {"size classes: mixed until there is no more", exhausted},
     {"size classes: large blocks", large},
     {"size classes: divergent callers, blocks of all shapes", divergent},

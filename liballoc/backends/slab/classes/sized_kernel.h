@@ -22,7 +22,7 @@
  *      |       |- claim_lone       a lane that calls alone (sized_lone.h)
  *      |       |   |- claim_lone_fast  FAST PATH. One load (its warp's recent word), then one
  *      |       |   |                   atomic OR, two if the lane's own bit was set
- *      |       |   '- claim_lone_slow  at the home word or hint, at new and at random words
+ *      |       |   '- claim_lone_slow  at the hint, at random words, and once at new ones
  *      |       '- claim_slow_mixed lanes of different classes
  *      |           '- claim_each   (sized_tile.h) one atomic OR for each class, then claim_by_lane
  *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
@@ -143,7 +143,8 @@ GA_SIMT void *ga_sized_claim_fast(ga_sized_view heap, ga_tile tile, uint32_t cla
                : ga_sized_position_pointer(heap, map.unit, home, ga_warp_lane());
 }
 
-/* A number that differs for most warps of a grid. Fewer instructions than ga_slab_warp(). */
+/* A number that differs for most warps of a grid, and is the same in all lanes of a warp if a row
+ * of the block has whole warps. Fewer instructions than ga_slab_warp(). */
 GA_SIMT uint32_t ga_sized_rough_number(void)
 {
     return (blockIdx.x * blockDim.x + threadIdx.x) / 32u + threadIdx.y * 1031u +

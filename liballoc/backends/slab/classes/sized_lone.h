@@ -60,14 +60,14 @@ GA_SIMT uint64_t ga_sized_recent_load(const uint64_t *record)
 #endif
 }
 
-/* Record the word if it is in a first bitmap. */
+/* Record the word; or none, if it is not in a first bitmap. */
 GA_SIMT void ga_sized_recent_store(ga_sized_view heap, uint32_t class_, uint32_t number,
                                    uint32_t word_index)
 {
     uint32_t upper = ga_sized_recent_tag(class_, number) << 16 | (ga_sized_unit(class_) / 16u - 1u);
     uint64_t value = (uint64_t)upper << 32 | (word_index + 1u);
     if (!ga_sized_in_first_bitmap(heap, word_index) && !GA_PLANTED(sized_recent_in_any_bitmap)) {
-        return;
+        value = 0; /* the word that was recorded is full */
     }
 #ifdef __CUDACC__
     ga_store64_relaxed(ga_sized_recent(heap, class_, number), value); /* relaxed: as above */

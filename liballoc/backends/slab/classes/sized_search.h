@@ -240,6 +240,7 @@ GA_SIMT uint32_t ga_sized_look_for_word(ga_sized_view heap, uint32_t class_, uin
 typedef struct ga_sized_search {
     uint32_t class_;
     uint32_t requesting; /* mask of the lanes that still have no unit */
+    bool alone;          /* the tile is one lane */
     ga_sized_units got;
     uint32_t class_word; /* the word of the last units found */
     uint32_t place;      /* number of lanes that waited for the class before the tile did */
@@ -253,6 +254,7 @@ GA_SIMT ga_sized_search ga_sized_search_of(uint32_t class_, uint32_t requesting,
     ga_sized_search search;
     search.class_ = class_;
     search.requesting = requesting;
+    search.alone = false;
     search.got.word_indices = ga_lanes_all(GA_SIZED_NONE);
     search.got.bit_indices = ga_lanes_all(0);
     search.class_word = 0;

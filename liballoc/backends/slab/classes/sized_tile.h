@@ -37,15 +37,23 @@ GA_SIMT void ga_sized_search_use_held(ga_tile tile, uint32_t word_index, ga_size
     search->requesting &= search->requesting - 1u;
 }
 
-/* A lane that calls alone counts for the lanes of its warp that will probably call next, as many as
- * have room in this many bytes. So each such warp gets a word of its own. */
+/* A lane that calls alone counts for the lanes of its warp that will probably call next: as many as
+ * have room in this many bytes. So each such warp gets a word of its own, of small units. */
 #define GA_SIZED_LONE_BYTES 8192u
+#define GA_SIZED_LONE_WARPS 8192u /* that may do so at once */
 
-/* The number of lanes to count as waiting for the class. */
-GA_SIMT uint32_t ga_sized_search_demand(const ga_sized_class *c, ga_tile tile, uint32_t requesting)
+/* The number of lanes to count as waiting for the class. Those that may call next get at most a
+ * part of the regions that are unused, so that a small heap keeps room for other classes. */
+GA_SIMT uint32_t ga_sized_search_demand(const ga_sized_heap *heap, const ga_sized_class *c,
+                                        const ga_sized_search *search)
 {
+    /* relaxed: an estimate */
+    uint32_t unused = heap->regions - ga_load_relaxed(&heap->next);
+    uint64_t spare = (uint64_t)(unused / GA_SIZED_AHEAD_DIVISOR) * c->units / GA_SIZED_LONE_WARPS;
     uint32_t next = GA_SIZED_LONE_BYTES / c->map.unit;
-    return ga_tile_size(tile) > 1u || !next ? ga_bits_count(requesting) : next < 32u ? next : 32u;
+    next = next < 32u ? next : 32u;
+    next = next < spare ? next : (uint32_t)spare;
+    return search->alone && next ? next : ga_bits_count(search->requesting);
 }
 
 /* Get more regions for the class. Returns false if the class has not changed since the caller has
@@ -59,7 +67,7 @@ GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t num
         return false;
     }
     search->place =
-        ga_sized_class_count_waiting(c, tile, ga_sized_search_demand(c, tile, search->requesting));
+        ga_sized_class_count_waiting(c, tile, ga_sized_search_demand(heap.heap, c, search));
     if (!ga_sized_grow(heap.heap, tile, search->class_, *total_words, &held)) {
         return false;
     }
@@ -99,6 +107,7 @@ GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t 
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_class *c = heap->of + class_;
     ga_sized_search search = ga_sized_search_of(class_, requesting, number);
+    search.alone = !(lanes & (lanes - 1u));
     /* number of words that the class had when it was searched last */
     uint32_t searched = GA_SIZED_NONE;
     for (bool refused = false; search.requesting && !refused;) {
