@@ -27,9 +27,7 @@ int main(int argc, char **argv)
     if (ga_vector_open(&c.offsets, sizeof(uint64_t), &memory, NULL) != GA_OK ||
         ga_vector_open(&c.indices, sizeof(uint32_t), &memory, NULL) != GA_OK ||
         ga_vector_open(&c.values, sizeof(double), &memory, NULL) != GA_OK ||
-        ga_spgemm_multiply(
-            &a, &a, &(ga_spgemm_options){sizeof(ga_spgemm_options), .flags = GA_SPGEMM_SORTED}, &c,
-            NULL) != GA_OK) {
+        ga_spgemm_multiply(&a, &a, NULL, &c, NULL) != GA_OK) {
         return fail();
     }
     ga_csr product = ga_spgemm_view(&c);

@@ -81,6 +81,15 @@ GA_SIMT uint32_t ga_spgemm_lanes(ga_tile tile, uint64_t left)
     return left < ga_tile_size(tile) ? ga_bits_below((uint32_t)left) : ga_tile_lanes(tile);
 }
 
+/* True if the table is full. All lanes get one answer, because none adds a column meanwhile. */
+GA_SIMT bool ga_spgemm_is_full(ga_tile tile, ga_spgemm_columns table)
+{
+    ga_tile_sync(tile);
+    uint32_t count = *table.count;
+    ga_tile_sync(tile);
+    return count > table.most;
+}
+
 /* Add the columns of C's row `row`. Returns false if the table is full. */
 GA_SIMT bool ga_spgemm_add_columns(ga_tile tile, const ga_csr *a, const ga_csr *b, uint64_t row,
                                    ga_spgemm_columns table)
@@ -93,8 +102,7 @@ GA_SIMT bool ga_spgemm_add_columns(ga_tile tile, const ga_csr *a, const ga_csr *
             {
                 ga_spgemm_slot(table, b->indices[at + own]);
             }
-            ga_tile_sync(tile);
-            if (*table.count > table.most) {
+            if (ga_spgemm_is_full(tile, table)) {
                 return false;
             }
         }
@@ -141,7 +149,7 @@ GA_SIMT void ga_spgemm_sort(ga_tile tile, uint32_t *columns, uint32_t n)
         columns[at] = GA_SPGEMM_EMPTY;
     }
     ga_tile_sync(tile);
-    for (uint32_t run = 2; run <= size; run *= 2u) {
+    for (uint32_t run = 2; run && run <= size; run *= 2u) {
         for (uint32_t apart = run / 2u; apart; apart /= 2u) {
             for (uint32_t at = 0; at < size; at += ga_tile_size(tile)) {
                 GA_EACH_LANE(tile, ga_spgemm_lanes(tile, size - at), own)
@@ -184,8 +192,7 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_row)(ga_tile tile, const ga_csr *a, cons
                 sums[slot] += factor * b_values[at + own];
 #endif
             }
-            ga_tile_sync(tile);
-            if (*table.count > table.most) {
+            if (ga_spgemm_is_full(tile, table)) {
                 return false;
             }
         }

@@ -2,7 +2,7 @@
  *
  * Products A A on host threads: the methods of gpualloc/spgemm.h in turn, for each matrix.
  *
- *     bench-spgemm [--scale S] [--rounds N] [--threads N] [--sorted] [NAME...]
+ *     bench-spgemm [--scale S] [--rounds N] [--threads N] [--unsorted] [NAME...]
  *
  * Prints for each method the median, least and most milliseconds of a call, millions of
  * multiplications a second, and the share of entries in the memory that was mapped at most.
@@ -27,7 +27,7 @@ typedef struct settings {
 } settings;
 
 static const char usage[] =
-    "usage: bench-spgemm [--scale S] [--rounds 1 to 101] [--threads N] [--sorted] [NAME...]";
+    "usage: bench-spgemm [--scale S] [--rounds 1 to 101] [--threads N] [--unsorted] [NAME...]";
 
 static void must(ga_status status)
 {
@@ -122,8 +122,8 @@ static int read_options(settings *s, int argc, char **argv)
 {
     int at = 1;
     for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
-        if (strcmp(argv[at], "--sorted") == 0) {
-            s->flags = GA_SPGEMM_SORTED;
+        if (strcmp(argv[at], "--unsorted") == 0) {
+            s->flags = GA_SPGEMM_UNSORTED;
         } else if (strcmp(argv[at], "--scale") == 0 && at + 1 < argc) {
             s->scale = strtod(argv[++at], NULL);
         } else if (strcmp(argv[at], "--rounds") == 0 && at + 1 < argc) {

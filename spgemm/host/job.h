@@ -50,7 +50,6 @@ struct ga_spgemm_job {
     uint64_t *uppers; /* rows + 1 */
     uint64_t *pieces; /* the first row of each piece, and the number of rows */
     uint64_t piece_count;
-    uint64_t upper_max; /* of a row */
 
     /* Of the result: offsets of rows. GA_SPGEMM_UPPER: the number of entries of row i is in
      * offsets[i + 1] until the gaps are closed. */
@@ -65,13 +64,14 @@ struct ga_spgemm_job {
     ga_spgemm_step *step;
     uint64_t next_piece;    /* relaxed: hands out pieces */
     uint64_t scratch_bytes; /* relaxed: of all threads */
-    uint64_t failed_piece;  /* relaxed: a piece that failed */
-    uint32_t failed;        /* relaxed: a ga_spgemm_failure; all threads stop */
+    /* relaxed: 0, or twice the number of a piece that failed, + 1, and + 1 more if a vector could
+     * not grow. All threads stop then. */
+    uint64_t failed;
 };
 
 typedef enum ga_spgemm_failure {
-    GA_SPGEMM_OF_SCRATCH = 1, /* no memory for a row */
-    GA_SPGEMM_OF_VECTOR       /* a vector of the result cannot grow */
+    GA_SPGEMM_NO_SCRATCH = 1, /* no memory for a row */
+    GA_SPGEMM_NO_ROOM         /* a vector of the result cannot grow */
 } ga_spgemm_failure;
 
 /* Stops all threads. Returns false. */
@@ -81,8 +81,7 @@ bool ga_spgemm_fail(ga_spgemm_job *job, uint64_t piece, ga_spgemm_failure failur
 ga_status ga_spgemm_plan(ga_spgemm_job *job);
 void ga_spgemm_plan_free(ga_spgemm_job *job);
 
-/* Runs the step for all pieces, on all threads; by the calling thread. GA_ERR_MEMORY if it
- * fails. */
+/* Runs the step for all pieces, on this thread and others. GA_ERR_MEMORY if a piece fails. */
 ga_status ga_spgemm_run(ga_spgemm_job *job, ga_spgemm_step *step);
 
 /* Makes the table larger, to `slots`; it is empty then. Returns false if there is no memory. */
@@ -93,9 +92,9 @@ bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uin
 bool ga_spgemm_scratch_room(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t kept,
                             uint64_t entries);
 
-/* The steps. Of the pattern: counts the entries of each row in offsets[row + 1]. Of the values:
- * stores each row at `starts[row]`: offsets, or the sums of upper bounds. Of the growing result:
- * appends the piece. */
+/* The steps. The first counts the entries of each row in offsets[row + 1]. The second stores each
+ * row at its offset, or for GA_SPGEMM_UPPER at its sum of upper bounds. The third appends the
+ * piece. */
 ga_spgemm_step ga_spgemm_count_piece, ga_spgemm_store_piece, ga_spgemm_append_piece;
 
 ga_status ga_spgemm_precise(ga_spgemm_job *job);

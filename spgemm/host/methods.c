@@ -7,6 +7,7 @@
 #include "../order_tile.h"
 
 #include "arena/append.h"
+#include "arena/vector_state.h"
 #include "platform/libc.h"
 
 #include <string.h>
@@ -97,24 +98,38 @@ ga_status ga_spgemm_upper(ga_spgemm_job *job)
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
+/* Bytes by which the vector grows: a part of the upper bound, such that whole steps fill its
+ * limit. */
+static uint64_t step_of(const ga_spgemm_job *job, const ga_vector *vector)
+{
+    uint64_t limit = vector->max * vector->element;
+    uint64_t step = job->uppers[job->a->rows] * vector->element / 1024;
+    step = step < STEP_MIN ? STEP_MIN : step > STEP_MAX ? STEP_MAX : step;
+    return limit < step ? limit : limit / (limit / step);
+}
+
+/* A vector with a limit below the least step gets all of its memory before. */
 static ga_status lend(const ga_spgemm_job *job, ga_vector *vector, void **state)
 {
     ga_kernel_vector view;
-    uint64_t step = job->uppers[job->a->rows] * ga_vector_element(vector) / 1024;
-    step = step < STEP_MIN ? STEP_MIN : step > STEP_MAX ? STEP_MAX : step;
-    ga_status status = ga_vector_lend(vector, step, &view);
+    uint64_t step = step_of(job, vector);
+    ga_status status = step < STEP_MIN ? ga_vector_reserve(vector, vector->max) : GA_OK;
+    if (status == GA_OK) {
+        status = ga_vector_lend(vector, step < STEP_MIN ? STEP_MIN : step, &view);
+    }
     *state = status == GA_OK ? view.state : NULL;
     return status;
 }
 
 /* Ends the loan; the vector has `entries` elements then. */
-static ga_status end_loan(ga_vector *vector, ga_append *state, uint64_t entries)
+static ga_status end_loan(ga_vector *vector, ga_append *state, uint64_t entries,
+                          ga_vector_appended *appended)
 {
     if (!state) {
         return GA_OK;
     }
     ga_store64_relaxed(&state->tail, entries); /* relaxed: all threads have ended */
-    return ga_vector_end_loan(vector, NULL);
+    return ga_vector_end_loan(vector, appended);
 }
 
 ga_status ga_spgemm_growing(ga_spgemm_job *job)
@@ -129,8 +144,13 @@ ga_status ga_spgemm_growing(ga_spgemm_job *job)
     status = status ? status : lend(job, c->values, &job->values_state);
     status = status ? status : ga_spgemm_run(job, ga_spgemm_append_piece);
     uint64_t entries = status == GA_OK ? entries_now(job) : 0;
-    ga_status indices = end_loan(c->indices, job->indices_state, entries);
-    ga_status values = end_loan(c->values, job->values_state, entries);
+    ga_vector_appended appended[2] = {{.reason = ""}, {.reason = ""}};
+    ga_status indices = end_loan(c->indices, job->indices_state, entries, &appended[0]);
+    ga_status values = end_loan(c->values, job->values_state, entries, &appended[1]);
     note_peak(job);
+    if (job->failed && job->failed % 2 == 0) {
+        return ga_fail(GA_ERR_MEMORY, "%s: %s", ga_error_text(),
+                       appended[*appended[0].reason ? 0 : 1].reason);
+    }
     return status ? status : indices ? indices : values;
 }

@@ -18,7 +18,13 @@ const char *ga_spgemm_method_text(ga_spgemm_method method)
 
 ga_csr ga_spgemm_view(const ga_spgemm_product *product)
 {
-    ga_csr view = {.rows = product->rows, .columns = product->columns, .type = product->type};
+    ga_csr view = {0};
+    if (!product) {
+        return view;
+    }
+    view.rows = product->rows;
+    view.columns = product->columns;
+    view.type = product->type;
     view.offsets = ga_vector_data(product->offsets);
     view.indices = ga_vector_data(product->indices);
     view.values = ga_vector_data(product->values);
@@ -33,8 +39,8 @@ static ga_status check_options(const ga_spgemm_options *options)
         return ga_fail(GA_ERR_ARGUMENT, "spgemm: options_size=%u: expected %zu",
                        options->options_size, sizeof *options);
     }
-    if (options->flags & ~(uint32_t)GA_SPGEMM_SORTED) {
-        return ga_fail(GA_ERR_ARGUMENT, "spgemm: flags=%#x: expected GA_SPGEMM_SORTED or 0",
+    if (options->flags & ~(uint32_t)GA_SPGEMM_UNSORTED) {
+        return ga_fail(GA_ERR_ARGUMENT, "spgemm: flags=%#x: expected GA_SPGEMM_UNSORTED or 0",
                        options->flags);
     }
     if ((unsigned)options->method >= GA_SPGEMM_METHOD_COUNT) {
@@ -81,6 +87,29 @@ static ga_status check_vector(const ga_vector *vector, const char *name, size_t 
                          "spgemm: %s in device memory: expected a vector on the host", name);
 }
 
+static bool is_in(const ga_csr *matrix, const ga_vector *vector)
+{
+    const void *data = ga_vector_data(vector);
+    return matrix->offsets == data || matrix->indices == data || matrix->values == data;
+}
+
+/* The call writes to the vectors while it reads the matrices. */
+static ga_status check_apart(const ga_csr *a, const ga_csr *b, const ga_spgemm_product *product)
+{
+    const ga_vector *all[] = {product->offsets, product->indices, product->values};
+    for (int i = 0; i < 3; i++) {
+        if (all[i] == all[(i + 1) % 3]) {
+            return ga_fail(GA_ERR_ARGUMENT, "spgemm: one vector twice: expected three vectors");
+        }
+        if (is_in(a, all[i]) || is_in(b, all[i])) {
+            return ga_fail(GA_ERR_ARGUMENT,
+                           "spgemm: matrix %s is in a vector of the product: expected other memory",
+                           is_in(a, all[i]) ? "A" : "B");
+        }
+    }
+    return GA_OK;
+}
+
 static ga_status check(const ga_csr *a, const ga_csr *b, const ga_spgemm_options *options,
                        const ga_spgemm_product *product)
 {
@@ -94,13 +123,15 @@ static ga_status check(const ga_csr *a, const ga_csr *b, const ga_spgemm_options
     status = status ? status : check_matrices(a, b);
     status = status ? status : check_vector(product->offsets, "offsets", sizeof(uint64_t));
     status = status ? status : check_vector(product->indices, "indices", sizeof(uint32_t));
-    return status ? status : check_vector(product->values, "values", ga_value_size(a->type));
+    status = status ? status : check_vector(product->values, "values", ga_value_size(a->type));
+    return status ? status : check_apart(a, b, product);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-static void empty(const ga_spgemm_product *product)
+static void empty(ga_spgemm_product *product)
 {
+    product->rows = product->columns = 0;
     ga_vector_resize(product->offsets, 0);
     ga_vector_resize(product->indices, 0);
     ga_vector_resize(product->values, 0);

@@ -23,10 +23,8 @@ static void sum_uppers(ga_spgemm_job *job)
 {
     uint64_t sum = 0;
     for (uint64_t row = 0; row < job->a->rows; row++) {
-        uint64_t upper = upper_of(job, row);
         job->uppers[row] = sum;
-        job->upper_max = upper > job->upper_max ? upper : job->upper_max;
-        sum += upper;
+        sum += upper_of(job, row);
     }
     job->uppers[job->a->rows] = sum;
 }

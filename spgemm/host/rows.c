@@ -35,11 +35,18 @@ static ga_spgemm_columns table_of(ga_spgemm_scratch *s)
                                (uint32_t)(s->now / 3 * 2)};
 }
 
+/* The next larger table for the row, which was full; at last one that cannot be. */
+static uint64_t slots_more(const ga_spgemm_job *job, const ga_spgemm_scratch *s, uint64_t row)
+{
+    uint64_t enough = ga_spgemm_slots(most_of(job, row));
+    return s->now * 4 < enough ? s->now * 4 : enough;
+}
+
 /* Adds the columns of the row to the empty table. Returns false if there is no memory. */
 static bool add_columns(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row)
 {
     ga_tile tile = ga_tile_of(32);
-    for (s->now = slots_guess(job, s, row);; s->now *= 4) {
+    for (s->now = slots_guess(job, s, row);; s->now = slots_more(job, s, row)) {
         if (!ga_spgemm_scratch_table(job, s, s->now)) {
             return false;
         }
@@ -58,28 +65,29 @@ static bool add_columns(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row)
 #define GA_SPGEMM_OF(name) name##_f32
 #include "rows_of.h"
 
-/* Computes the row into the arrays, from entry `at` on. Returns false if there is no memory; else
- * `scratch->last` is the number of entries. */
-static bool compute(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t row, uint32_t *indices,
-                    void *values, uint64_t at)
+/* Adds the row to the empty table. Returns false if there is no memory. */
+static bool add(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t row)
 {
-    bool is_f64 = job->a->type == GA_FLOAT64;
-    if (!(is_f64 ? add_f64(job, scratch, row) : add_f32(job, scratch, row))) {
-        return false;
-    }
-    if (is_f64) {
+    return job->a->type == GA_FLOAT64 ? add_f64(job, scratch, row) : add_f32(job, scratch, row);
+}
+
+/* Moves the row from the table to the arrays, from entry `at` on. `scratch->last` is the number of
+ * its entries then. */
+static void take(const ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint32_t *indices,
+                 void *values, uint64_t at)
+{
+    if (job->a->type == GA_FLOAT64) {
         take_f64(job, scratch, indices + at, (double *)values + at);
     } else {
         take_f32(job, scratch, indices + at, (float *)values + at);
     }
-    return true;
 }
 
 bool ga_spgemm_count_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t piece)
 {
     for (uint64_t row = job->pieces[piece]; row < job->pieces[piece + 1]; row++) {
         if (!add_columns(job, scratch, row)) {
-            return ga_spgemm_fail(job, piece, GA_SPGEMM_OF_SCRATCH);
+            return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
         }
         scratch->last = scratch->count;
         job->offsets[row + 1] = scratch->count;
@@ -93,9 +101,10 @@ bool ga_spgemm_store_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint6
     bool upper = job->report->method == GA_SPGEMM_UPPER;
     for (uint64_t row = job->pieces[piece]; row < job->pieces[piece + 1]; row++) {
         uint64_t at = upper ? job->uppers[row] : job->offsets[row];
-        if (!compute(job, scratch, row, job->indices, job->values, at)) {
-            return ga_spgemm_fail(job, piece, GA_SPGEMM_OF_SCRATCH);
+        if (!add(job, scratch, row)) {
+            return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
         }
+        take(job, scratch, job->indices, job->values, at);
         if (upper) {
             job->offsets[row + 1] = scratch->last;
         }
@@ -116,17 +125,19 @@ static bool await_room(ga_append *append, uint64_t end)
     return gate >> 1 >= end;
 }
 
-/* Computes the rows of the piece into the scratch memory. Returns the number of entries, and sets
- * the offset of each row's end, from the beginning of the piece. */
+/* Computes the rows of the piece into the scratch memory. Sets `*count` to the number of entries,
+ * and the offset of each row's end, from the beginning of the piece. Returns false if there is no
+ * memory. */
 static bool compute_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t piece,
                           uint64_t *count)
 {
     *count = 0;
     for (uint64_t row = job->pieces[piece]; row < job->pieces[piece + 1]; row++) {
-        if (!ga_spgemm_scratch_room(job, scratch, *count, *count + most_of(job, row)) ||
-            !compute(job, scratch, row, scratch->indices, scratch->values, *count)) {
+        if (!add(job, scratch, row) ||
+            !ga_spgemm_scratch_room(job, scratch, *count, *count + scratch->count)) {
             return false;
         }
+        take(job, scratch, scratch->indices, scratch->values, *count);
         *count += scratch->last;
         job->offsets[row + 1] = *count;
     }
@@ -150,7 +161,7 @@ bool ga_spgemm_append_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint
     uint64_t count, position;
     if (!compute_piece(job, scratch, piece, &count)) {
         ga_order_fail_lone(job->order, piece);
-        return ga_spgemm_fail(job, piece, GA_SPGEMM_OF_SCRATCH);
+        return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
     }
     position = ga_order_position_lone(job->order, piece, count);
     if (position == GA_ORDER_NONE) {
@@ -158,7 +169,7 @@ bool ga_spgemm_append_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint
     }
     if (!await_room(job->indices_state, position + count) ||
         !await_room(job->values_state, position + count)) {
-        return ga_spgemm_fail(job, piece, GA_SPGEMM_OF_VECTOR);
+        return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_ROOM);
     }
     store_at(job, scratch, piece, position, count);
     return true;

@@ -1,4 +1,6 @@
-/* Rows for values of one type: included by rows.c for each. GA_SPGEMM_VALUE and GA_SPGEMM_OF(name)
+/* SPDX-License-Identifier: MIT
+ *
+ * Rows for values of one type: included by rows.c for each. GA_SPGEMM_VALUE and GA_SPGEMM_OF(name)
  * are as for row_tile.h. */
 
 /* Adds row `row` of C to the empty table of the scratch memory, which grows as needed. Returns
@@ -6,7 +8,7 @@
 static bool GA_SPGEMM_OF(add)(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row)
 {
     ga_tile tile = ga_tile_of(32);
-    for (s->now = slots_guess(job, s, row);; s->now *= 4) {
+    for (s->now = slots_guess(job, s, row);; s->now = slots_more(job, s, row)) {
         if (!ga_spgemm_scratch_table(job, s, s->now)) {
             return false;
         }
@@ -26,7 +28,7 @@ static void GA_SPGEMM_OF(take)(const ga_spgemm_job *job, ga_spgemm_scratch *s, u
     ga_tile tile = ga_tile_of(32);
     ga_spgemm_columns table = table_of(s);
     uint32_t count = s->count;
-    if (job->options->flags & GA_SPGEMM_SORTED) {
+    if (!(job->options->flags & GA_SPGEMM_UNSORTED)) {
         ga_spgemm_list(tile, table, s->sorted);
         ga_spgemm_sort(tile, s->sorted, count);
         memcpy(indices, s->sorted, count * sizeof *indices);

@@ -2,7 +2,14 @@
  *
  * Host threads that take the pieces of a product in order, each with scratch memory of its own.
  *
- * PROGRESS  A thread that fails stores `failed`, and each thread reads it before it takes a piece.
+ * STRUCTURE  `next_piece` hands out the pieces. The calling thread is one of the threads.
+ *
+ * INVARIANT  Each piece is begun once, and every earlier piece before it.
+ *
+ * ORDER      All accesses are relaxed: the pieces are independent, and the caller joins the
+ * threads.
+ *
+ * PROGRESS   A thread that fails stores `failed`, and each thread reads it before it takes a piece.
  */
 #include "job.h"
 
@@ -12,6 +19,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 
 /* ---- scratch memory ---------------------------------------------------------------------- */
@@ -29,7 +37,7 @@ static bool resize(ga_spgemm_job *job, void *block, uint64_t had, uint64_t kept,
         memcpy(new, old, kept * element);
     }
     ga_libc.free(old);
-    memcpy(block, &new, sizeof new);
+    memcpy(block, &new, sizeof new); /* `block` is a pointer to a pointer of some type */
     /* relaxed: a sum, read when the threads have ended */
     ga_post_add64_relaxed(&job->scratch_bytes, (want - had) * element);
     return true;
@@ -83,9 +91,7 @@ static void scratch_free(ga_spgemm_scratch *s)
 
 bool ga_spgemm_fail(ga_spgemm_job *job, uint64_t piece, ga_spgemm_failure failure)
 {
-    /* relaxed, both: read after the threads have been joined, or only a flag */
-    ga_store64_relaxed(&job->failed_piece, piece);
-    ga_store_relaxed(&job->failed, failure);
+    ga_cas64_relaxed(&job->failed, 0, 2 * piece + failure); /* relaxed: a flag; the first stays */
     return false;
 }
 
@@ -96,7 +102,7 @@ static void *work(void *context)
     ga_spgemm_job *job = context;
     ga_spgemm_scratch scratch = {0};
     /* relaxed, both: the pieces are independent, and the results are read after a join */
-    while (!ga_load_relaxed(&job->failed)) {
+    while (!ga_load64_relaxed(&job->failed)) {
         uint64_t piece = ga_add64_relaxed(&job->next_piece, 1);
         if (piece >= job->piece_count || !job->step(job, &scratch, piece)) {
             break;
@@ -122,25 +128,36 @@ static uint32_t thread_count(const ga_spgemm_job *job)
 
 static ga_status report_failure(const ga_spgemm_job *job)
 {
-    const uint64_t *rows = job->pieces + job->failed_piece;
-    return ga_fail(GA_ERR_MEMORY, "spgemm: %s at rows %llu to %llu of %llu",
-                   job->failed == GA_SPGEMM_OF_VECTOR ? "the vectors cannot grow"
-                                                      : "no scratch memory",
+    const uint64_t *rows = job->pieces + (job->failed - 1) / 2;
+    return ga_fail(GA_ERR_MEMORY, "spgemm: %s for rows %llu to %llu of %llu",
+                   job->failed % 2 ? "no scratch memory" : "the vectors have no room",
                    (unsigned long long)rows[0], (unsigned long long)rows[1] - 1,
                    (unsigned long long)job->a->rows);
+}
+
+/* Starts up to `count` threads, which serve no signals of the program. Returns their number. */
+static uint32_t start(ga_spgemm_job *job, pthread_t *threads, uint32_t count)
+{
+    sigset_t all, before;
+    uint32_t started = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started < count && pthread_create(threads + started, NULL, work, job) == 0) {
+        started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
 }
 
 /* If a thread cannot be started, the others do its work. */
 ga_status ga_spgemm_run(ga_spgemm_job *job, ga_spgemm_step *step)
 {
-    uint32_t count = thread_count(job), started = 0;
+    uint32_t count = thread_count(job);
     pthread_t *others = ga_libc.calloc(count, sizeof *others);
     job->step = step;
     job->next_piece = 0;
-    while (others && started + 1 < count &&
-           pthread_create(others + started, NULL, work, job) == 0) {
-        started++;
-    }
+    job->scratch_bytes = 0;
+    uint32_t started = others ? start(job, others, count - 1) : 0;
     work(job);
     for (uint32_t i = 0; i < started; i++) {
         pthread_join(others[i], NULL);

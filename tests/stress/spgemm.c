@@ -81,7 +81,6 @@ static void multiply(size_t caller)
         ga_spgemm_product c =
             open_vectors(limited ? (64 << 10) + random_below(&random, 256 << 10) : 0);
         ga_spgemm_options options = {.options_size = sizeof options,
-                                     .flags = GA_SPGEMM_SORTED,
                                      .method = (round + (uint32_t)caller) % GA_SPGEMM_METHOD_COUNT,
                                      .threads = 1 + (uint32_t)random_below(&random, 5)};
         ga_status status = ga_spgemm_multiply(&matrix, &matrix, &options, &c, NULL);
@@ -97,10 +96,7 @@ static void multiply(size_t caller)
 
 int main(int argc, char **argv)
 {
-    ga_spgemm_options one = {.options_size = sizeof one,
-                             .flags = GA_SPGEMM_SORTED,
-                             .method = GA_SPGEMM_PRECISE,
-                             .threads = 1};
+    ga_spgemm_options one = {.options_size = sizeof one, .method = GA_SPGEMM_PRECISE, .threads = 1};
     stress_begin(argc, argv);
     make_matrix();
     expected = open_vectors(0);

@@ -7,7 +7,9 @@
  *     ga_spgemm_multiply(&a, &b, NULL, &c, NULL);
  *     ga_csr result = ga_spgemm_view(&c);
  *
- * Errors: as in gpualloc.h. After a failed call the vectors are empty, and the matrices unchanged.
+ * Errors: as in gpualloc.h. A call that fails leaves the matrices unchanged. If it refuses its
+ * arguments (GA_ERR_ARGUMENT), the product is unchanged, too; else the vectors are empty, and
+ * `rows` and `columns` are 0.
  *
  * Thread safety: calls with different vectors are independent; calls may share A and B. No call is
  * async-signal-safe.
@@ -38,12 +40,14 @@ typedef enum ga_spgemm_method {
 GA_API const char *ga_spgemm_method_text(ga_spgemm_method method);
 
 enum {
-    GA_SPGEMM_SORTED = 1 /* the columns of each row of C ascend; else they are in any order */
+    /* The columns of each row of C are in any order, which is faster. Then C is no matrix for
+     * ga_csr_check(), and so neither for another product nor for ga_matrix_write(). */
+    GA_SPGEMM_UNSORTED = 1
 };
 
 typedef struct ga_spgemm_options {
     uint32_t options_size; /* sizeof(ga_spgemm_options) */
-    uint32_t flags;        /* GA_SPGEMM_SORTED, or 0 */
+    uint32_t flags;        /* GA_SPGEMM_UNSORTED, or 0 */
     ga_spgemm_method method;
     uint32_t threads; /* on the host: 1 to 1024; 0: one for each processor that the process may
                        * use */
@@ -58,7 +62,8 @@ typedef struct ga_spgemm_product {
     ga_value_type type;
 } ga_spgemm_product;
 
-/* The result as a matrix, in the memory of the vectors: valid until they change. */
+/* The result of the last call, if it succeeded, as a matrix in the memory of the vectors: valid
+ * until they change. All zeros for NULL. */
 GA_API ga_csr ga_spgemm_view(const ga_spgemm_product *product);
 
 /* Measures of a call. */
@@ -68,7 +73,7 @@ typedef struct ga_spgemm_report {
     uint64_t multiplications; /* the sum of the upper bounds of all rows */
     uint64_t entries;         /* of C */
     uint64_t entries_peak;    /* for which memory was mapped at most, in the vector of indices */
-    uint64_t scratch_bytes;   /* of all threads together, at most */
+    uint64_t scratch_bytes;   /* of all threads together, when the last one ended */
 } ga_spgemm_report;
 
 /* C = A B, for matrices in host memory of one type. An entry of C is stored for each position at
@@ -78,11 +83,12 @@ typedef struct ga_spgemm_report {
  *
  * NULL for `options` is all zeros. `report` may be NULL.
  *
- * GA_ERR_ARGUMENT  the columns of A are not the rows of B, the types differ, ga_csr_check() refuses
- *                  a matrix, a vector has elements of another size or is not on the host, or an
- *                  option is out of range
- * GA_ERR_MEMORY    out of memory, or a vector is at its limit; the sentence says how many rows were
- *                  complete */
+ * GA_ERR_ARGUMENT     the columns of A are not the rows of B, the types differ, ga_csr_check()
+ *                     refuses a matrix, a vector has elements of another size, is not on the host
+ *                     or is given twice, A or B is in one of the vectors, or an option is out of
+ *                     range
+ * GA_ERR_MEMORY       out of memory, or a vector is at its limit
+ * GA_ERR_SIZE, GA_ERR_CANNOT_GROW: as ga_vector_reserve() */
 GA_API ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b,
                                     const ga_spgemm_options *options, ga_spgemm_product *product,
                                     ga_spgemm_report *report);
