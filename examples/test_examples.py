@@ -56,6 +56,25 @@ class Heap(unittest.TestCase):
         self.assertIn("heap: filling: out of memory: null", outcome.stderr)
 
 
+class Square(unittest.TestCase):
+
+    def test_a_file(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            a, c = Path(folder) / "a.mtx", Path(folder) / "c.mtx"
+            a.write_text("%%MatrixMarket matrix coordinate real general\n"
+                         "2 2 3\n1 1 2\n1 2 3\n2 2 -1\n")
+            outcome = run("square", str(a), str(c))
+            lines = c.read_text().splitlines()
+        self.assertEqual((outcome.returncode, outcome.stdout), (0, "3 entries\n"), outcome.stderr)
+        self.assertEqual(lines[-3:], ["1 1 4", "1 2 3", "2 2 1"])
+
+    def test_errors(self) -> None:
+        self.assertEqual(run("square").returncode, 2)
+        outcome = run("square", "/nonesuch.mtx", "/dev/null")
+        self.assertEqual(outcome.returncode, 1)
+        self.assertIn("/nonesuch.mtx", outcome.stderr)
+
+
 class Plugin(unittest.TestCase):
 
     def test_as_a_heap(self) -> None:

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Products of sparse matrices, C = A B, whose size is not known before they have been computed
+ * (vmm-spgemm-2023). The result is stored in vectors of the caller, which grow in place.
+ *
+ *     ga_spgemm_product c = {.offsets = offsets, .indices = indices, .values = values};
+ *     ga_spgemm_multiply(&a, &b, NULL, &c, NULL);
+ *     ga_csr result = ga_spgemm_view(&c);
+ *
+ * Errors: as in gpualloc.h. A call that fails leaves the matrices unchanged. If it refuses its
+ * arguments (GA_ERR_ARGUMENT), the product is unchanged, too; else the vectors are empty, and
+ * `rows` and `columns` are 0.
+ *
+ * Thread safety: calls with different vectors are independent; calls may share A and B. No call is
+ * async-signal-safe.
+ *
+ * Compiles alone as C11, C++17 and under nvcc.
+ */
+#ifndef GPUALLOC_SPGEMM_H
+#define GPUALLOC_SPGEMM_H
+
+#include <gpualloc/matrix.h>
+#include <gpualloc/vector.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How the memory of the result is found (vmm-spgemm-2023, §2.2 and §3.2). The entries of a row of C
+ * are at most the multiplications that the row takes: its upper bound. */
+typedef enum ga_spgemm_method {
+    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING */
+    GA_SPGEMM_PRECISE,  /* computes the pattern first, for the exact size, and then the values */
+    GA_SPGEMM_UPPER, /* computes once, into memory for the upper bound, and then closes the gaps */
+    GA_SPGEMM_GROWING, /* computes once, and appends rows in their order while the vectors grow */
+    GA_SPGEMM_METHOD_COUNT
+} ga_spgemm_method;
+
+/* "auto", "precise", ...; "?" for values out of range. Static. */
+GA_API const char *ga_spgemm_method_text(ga_spgemm_method method);
+
+enum {
+    /* The columns of each row of C are in any order, which is faster. Then C is no matrix for
+     * ga_csr_check(), and so neither for another product nor for ga_matrix_write(). */
+    GA_SPGEMM_UNSORTED = 1
+};
+
+typedef struct ga_spgemm_options {
+    uint32_t options_size; /* sizeof(ga_spgemm_options) */
+    uint32_t flags;        /* GA_SPGEMM_UNSORTED, or 0 */
+    ga_spgemm_method method;
+    uint32_t threads; /* on the host: 1 to 1024; 0: one for each processor that the process may
+                       * use */
+} ga_spgemm_options;
+
+/* The result: vectors on the host of elements of 8 bytes (offsets), 4 bytes (indices) and
+ * ga_value_size() bytes (values), opened by the caller. Vectors opened with GA_ARENA_EXACT take the
+ * least memory. `rows`, `columns` and `type` are set by the call. */
+typedef struct ga_spgemm_product {
+    ga_vector *offsets, *indices, *values;
+    uint64_t rows, columns;
+    ga_value_type type;
+} ga_spgemm_product;
+
+/* The result of the last call, if it succeeded, as a matrix in the memory of the vectors: valid
+ * until they change. All zeros for NULL. */
+GA_API ga_csr ga_spgemm_view(const ga_spgemm_product *product);
+
+/* Measures of a call. */
+typedef struct ga_spgemm_report {
+    ga_spgemm_method method; /* that was used */
+    uint32_t threads;
+    uint64_t multiplications; /* the sum of the upper bounds of all rows */
+    uint64_t entries;         /* of C */
+    uint64_t entries_peak;    /* for which memory was mapped at most, in the vector of indices */
+    uint64_t scratch_bytes;   /* of all threads together, when the last one ended */
+} ga_spgemm_report;
+
+/* C = A B, for matrices in host memory of one type. An entry of C is stored for each position at
+ * which a row of A and a column of B have entries in common, also if its value is zero. The values
+ * are sums in an order that is not specified, so that they may differ in the last digits from call
+ * to call. NaN and infinities are multiplied and added as IEEE 754 says.
+ *
+ * NULL for `options` is all zeros. `report` may be NULL.
+ *
+ * GA_ERR_ARGUMENT     the columns of A are not the rows of B, the types differ, ga_csr_check()
+ *                     refuses a matrix, a vector has elements of another size, is not on the host
+ *                     or is given twice, A or B is in one of the vectors, or an option is out of
+ *                     range
+ * GA_ERR_MEMORY       out of memory, or a vector is at its limit
+ * GA_ERR_SIZE, GA_ERR_CANNOT_GROW: as ga_vector_reserve() */
+GA_API ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b,
+                                    const ga_spgemm_options *options, ga_spgemm_product *product,
+                                    ga_spgemm_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Products of sparse matrices on the host, by each method, compared with a plain product: patterns
+ * are equal, and values within rounding.
+ */
+#include "support/expect.h"
+#include "support/random.h"
+
+#include "platform/libc.h"
+
+#include <gpualloc/spgemm.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- matrices -------------------------------------------------------------------------------- */
+
+typedef struct matrix {
+    ga_csr view;
+    uint64_t *offsets;
+    uint32_t *indices;
+    void *values;
+} matrix;
+
+static void put_value(const matrix *m, uint64_t at, double value)
+{
+    if (m->view.type == GA_FLOAT64) {
+        ((double *)m->values)[at] = value;
+    } else {
+        ((float *)m->values)[at] = (float)value;
+    }
+}
+
+static double value_of(const ga_csr *m, uint64_t at)
+{
+    return m->type == GA_FLOAT64 ? ((const double *)m->values)[at]
+                                 : (double)((const float *)m->values)[at];
+}
+
+/* A matrix in which row i has entries with probability `share`, and all of them in row `full`. */
+static matrix make(uint64_t rows, uint32_t columns, double share, uint64_t full, ga_value_type type,
+                   uint64_t *random)
+{
+    uint64_t most = rows * columns;
+    matrix m = {.view = {.rows = rows, .columns = columns, .type = type}};
+    m.offsets = calloc(rows + 1, sizeof *m.offsets);
+    m.indices = calloc(most + 1, sizeof *m.indices);
+    m.values = calloc(most + 1, ga_value_size(type));
+    uint64_t count = 0;
+    for (uint64_t row = 0; row < rows; row++) {
+        for (uint32_t column = 0; column < columns; column++) {
+            if (row == full || (double)random_below(random, 1000000) < share * 1e6) {
+                m.indices[count] = column;
+                put_value(&m, count++, (double)random_below(random, 2001) / 1000 - 1);
+            }
+        }
+        m.offsets[row + 1] = count;
+    }
+    m.view.offsets = m.offsets;
+    m.view.indices = m.indices;
+    m.view.values = m.values;
+    return m;
+}
+
+static void matrix_end(matrix *m)
+{
+    free(m->offsets);
+    free(m->indices);
+    free(m->values);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static ga_spgemm_product vectors(ga_value_type type, uint64_t limit)
+{
+    ga_arena_options options = {.options_size = sizeof options,
+                                .place = GA_PLACE_HOST,
+                                .flags = GA_ARENA_EXACT,
+                                .limit = limit};
+    ga_arena_options free_options = {.options_size = sizeof options, .place = GA_PLACE_HOST};
+    ga_spgemm_product c = {0};
+    cr_assert_eq(ga_vector_open(&c.offsets, sizeof(uint64_t), &free_options, NULL), GA_OK);
+    cr_assert_eq(ga_vector_open(&c.indices, sizeof(uint32_t), &options, NULL), GA_OK);
+    cr_assert_eq(ga_vector_open(&c.values, ga_value_size(type), &options, NULL), GA_OK);
+    return c;
+}
+
+static void vectors_end(ga_spgemm_product *c)
+{
+    ga_vector_close(c->offsets);
+    ga_vector_close(c->indices);
+    ga_vector_close(c->values);
+}
+
+/* Row `row` of the product, dense; `met` says where entries met. */
+static void plain_row(const ga_csr *a, const ga_csr *b, uint64_t row, double *sums, bool *met)
+{
+    memset(sums, 0, b->columns * sizeof *sums);
+    memset(met, 0, b->columns * sizeof *met);
+    for (uint64_t e = a->offsets[row]; e < a->offsets[row + 1]; e++) {
+        uint32_t k = a->indices[e];
+        for (uint64_t f = b->offsets[k]; f < b->offsets[k + 1]; f++) {
+            sums[b->indices[f]] += value_of(a, e) * value_of(b, f);
+            met[b->indices[f]] = true;
+        }
+    }
+}
+
+static void expect_row(const ga_csr *c, uint64_t row, const double *sums, bool *met, bool sorted)
+{
+    double tolerance = c->type == GA_FLOAT64 ? 1e-9 : 1e-3;
+    for (uint64_t e = c->offsets[row]; e < c->offsets[row + 1]; e++) {
+        uint32_t column = c->indices[e];
+        cr_assert(column < c->columns && met[column], "row %llu: column %u is not in the product",
+                  (unsigned long long)row, column);
+        cr_assert(!sorted || e == c->offsets[row] || c->indices[e - 1] < column);
+        cr_assert(fabs(value_of(c, e) - sums[column]) <= tolerance, "row %llu, column %u: %g, %g",
+                  (unsigned long long)row, column, value_of(c, e), sums[column]);
+        met[column] = false; /* each column once */
+    }
+    for (uint32_t column = 0; column < c->columns; column++) {
+        cr_assert(!met[column], "row %llu: column %u is missing", (unsigned long long)row, column);
+    }
+}
+
+static void expect_product(const ga_csr *a, const ga_csr *b, const ga_spgemm_product *product,
+                           bool sorted)
+{
+    ga_csr c = ga_spgemm_view(product);
+    double *sums = calloc(b->columns + 1, sizeof *sums);
+    bool *met = calloc(b->columns + 1, sizeof *met);
+    cr_assert_eq(c.rows, a->rows);
+    cr_assert_eq(c.columns, b->columns);
+    cr_assert_eq(c.offsets[0], 0);
+    for (uint64_t row = 0; row < c.rows; row++) {
+        plain_row(a, b, row, sums, met);
+        expect_row(&c, row, sums, met, sorted);
+    }
+    cr_assert_eq(ga_vector_size(product->indices), c.offsets[c.rows]);
+    cr_assert_eq(ga_vector_size(product->values), c.offsets[c.rows]);
+    free(sums);
+    free(met);
+}
+
+/* Multiplies by each method, sorted or not, with one thread and several. */
+static void multiply_all(const ga_csr *a, const ga_csr *b)
+{
+    ga_spgemm_product c = vectors(a->type, 0);
+    uint64_t entries = 0;
+    for (uint32_t way = 0; way < 4 * GA_SPGEMM_METHOD_COUNT; way++) {
+        ga_spgemm_report report;
+        ga_spgemm_options options = {.options_size = sizeof options,
+                                     .method = way / 4,
+                                     .flags = way & 1 ? 0 : GA_SPGEMM_UNSORTED,
+                                     .threads = way & 2 ? 5 : 1};
+        cr_assert_eq(ga_spgemm_multiply(a, b, &options, &c, &report), GA_OK, "%s", ga_error_text());
+        expect_product(a, b, &c, way & 1);
+        cr_assert(way == 0 || report.entries == entries);
+        cr_assert_geq(report.entries_peak, report.entries);
+        cr_assert_geq(report.multiplications, report.entries);
+        entries = report.entries;
+    }
+    vectors_end(&c);
+}
+
+static void multiply_random(uint64_t n, uint64_t k, uint64_t m, double share, uint64_t full,
+                            uint64_t seed)
+{
+    for (uint32_t type = 0; type < GA_VALUE_TYPE_COUNT; type++) {
+        uint64_t random = seed;
+        matrix a = make(n, (uint32_t)k, share, full, type, &random);
+        matrix b = make(k, (uint32_t)m, share, full, type, &random);
+        multiply_all(&a.view, &b.view);
+        matrix_end(&a);
+        matrix_end(&b);
+    }
+}
+
+Test(spgemm, products_of_all_shapes)
+{
+    multiply_random(1, 1, 1, 1, 2, 1);
+    multiply_random(40, 50, 60, 0.1, 99, 2);
+    multiply_random(300, 200, 250, 0.02, 999, 3);
+    multiply_random(64, 64, 64, 1, 99, 4);         /* dense */
+    multiply_random(500, 500, 500, 0.001, 999, 5); /* mostly empty rows */
+    multiply_random(1, 400, 300, 0.3, 0, 6);
+    multiply_random(300, 400, 1, 0.1, 99, 7);
+}
+
+Test(spgemm, a_row_that_takes_more_than_a_piece)
+{
+    multiply_random(60, 700, 700, 0.2, 3, 9); /* row 3 is full: 700 * 140 multiplications */
+}
+
+Test(spgemm, matrices_without_rows_columns_or_entries)
+{
+    multiply_random(0, 5, 7, 0.5, 99, 1);
+    multiply_random(5, 0, 7, 0.5, 99, 1);
+    multiply_random(5, 7, 0, 0.5, 99, 1);
+    multiply_random(20, 20, 20, 0, 99, 1);
+}
+
+Test(spgemm, squares)
+{
+    uint64_t random = 11;
+    matrix a = make(400, 400, 0.03, 999, GA_FLOAT64, &random);
+    multiply_all(&a.view, &a.view);
+    matrix_end(&a);
+}
+
+/* A zero that is stored makes entries, and infinity times zero is no number. */
+Test(spgemm, zeros_and_infinities)
+{
+    const uint64_t offsets[] = {0, 2, 3};
+    const uint32_t indices[] = {0, 1, 1};
+    const double values[] = {0, INFINITY, 2};
+    const double others[] = {1, 0, -0.0};
+    ga_csr a = {2, 2, offsets, indices, values, GA_FLOAT64};
+    ga_csr b = {2, 2, offsets, indices, others, GA_FLOAT64};
+    ga_spgemm_product c = vectors(GA_FLOAT64, 0);
+    for (uint32_t method = 0; method < GA_SPGEMM_METHOD_COUNT; method++) {
+        ga_spgemm_options options = {.options_size = sizeof options, .method = method, .flags = 0};
+        cr_assert_eq(ga_spgemm_multiply(&a, &b, &options, &c, NULL), GA_OK);
+        ga_csr view = ga_spgemm_view(&c);
+        cr_assert_eq(view.offsets[1], 2);
+        cr_assert_eq(view.offsets[2], 3);
+        cr_assert_eq(value_of(&view, 0), 0);  /* 0 * 1 */
+        cr_assert(isnan(value_of(&view, 1))); /* 0 * 0 + inf * -0 */
+        cr_assert_eq(value_of(&view, 2), 0);
+    }
+    vectors_end(&c);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static matrix band(uint64_t n, uint32_t width)
+{
+    uint64_t random = 5, count = 0;
+    matrix m = {.view = {.rows = n, .columns = n, .type = GA_FLOAT64}};
+    m.offsets = calloc(n + 1, sizeof *m.offsets);
+    m.indices = calloc(n * width, sizeof *m.indices);
+    m.values = calloc(n * width, sizeof(double));
+    for (uint64_t row = 0; row < n; row++) {
+        uint64_t first = row < width / 2 ? 0 : row - width / 2;
+        for (uint64_t column = first; column < first + width && column < n; column++) {
+            m.indices[count] = (uint32_t)column;
+            put_value(&m, count++, (double)random_below(&random, 1000));
+        }
+        m.offsets[row + 1] = count;
+    }
+    m.view.offsets = m.offsets;
+    m.view.indices = m.indices;
+    m.view.values = m.values;
+    return m;
+}
+
+/* The growing result takes little more memory than it has entries; the upper bound several times as
+ * much. */
+Test(spgemm, memory_at_peak)
+{
+    matrix a = band(60000, 20);
+    ga_spgemm_product c = vectors(GA_FLOAT64, 0);
+    double efficiency[GA_SPGEMM_METHOD_COUNT];
+    for (uint32_t method = GA_SPGEMM_PRECISE; method < GA_SPGEMM_METHOD_COUNT; method++) {
+        ga_spgemm_report report;
+        ga_spgemm_options options = {.options_size = sizeof options, .method = method};
+        cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, &options, &c, &report), GA_OK);
+        cr_assert_eq(report.method, method);
+        efficiency[method] = (double)report.entries / (double)report.entries_peak;
+        ga_vector_resize(c.indices, 0);
+        ga_vector_resize(c.values, 0);
+        ga_vector_shrink_to_fit(c.indices);
+        ga_vector_shrink_to_fit(c.values);
+    }
+    cr_assert_geq(efficiency[GA_SPGEMM_PRECISE], 0.95, "%g", efficiency[GA_SPGEMM_PRECISE]);
+    cr_assert_geq(efficiency[GA_SPGEMM_GROWING], 0.95, "%g", efficiency[GA_SPGEMM_GROWING]);
+    cr_assert_leq(efficiency[GA_SPGEMM_UPPER], 0.2, "%g", efficiency[GA_SPGEMM_UPPER]);
+    vectors_end(&c);
+    matrix_end(&a);
+}
+
+Test(spgemm, a_limit_that_the_result_exceeds)
+{
+    matrix a = band(20000, 20);
+    ga_spgemm_product c = vectors(GA_FLOAT64, 1 << 20);
+    for (uint32_t method = 0; method < GA_SPGEMM_METHOD_COUNT; method++) {
+        ga_spgemm_options options = {
+            .options_size = sizeof options, .method = method, .threads = 3};
+        cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, &options, &c, NULL), GA_ERR_MEMORY);
+        cr_assert_eq(ga_vector_size(c.indices), 0);
+        cr_assert_eq(ga_vector_size(c.values), 0);
+        cr_assert_eq(ga_vector_size(c.offsets), 0);
+        cr_assert_eq(ga_csr_check(&a.view), GA_OK);
+    }
+    vectors_end(&c);
+    matrix_end(&a);
+}
+
+static ga_libc_table whole; /* the C library's */
+static uint32_t requests, refuse_at;
+
+static bool refuses(void)
+{
+    /* relaxed: a counter */
+    return __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED) == refuse_at;
+}
+
+static void *short_malloc(size_t size)
+{
+    return refuses() ? NULL : whole.malloc(size);
+}
+
+static void *short_calloc(size_t count, size_t size)
+{
+    return refuses() ? NULL : whole.calloc(count, size);
+}
+
+static void *short_memalign(size_t align, size_t size)
+{
+    return refuses() ? NULL : whole.memalign(align, size);
+}
+
+/* Each request for memory fails once, in any thread: the call fails or does without. */
+static void run_short(uint32_t threads)
+{
+    matrix a = band(4000, 20);
+    ga_spgemm_product c = vectors(GA_FLOAT64, 0);
+    for (uint32_t method = GA_SPGEMM_PRECISE; method < GA_SPGEMM_METHOD_COUNT; method++) {
+        ga_spgemm_options options = {
+            .options_size = sizeof options, .method = method, .threads = threads};
+        uint32_t refused = 0;
+        for (refuse_at = 1, requests = 1; requests >= refuse_at - 1; refuse_at++) {
+            whole = whole.malloc ? whole : ga_libc;
+            requests = 0;
+            ga_libc.malloc = short_malloc;
+            ga_libc.calloc = short_calloc;
+            ga_libc.memalign = short_memalign;
+            ga_status status = ga_spgemm_multiply(&a.view, &a.view, &options, &c, NULL);
+            ga_libc = whole;
+            cr_assert(status == GA_OK || status == GA_ERR_MEMORY, "%s", ga_error_text());
+            cr_assert(status == GA_OK || !ga_vector_size(c.offsets));
+            refused += status != GA_OK;
+        }
+        cr_assert_geq(refused, 5);
+        cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, &options, &c, NULL), GA_OK);
+    }
+    vectors_end(&c);
+    matrix_end(&a);
+}
+
+Test(spgemm, memory_that_is_short)
+{
+    run_short(1);
+    run_short(4);
+}
+
+/* A limit that is just enough, for each method that needs no more than the result. */
+Test(spgemm, a_limit_that_is_just_enough)
+{
+    for (uint64_t n = 10; n <= 100000; n *= 10) {
+        matrix a = band(n, 6);
+        ga_spgemm_product c = vectors(GA_FLOAT64, 0);
+        ga_spgemm_report report;
+        ga_spgemm_options options = {.options_size = sizeof options};
+        cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, NULL, &c, &report), GA_OK);
+        vectors_end(&c);
+        c = vectors(GA_FLOAT64, (report.entries * 8 + 4095) / 4096 * 4096);
+        for (uint32_t method = GA_SPGEMM_PRECISE; method < GA_SPGEMM_METHOD_COUNT; method++) {
+            options.method = method;
+            if (method != GA_SPGEMM_UPPER) {
+                cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, &options, &c, NULL), GA_OK,
+                             "%llu rows: %s", (unsigned long long)n, ga_error_text());
+            }
+        }
+        vectors_end(&c);
+        matrix_end(&a);
+    }
+}
+
+/* A product is a matrix: it can be multiplied again, but not into its own vectors. */
+Test(spgemm, products_of_products)
+{
+    matrix a = band(300, 5);
+    ga_spgemm_product c = vectors(GA_FLOAT64, 0), d = vectors(GA_FLOAT64, 0);
+    cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, NULL, &c, NULL), GA_OK);
+    ga_csr square = ga_spgemm_view(&c);
+    cr_assert_eq(ga_csr_check(&square), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_spgemm_multiply(&square, &a.view, NULL, &d, NULL), GA_OK);
+    expect_product(&square, &a.view, &d, true);
+    cr_assert_eq(ga_spgemm_multiply(&square, &a.view, NULL, &c, NULL), GA_ERR_ARGUMENT);
+    cr_assert(strstr(ga_error_text(), "matrix A is in a vector"));
+    vectors_end(&c);
+    vectors_end(&d);
+    matrix_end(&a);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void expect_refused(const ga_csr *a, const ga_csr *b, const ga_spgemm_options *options,
+                           ga_spgemm_product *c, const char *text)
+{
+    cr_assert_eq(ga_spgemm_multiply(a, b, options, c, NULL), GA_ERR_ARGUMENT);
+    cr_assert(strstr(ga_error_text(), text), "\"%s\" in \"%s\"", text, ga_error_text());
+}
+
+Test(spgemm, refusals)
+{
+    uint64_t random = 3;
+    matrix a = make(5, 6, 0.5, 99, GA_FLOAT64, &random);
+    matrix b = make(6, 7, 0.5, 99, GA_FLOAT64, &random);
+    matrix f = make(6, 7, 0.5, 99, GA_FLOAT32, &random);
+    ga_spgemm_product c = vectors(GA_FLOAT64, 0), g = vectors(GA_FLOAT32, 0);
+    ga_spgemm_options options = {.options_size = sizeof options};
+    ga_csr bad = a.view;
+    const uint32_t unsorted[] = {5, 4, 3};
+    const uint64_t three[] = {0, 3};
+    expect_refused(NULL, &b.view, NULL, &c, "matrix A");
+    expect_refused(&a.view, NULL, NULL, &c, "matrix B");
+    expect_refused(&a.view, &b.view, NULL, NULL, "product");
+    expect_refused(&a.view, &a.view, NULL, &c, "6 columns: expected 5");
+    expect_refused(&a.view, &f.view, NULL, &c, "float64: expected float32");
+    expect_refused(&a.view, &b.view, NULL, &g, "values of 4 bytes: expected 8");
+    bad = (ga_csr){1, 6, three, unsorted, a.values, GA_FLOAT64};
+    expect_refused(&bad, &b.view, NULL, &c, "row 0");
+    options.method = GA_SPGEMM_METHOD_COUNT;
+    expect_refused(&a.view, &b.view, &options, &c, "method=4: expected 0 to 3");
+    options = (ga_spgemm_options){.options_size = sizeof options, .flags = 6};
+    expect_refused(&a.view, &b.view, &options, &c, "flags=0x6: expected GA_SPGEMM_UNSORTED");
+    options = (ga_spgemm_options){.options_size = sizeof options, .threads = 1025};
+    expect_refused(&a.view, &b.view, &options, &c, "threads=1025: expected 0 to 1024");
+    options = (ga_spgemm_options){.options_size = 3};
+    expect_refused(&a.view, &b.view, &options, &c, "options_size=3");
+    ga_vector *kept = c.values;
+    c.values = NULL;
+    expect_refused(&a.view, &b.view, NULL, &c, "no vector of values");
+    c.values = c.offsets;
+    expect_refused(&a.view, &b.view, NULL, &c, "one vector twice");
+    c.values = kept;
+    cr_assert_str_eq(ga_spgemm_method_text(GA_SPGEMM_GROWING), "growing");
+    cr_assert_str_eq(ga_spgemm_method_text(99), "?");
+    vectors_end(&c);
+    vectors_end(&g);
+    matrix_end(&a);
+    matrix_end(&b);
+    matrix_end(&f);
+}
