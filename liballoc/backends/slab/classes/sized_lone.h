@@ -66,7 +66,7 @@ GA_SIMT void ga_sized_recent_store(ga_sized_view heap, uint32_t class_, uint32_t
 {
     uint32_t upper = ga_sized_recent_tag(class_, number) << 16 | (ga_sized_unit(class_) / 16u - 1u);
     uint64_t value = (uint64_t)upper << 32 | (word_index + 1u);
-    if (!ga_sized_in_first_bitmap(heap, word_index) && !GA_PLANTED(sized_recent_in_any_bitmap)) {
+    if (!ga_sized_in_first_bitmap(heap, word_index)) {
         value = 0; /* the word that was recorded is full */
     }
 #ifdef __CUDACC__
