@@ -17,6 +17,8 @@
  * PROGRESS   Pieces must be begun in their order. Then a tile waits only for tiles that began
  *            earlier, and the earliest waits for none. A tile that cannot finish its piece marks it
  *            as failed, so that no later one waits for it.
+ *
+ * Only host threads use it yet.
  */
 #ifndef GPUALLOC_SPGEMM_ORDER_TILE_H
 #define GPUALLOC_SPGEMM_ORDER_TILE_H

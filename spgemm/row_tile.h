@@ -17,8 +17,8 @@
  *
  * PROGRESS   Nothing waits.
  *
- * values_tile.h includes it for each type of values: GA_SPGEMM_VALUE is the type, and
- * GA_SPGEMM_OF(name) the name with a suffix for it.
+ * Only host threads use it yet. values_tile.h includes it for each type of values: GA_SPGEMM_VALUE
+ * is the type, and GA_SPGEMM_OF(name) the name with a suffix for it.
  */
 #ifndef GPUALLOC_SPGEMM_ROW_TILE_H
 #define GPUALLOC_SPGEMM_ROW_TILE_H

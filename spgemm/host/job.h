@@ -25,10 +25,11 @@ typedef struct ga_spgemm_job ga_spgemm_job;
 
 /* Memory of one thread. */
 typedef struct ga_spgemm_scratch {
-    uint64_t slots, room; /* of the table; of `indices` and `values`, in entries */
-    uint32_t count;       /* columns in the table */
-    uint32_t last;        /* entries of the last row: a guess for the next one */
-    uint64_t now;         /* slots that the present row uses */
+    uint64_t slots; /* of the table */
+    uint64_t room;  /* of `indices` and `values`, in entries */
+    uint32_t count; /* columns in the table */
+    uint32_t last;  /* entries of the last row: a guess for the next one */
+    uint64_t now;   /* slots that the present row uses */
     uint32_t *keys, *used;
     void *sums;
     uint32_t *sorted; /* `slots` columns */

@@ -7,8 +7,8 @@
 
 #include "platform/libc.h"
 
-/* The multiplications that row `row` takes (vmm-spgemm-2023, Listing 2.2). */
-static uint64_t upper_of(const ga_spgemm_job *job, uint64_t row)
+/* The multiplications that row `row` takes: its upper bound (vmm-spgemm-2023, Listing 2.2). */
+static uint64_t count_multiplications(const ga_spgemm_job *job, uint64_t row)
 {
     const ga_csr *a = job->a, *b = job->b;
     uint64_t upper = 0;
@@ -24,7 +24,7 @@ static void sum_uppers(ga_spgemm_job *job)
     uint64_t sum = 0;
     for (uint64_t row = 0; row < job->a->rows; row++) {
         job->uppers[row] = sum;
-        sum += upper_of(job, row);
+        sum += count_multiplications(job, row);
     }
     job->uppers[job->a->rows] = sum;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows for values of one type: included by rows.c for each. GA_SPGEMM_VALUE and GA_SPGEMM_OF(name)
- * are as for row_tile.h. */
+ * A row in the scratch memory of a thread. rows.c includes this file for each type of values;
+ * GA_SPGEMM_VALUE and GA_SPGEMM_OF(name) are as for row_tile.h.
+ */
 
 /* Adds row `row` of C to the empty table of the scratch memory, which grows as needed. Returns
  * false if there is no memory. */

@@ -6,8 +6,8 @@
  *
  * INVARIANT  Each piece is begun once, and every earlier piece before it.
  *
- * ORDER      All accesses are relaxed: the pieces are independent, and the caller joins the
- * threads.
+ * ORDER      None: all accesses are relaxed, because the pieces are independent and the caller
+ *            joins the threads.
  *
  * PROGRESS   A thread that fails stores `failed`, and each thread reads it before it takes a piece.
  */
