@@ -3,10 +3,10 @@
  * Matrices that are written, and read again to the last bit; files that cannot be written; memory
  * that ends at each request of the reader; the check of a matrix.
  */
+#include "support/folder.h"
 #include "support/matrix_scene.h"
 #include "support/random.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -82,18 +82,6 @@ Test(matrix_write, matrices_without_entries)
 }
 
 /* ---- files that cannot be written ----------------------------------------------------------- */
-
-static uint32_t files_in_folder(const char *folder)
-{
-    uint32_t count = 0;
-    DIR *d = opendir(folder);
-    cr_assert(d);
-    while (readdir(d)) {
-        count++;
-    }
-    closedir(d);
-    return count - 2; /* . and .. */
-}
 
 static void limit_files(rlim_t bytes)
 {

@@ -3,10 +3,10 @@
  * Slab hashes in files: a saved table is loaded; damaged files, and files too large for a table;
  * saves that fail and keep the old file.
  */
+#include "support/folder.h"
 #include "support/probe.h"
 #include "support/slabhash_scene.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -176,18 +176,6 @@ Test(slabhash_files, a_file_for_which_there_is_no_memory)
 
 /* ---- files that cannot be written: the old contents stay ---------------------------------- */
 
-static uint32_t entries(const char *directory)
-{
-    uint32_t count = 0;
-    DIR *d = opendir(directory);
-    cr_assert(d);
-    while (readdir(d)) {
-        count++;
-    }
-    closedir(d);
-    return count - 2; /* . and .. */
-}
-
 /* A directory of its own, and the path of a file in it. */
 static char directory[32];
 
@@ -222,7 +210,7 @@ Test(slabhash_files, a_save_that_fails_keeps_the_old_file)
     limit_files(RLIM_INFINITY);
     snprintf(sentence, sizeof sentence, "slabhash: %s: cannot write it: File too large", path);
     assert_fails(status, GA_ERR_IO, sentence);
-    cr_assert_eq(entries(directory), 1);
+    cr_assert_eq(files_in_folder(directory), 1);
     assert_ok(ga_slabhash_clear(small));
     assert_ok(ga_slabhash_load(small, path));
     assert_ok(ga_slabhash_size(small, &size));
@@ -230,7 +218,7 @@ Test(slabhash_files, a_save_that_fails_keeps_the_old_file)
     assert_ok(ga_slabhash_save(large, path));
     cr_assert(stat(path, &now) == 0 && (now.st_mode & 0777) == 0640);
     cr_assert_eq(now.st_size, 48 + 16 * 20000);
-    cr_assert_eq(entries(directory), 1);
+    cr_assert_eq(files_in_folder(directory), 1);
     cr_assert(unlink(path) == 0 && rmdir(directory) == 0);
     assert_ok(ga_slabhash_close(small));
     assert_ok(ga_slabhash_close(large));
@@ -250,7 +238,7 @@ Test(slabhash_files, what_is_no_file_stays)
                  to_nothing ? "a link to nothing" : "no regular file");
         assert_fails_with(ga_slabhash_save(table, link_path), GA_ERR_IO, sentence);
         cr_assert(lstat(link_path, &there) == 0 && S_ISLNK(there.st_mode));
-        cr_assert_eq(entries(directory), 1);
+        cr_assert_eq(files_in_folder(directory), 1);
         cr_assert_eq(unlink(link_path), 0);
     }
     assert_fails_with(ga_slabhash_save(table, directory), GA_ERR_IO, "slabhash: /tmp/slabhash-");
@@ -260,7 +248,7 @@ Test(slabhash_files, what_is_no_file_stays)
     assert_ok(ga_slabhash_save(table, link_path));
     cr_assert(lstat(link_path, &there) == 0 && S_ISLNK(there.st_mode));
     cr_assert(stat(path, &there) == 0 && there.st_size == 48 + 16 * 11);
-    cr_assert_eq(entries(directory), 2);
+    cr_assert_eq(files_in_folder(directory), 2);
     cr_assert(unlink(link_path) == 0 && unlink(path) == 0 && rmdir(directory) == 0);
     assert_ok(ga_slabhash_close(table));
 }
