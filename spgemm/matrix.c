@@ -86,7 +86,7 @@ void ga_matrix_free(ga_matrix *matrix)
 
 /* ---- check ---------------------------------------------------------------------------------- */
 
-static ga_status check_form(const ga_csr *m)
+ga_status ga_csr_check_form(const ga_csr *m)
 {
     if (!m || !m->offsets) {
         return ga_fail(GA_ERR_ARGUMENT, "matrix: no %s: expected a pointer",
@@ -103,53 +103,64 @@ static ga_status check_form(const ga_csr *m)
     return GA_OK;
 }
 
-static ga_status check_offsets(const ga_csr *m)
+ga_status ga_csr_check_offsets(uint64_t row, uint64_t begin, uint64_t end)
 {
-    if (m->offsets[0]) {
+    if (row == 0 && begin) {
         return ga_fail(GA_ERR_ARGUMENT, "matrix: row 0: it begins at %llu: expected 0",
-                       (unsigned long long)m->offsets[0]);
+                       (unsigned long long)begin);
     }
-    for (uint64_t row = 0; row < m->rows; row++) {
-        if (m->offsets[row + 1] < m->offsets[row]) {
-            return ga_fail(GA_ERR_ARGUMENT,
-                           "matrix: row %llu: it ends at %llu: expected at least %llu, its begin",
-                           (unsigned long long)row, (unsigned long long)m->offsets[row + 1],
-                           (unsigned long long)m->offsets[row]);
-        }
-    }
-    if (m->offsets[m->rows] && (!m->indices || !m->values)) {
-        return ga_fail(GA_ERR_ARGUMENT, "matrix: no %s of its %llu entries: expected a pointer",
-                       m->indices ? "values" : "columns", (unsigned long long)m->offsets[m->rows]);
-    }
-    return GA_OK;
+    return begin <= end
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT,
+                         "matrix: row %llu: it ends at %llu: expected at least %llu, its begin",
+                         (unsigned long long)row, (unsigned long long)end,
+                         (unsigned long long)begin);
 }
 
-static ga_status check_row(const ga_csr *m, uint64_t row)
+ga_status ga_csr_check_arrays(const ga_csr *m, uint64_t entries)
+{
+    return entries && (!m->indices || !m->values)
+               ? ga_fail(GA_ERR_ARGUMENT, "matrix: no %s of its %llu entries: expected a pointer",
+                         m->indices ? "values" : "columns", (unsigned long long)entries)
+               : GA_OK;
+}
+
+static ga_status check_offsets(const ga_csr *m)
+{
+    ga_status status = m->rows ? GA_OK : ga_csr_check_offsets(0, m->offsets[0], m->offsets[0]);
+    for (uint64_t row = 0; status == GA_OK && row < m->rows; row++) {
+        status = ga_csr_check_offsets(row, m->offsets[row], m->offsets[row + 1]);
+    }
+    return status ? status : ga_csr_check_arrays(m, m->offsets[m->rows]);
+}
+
+ga_status ga_csr_check_row(uint64_t row, const uint32_t *indices, uint64_t count, uint64_t columns)
 {
     uint64_t least = 0; /* the smallest column that may follow */
-    for (uint64_t i = m->offsets[row]; i < m->offsets[row + 1]; i++) {
-        uint32_t column = m->indices[i];
-        if (column >= m->columns) {
+    for (uint64_t i = 0; i < count; i++) {
+        if (indices[i] >= columns) {
             return ga_fail(GA_ERR_ARGUMENT, "matrix: row %llu: column %u: expected less than %llu",
-                           (unsigned long long)row, column, (unsigned long long)m->columns);
+                           (unsigned long long)row, indices[i], (unsigned long long)columns);
         }
-        if (column < least) {
+        if (indices[i] < least) {
             return ga_fail(GA_ERR_ARGUMENT,
                            "matrix: row %llu: column %u after column %u: expected ascending "
                            "columns, each once",
-                           (unsigned long long)row, column, (unsigned)(least - 1));
+                           (unsigned long long)row, indices[i], (unsigned)(least - 1));
         }
-        least = (uint64_t)column + 1;
+        least = (uint64_t)indices[i] + 1;
     }
     return GA_OK;
 }
 
 ga_status ga_csr_check(const ga_csr *matrix)
 {
-    ga_status status = check_form(matrix);
+    ga_status status = ga_csr_check_form(matrix);
     status = status ? status : check_offsets(matrix);
     for (uint64_t row = 0; status == GA_OK && row < matrix->rows; row++) {
-        status = check_row(matrix, row);
+        uint64_t begin = matrix->offsets[row];
+        status = ga_csr_check_row(row, matrix->indices + begin, matrix->offsets[row + 1] - begin,
+                                  matrix->columns);
     }
     return status;
 }

@@ -45,4 +45,11 @@ ga_status ga_matrix_new(ga_matrix **out, ga_heap *heap);
  * block, whatever the status. */
 ga_status ga_matrix_build(ga_matrix *matrix, ga_entries *entries, uint32_t flags);
 
+/* ---- parts of ga_csr_check() ----------------------------------------------------------------- */
+
+ga_status ga_csr_check_form(const ga_csr *m);                     /* reads no array */
+ga_status ga_csr_check_arrays(const ga_csr *m, uint64_t entries); /* are they there? */
+ga_status ga_csr_check_offsets(uint64_t row, uint64_t begin, uint64_t end);
+ga_status ga_csr_check_row(uint64_t row, const uint32_t *indices, uint64_t count, uint64_t columns);
+
 #endif

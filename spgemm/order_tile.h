@@ -5,20 +5,18 @@
  * gaps, and nothing is moved.
  *
  * STRUCTURE  One word for each piece: two bits of state, 62 bits of a number of elements. A tile
- *            stores the length of its piece. Then it reads the words of the pieces before, up to
- *            one that has its end; the lengths since then and that end are its position (Merrill
- *            and Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016).
+ *            stores the length of its piece. Then it reads the words of the pieces before, one in
+ *            each lane, up to one that has its end; the lengths since then and that end are its
+ *            position (Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled
+ *            Look-back, 2016).
  *
  * INVARIANT  The state of a word only rises. Its end, once known, never changes.
  *
- * ORDER      None: all accesses are relaxed, because only a number travels, in the word itself. The
- *            elements are read after all tiles have ended.
+ * ORDER      None: all accesses are relaxed, because only a number travels, in the word itself.
  *
  * PROGRESS   Pieces must be begun in their order. Then a tile waits only for tiles that began
  *            earlier, and the earliest waits for none. A tile that cannot finish its piece marks it
  *            as failed, so that no later one waits for it.
- *
- * Only host threads use it yet.
  */
 #ifndef GPUALLOC_SPGEMM_ORDER_TILE_H
 #define GPUALLOC_SPGEMM_ORDER_TILE_H
@@ -32,48 +30,119 @@
 #define GA_ORDER_END     ((uint64_t)2 << 62) /* the number is the position behind it */
 #define GA_ORDER_FAILED  ((uint64_t)3 << 62)
 
+/* Words that a lane loads at once. */
+#ifdef __CUDACC__
+#define GA_ORDER_WINDOWS 4u
+#define GA_ORDER_UNROLL  _Pragma("unroll")
+#else
+#define GA_ORDER_WINDOWS 1u
+#define GA_ORDER_UNROLL
+#endif
+
 #define GA_ORDER_NONE (~(uint64_t)0) /* no position: an earlier piece has failed */
 
-/* The word of the piece `back` before `piece`, once its state is known. The piece before the first
- * one ends at 0. */
-GA_SIMT uint64_t ga_order_load(const uint64_t *words, uint64_t piece, uint64_t back)
+GA_SIMT void ga_order_store(ga_tile tile, uint64_t *words, uint64_t piece, uint64_t word)
 {
-    uint64_t word = GA_ORDER_UNKNOWN;
-    if (back > piece) {
-        return GA_ORDER_END;
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_store64_relaxed(words + piece, word); /* relaxed, here and below: as above */
     }
-    /* relaxed, here and below: as above */
-    while (((word = ga_load64_relaxed(words + piece - back)) & GA_ORDER_STATE) ==
-           GA_ORDER_UNKNOWN) {
-        ga_clock_sleep(100);
-    }
-    return word;
 }
 
-/* The position of piece number `piece`, which has `length` elements; or GA_ORDER_NONE. By one
- * lane. */
-GA_SIMT uint64_t ga_order_position_lone(uint64_t *words, uint64_t piece, uint64_t length)
+/* The words of the 32 pieces before `piece`, the nearest in lane 0. Those before the first one are
+ * ends at 0. */
+GA_SIMT void ga_order_load(ga_tile tile, const uint64_t *words, uint64_t piece, ga_lanes *low,
+                           ga_lanes *high)
 {
-    uint64_t position = 0, word;
-    uint64_t back = 1;
-    ga_store64_relaxed(words + piece, GA_ORDER_LENGTH | length);
-    while (((word = ga_order_load(words, piece, back)) & GA_ORDER_STATE) == GA_ORDER_LENGTH) {
-        position += word & ~GA_ORDER_STATE;
-        back++;
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint64_t word = GA_ORDER_END;
+        if (own < piece) {
+            word = ga_load64_relaxed(words + piece - 1u - own);
+        }
+        ga_lane_write(low, own, (uint32_t)word);
+        ga_lane_write(high, own, (uint32_t)(word >> 32));
     }
-    if ((word & GA_ORDER_STATE) == GA_ORDER_FAILED) {
-        ga_store64_relaxed(words + piece, GA_ORDER_FAILED);
-        return GA_ORDER_NONE;
+    ga_tile_sync(tile);
+}
+
+/* The lanes whose words have the state. */
+GA_SIMT uint32_t ga_order_lanes(ga_tile tile, ga_lanes high, uint64_t state)
+{
+    ga_lanes equal = ga_lanes_all(0);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        ga_lane_write(&equal, own,
+                      (ga_lane_read(high, own) & (uint32_t)(GA_ORDER_STATE >> 32)) ==
+                          (uint32_t)(state >> 32));
     }
-    position += word & ~GA_ORDER_STATE;
-    ga_store64_relaxed(words + piece, GA_ORDER_END | (position + length));
+    return ga_lanes_nonzero(tile, equal);
+}
+
+/* The sum of the lengths in some lanes. */
+GA_SIMT uint64_t ga_order_sum(ga_tile tile, ga_lanes low, uint32_t lanes)
+{
+    ga_lanes lower = ga_lanes_all(0), upper = ga_lanes_all(0);
+    GA_EACH_LANE(tile, lanes, own)
+    {
+        ga_lane_write(&lower, own, ga_lane_read(low, own) & 0xffffu);
+        ga_lane_write(&upper, own, ga_lane_read(low, own) >> 16);
+    }
+    return ga_lanes_sum(tile, lower) + ((uint64_t)ga_lanes_sum(tile, upper) << 16);
+}
+
+/* The position behind the pieces before `piece`, or GA_ORDER_NONE. Waits for them. For a tile of 32
+ * lanes. */
+GA_SIMT uint64_t ga_order_before(ga_tile tile, const uint64_t *words, uint64_t piece)
+{
+    uint64_t position = 0;
+    for (;;) {
+        ga_lanes low[GA_ORDER_WINDOWS], high[GA_ORDER_WINDOWS];
+        GA_ORDER_UNROLL
+        for (uint32_t i = 0; i < GA_ORDER_WINDOWS; i++) { /* together, because loads take long */
+            low[i] = high[i] = ga_lanes_all(0);
+            ga_order_load(tile, words, piece > 32u * i ? piece - 32u * i : 0, &low[i], &high[i]);
+        }
+        GA_ORDER_UNROLL
+        for (uint32_t i = 0; i < GA_ORDER_WINDOWS; i++) {
+            uint32_t unknown = ga_order_lanes(tile, high[i], GA_ORDER_UNKNOWN);
+            uint32_t ends = ga_order_lanes(tile, high[i], GA_ORDER_END);
+            uint32_t nearest = ends ? ga_bits_lowest(ends) : 32u;
+            if (ga_order_lanes(tile, high[i], GA_ORDER_FAILED)) {
+                return GA_ORDER_NONE;
+            }
+            if (unknown & ga_bits_below(nearest)) {
+                ga_clock_sleep(100);
+                break;
+            }
+            position += ga_order_sum(tile, low[i], ga_bits_below(nearest));
+            if (ends) {
+                uint64_t end = (uint64_t)ga_lanes_get(tile, high[i], nearest) << 32 |
+                               ga_lanes_get(tile, low[i], nearest);
+                return position + (end & ~GA_ORDER_STATE);
+            }
+            piece -= 32u;
+        }
+    }
+}
+
+/* The position of piece number `piece`, which has `length` elements; or GA_ORDER_NONE. For a tile
+ * of 32 lanes. */
+GA_SIMT uint64_t ga_order_position(ga_tile tile, uint64_t *words, uint64_t piece, uint32_t length)
+{
+    ga_order_store(tile, words, piece, GA_ORDER_LENGTH | length);
+    uint64_t position = ga_order_before(tile, words, piece);
+    ga_order_store(tile, words, piece,
+                   position == GA_ORDER_NONE ? GA_ORDER_FAILED
+                                             : GA_ORDER_END | (position + length));
     return position;
 }
 
-/* No element of the piece, nor of later ones, is stored. By one lane. */
-GA_SIMT void ga_order_fail_lone(uint64_t *words, uint64_t piece)
+/* No element of the piece, nor of later ones, is stored. */
+GA_SIMT void ga_order_fail(ga_tile tile, uint64_t *words, uint64_t piece)
 {
-    ga_store64_relaxed(words + piece, GA_ORDER_FAILED);
+    ga_order_store(tile, words, piece, GA_ORDER_FAILED);
 }
 
 #endif

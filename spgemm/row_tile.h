@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * One row of C = A B by a tile: each entry (i, k) of A's row i, times row k of B, is added to a
- * hash table with the columns of C's row as keys (Gustavson, Two Fast Algorithms for Sparse
- * Matrices, 1978).
+ * One row of C = A B by tiles: each entry (i, k) of A's row i, times row k of B, is added to a hash
+ * table with the columns of C's row as keys (Gustavson, Two Fast Algorithms for Sparse Matrices,
+ * 1978).
  *
  * STRUCTURE  A table has a power of two of slots, each with a column, or GA_SPGEMM_EMPTY, and a
- *            sum. The probe sequence is linear. `used` lists the slots that have columns, so that
- *            neither reading the row nor emptying the table goes through all slots.
+ *            sum. The probe sequence is linear, four slots at a time: on the GPU the lane that
+ *            probes longest delays its warp, and four keys are one load. The lanes of a tile load
+ *            entries of A, one each; then the tile adds one row of B after another.
  *
  * INVARIANT  A slot that has a column keeps it until the table is emptied. A slot without a column
- *            has the sum 0. The tile stops before the table is full: at most one round of its lanes
- *            comes after `most` columns.
+ *            has the sum 0. A row of B has each column once, so that no two lanes of a tile add to
+ *            one slot at the same time.
  *
- * ORDER      A table belongs to one tile. On the GPU its lanes add to it at the same time, by
- *            relaxed atomics, and ga_tile_sync() orders them before what follows.
+ * ORDER      ga_tile_sync() orders the lanes of a tile between two rows of B. On the GPU several
+ *            tiles may share a table: then they add by relaxed atomics, and meet before the table
+ *            is read.
  *
  * PROGRESS   Nothing waits.
  *
- * Only host threads use it yet. values_tile.h includes it for each type of values: GA_SPGEMM_VALUE
- * is the type, and GA_SPGEMM_OF(name) the name with a suffix for it.
+ * All tiles of a warp call together (ga_tile_abreast()); a tile without a row has a part without
+ * entries. values_tile.h includes this for each type of values: GA_SPGEMM_VALUE is the type, and
+ * GA_SPGEMM_OF(name) the name with a suffix for it.
  */
 #ifndef GPUALLOC_SPGEMM_ROW_TILE_H
 #define GPUALLOC_SPGEMM_ROW_TILE_H
@@ -28,16 +31,59 @@
 #include <gpualloc/matrix.h>
 
 #define GA_SPGEMM_EMPTY     0xffffffffu /* no column: matrices have at most 2^32 - 1 */
-#define GA_SPGEMM_SLOTS_MIN 128u        /* a third of them is room for a round of lanes */
+#define GA_SPGEMM_NO_SLOT   0xffffffffu
+#define GA_SPGEMM_SLOTS_MIN 128u
+
+/* Steps that a tile loads at once. On the GPU that hides the latency of memory. */
+#ifdef __CUDACC__
+#ifndef GA_SPGEMM_AHEAD
+#define GA_SPGEMM_AHEAD 4u
+#endif
+#define GA_SPGEMM_UNROLL _Pragma("unroll")
+#else
+#define GA_SPGEMM_AHEAD 1u
+#define GA_SPGEMM_UNROLL
+#endif
 
 /* The columns of a row of C. */
-typedef struct ga_spgemm_columns {
-    uint32_t *keys;  /* of the slots */
-    uint32_t *used;  /* as many as slots */
-    uint32_t *count; /* of the columns in `used` */
+typedef struct ga_spgemm_table {
+    uint32_t *keys;  /* of the slots; aligned to 16 bytes */
     uint32_t mask;   /* slots - 1 */
-    uint32_t most;   /* columns; with more the table counts as full */
-} ga_spgemm_columns;
+    uint32_t shift;  /* 32 less the logarithm of slots */
+    uint32_t probes; /* of four slots, that an addition makes at most; then the table is full */
+    bool is_shared;  /* several tiles add to it */
+} ga_spgemm_table;
+
+/* The entries of a row of A that a tile multiplies: each `stride`-th from `first` on. Of B's rows
+ * only the columns from `low` to below `high` count. */
+typedef struct ga_spgemm_part {
+    uint64_t first, end;
+    uint32_t stride;
+    uint32_t low, high;
+    bool is_whole; /* all columns of B count */
+} ga_spgemm_part;
+
+/* One entry of A in each lane: the beginning and length of its row of B, and the steps that the rows
+ * of the lanes before take. A step adds as many entries as the tile has lanes. */
+typedef struct ga_spgemm_rows {
+    ga_lanes begin_low, begin_high, length, steps_before;
+    uint32_t steps; /* of all lanes */
+} ga_spgemm_rows;
+
+/* A step: entries of one row of B, in the first lanes. */
+typedef struct ga_spgemm_step {
+    uint64_t begin; /* of the entries */
+    uint32_t left;  /* entries of the row from `begin` on */
+    uint32_t entry; /* of A: the lane that has loaded it */
+} ga_spgemm_step;
+
+/* A table of a power of two of slots. */
+GA_SIMT ga_spgemm_table ga_spgemm_table_of(uint32_t *keys, uint64_t slots)
+{
+    ga_spgemm_table table = {keys, (uint32_t)(slots - 1u), 0, (uint32_t)(slots / 4u), false};
+    table.shift = ga_bits_leading(table.mask);
+    return table;
+}
 
 /* Number of slots of a table for that number of columns, at most two thirds of which are used. */
 GA_SIMT uint64_t ga_spgemm_slots(uint64_t columns)
@@ -49,30 +95,76 @@ GA_SIMT uint64_t ga_spgemm_slots(uint64_t columns)
     return slots;
 }
 
-/* The slot of the column, which is added if it is new. By one lane. */
-GA_SIMT uint32_t ga_spgemm_slot(ga_spgemm_columns table, uint32_t column)
+/* True if the condition holds in any tile of the warp. */
+GA_SIMT bool ga_spgemm_any(ga_tile tile, bool condition)
 {
-    uint32_t slot = column * 0x9e3779b1u;
-    slot = (slot ^ slot >> 15) & table.mask;
-    for (;; slot = (slot + 1u) & table.mask) {
 #ifdef __CUDACC__
-        uint32_t seen = atomicCAS(table.keys + slot, GA_SPGEMM_EMPTY, column);
+    return ga_lanes_any(tile, condition);
 #else
-        uint32_t seen = table.keys[slot];
+    (void)tile;
+    return condition;
 #endif
-        if (seen == column) {
-            return slot;
+}
+
+/* Four keys, from a slot that is a multiple of 4. By one lane. */
+typedef struct ga_spgemm_quad {
+    uint32_t keys[4];
+} ga_spgemm_quad;
+
+GA_SIMT ga_spgemm_quad ga_spgemm_load_quad(const uint32_t *keys)
+{
+    ga_spgemm_quad quad;
+#ifdef __CUDACC__
+    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(quad.keys[0]), "=r"(quad.keys[1]), "=r"(quad.keys[2]), "=r"(quad.keys[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(keys)));
+#else
+    quad.keys[0] = keys[0], quad.keys[1] = keys[1], quad.keys[2] = keys[2], quad.keys[3] = keys[3];
+#endif
+    return quad;
+}
+
+/* The first of the four that is the key, or 4. */
+GA_SIMT uint32_t ga_spgemm_find_in(ga_spgemm_quad quad, uint32_t key)
+{
+    uint32_t found = quad.keys[3] == key ? 3u : 4u;
+    found = quad.keys[2] == key ? 2u : found;
+    found = quad.keys[1] == key ? 1u : found;
+    return quad.keys[0] == key ? 0u : found;
+}
+
+/* Claim an empty slot; false if it has another column meanwhile. */
+GA_SIMT bool ga_spgemm_claim(uint32_t *slot, uint32_t column)
+{
+#ifdef __CUDACC__
+    uint32_t seen = atomicCAS(slot, GA_SPGEMM_EMPTY, column);
+    return seen == GA_SPGEMM_EMPTY || seen == column;
+#else
+    *slot = column;
+    return true;
+#endif
+}
+
+/* The slot of the column, which is added if it is new; or GA_SPGEMM_NO_SLOT. The hash is Knuth's
+ * multiplicative one, which spreads columns that are close together. By one lane. */
+GA_SIMT uint32_t ga_spgemm_slot(ga_spgemm_table table, uint32_t column)
+{
+    uint32_t slot = (column * 0x9e3779b1u) >> table.shift & ~3u;
+    for (uint32_t left = table.probes; left;) {
+        ga_spgemm_quad quad = ga_spgemm_load_quad(table.keys + slot);
+        uint32_t found = ga_spgemm_find_in(quad, column);
+        if (found < 4u) {
+            return slot + found;
         }
-        if (seen == GA_SPGEMM_EMPTY) {
-#ifdef __CUDACC__
-            table.used[atomicAdd(table.count, 1u)] = slot;
-#else
-            table.keys[slot] = column;
-            table.used[(*table.count)++] = slot;
-#endif
-            return slot;
+        found = ga_spgemm_find_in(quad, GA_SPGEMM_EMPTY);
+        if (found == 4u) {
+            slot = (slot + 4u) & table.mask;
+            left--;
+        } else if (ga_spgemm_claim(table.keys + slot + found, column)) {
+            return slot + found;
         }
     }
+    return GA_SPGEMM_NO_SLOT;
 }
 
 /* The lanes that have an element of the `left` ones. */
@@ -81,61 +173,129 @@ GA_SIMT uint32_t ga_spgemm_lanes(ga_tile tile, uint64_t left)
     return left < ga_tile_size(tile) ? ga_bits_below((uint32_t)left) : ga_tile_lanes(tile);
 }
 
-/* True if the table is full. All lanes get one answer, because none adds a column meanwhile. */
-GA_SIMT bool ga_spgemm_is_full(ga_tile tile, ga_spgemm_columns table)
+/* The first entry from `begin` to `end` whose column is at least `column`. By one lane. */
+GA_SIMT uint64_t ga_spgemm_find(const ga_csr *m, uint64_t begin, uint64_t end, uint32_t column)
 {
-    ga_tile_sync(tile);
-    uint32_t count = *table.count;
-    ga_tile_sync(tile);
-    return count > table.most;
-}
-
-/* Add the columns of C's row `row`. Returns false if the table is full. */
-GA_SIMT bool ga_spgemm_add_columns(ga_tile tile, const ga_csr *a, const ga_csr *b, uint64_t row,
-                                   ga_spgemm_columns table)
-{
-    for (uint64_t entry = a->offsets[row]; entry < a->offsets[row + 1u]; entry++) {
-        uint32_t k = a->indices[entry];
-        uint64_t end = b->offsets[k + 1u];
-        for (uint64_t at = b->offsets[k]; at < end; at += ga_tile_size(tile)) {
-            GA_EACH_LANE(tile, ga_spgemm_lanes(tile, end - at), own)
-            {
-                ga_spgemm_slot(table, b->indices[at + own]);
-            }
-            if (ga_spgemm_is_full(tile, table)) {
-                return false;
-            }
+    while (begin < end) {
+        uint64_t middle = begin + (end - begin) / 2u;
+        if (m->indices[middle] < column) {
+            begin = middle + 1u;
+        } else {
+            end = middle;
         }
     }
-    return true;
+    return begin;
+}
+
+/* The part of one tile that multiplies the whole row. */
+GA_SIMT ga_spgemm_part ga_spgemm_whole_row(const ga_csr *a, uint64_t row)
+{
+    ga_spgemm_part part = {a->offsets[row], a->offsets[row + 1u], 1u, 0u, GA_SPGEMM_EMPTY, true};
+    return part;
+}
+
+/* Load the rows of B for the entries of A from `at` on. */
+GA_SIMT ga_spgemm_rows ga_spgemm_load(ga_tile tile, const ga_csr *a, const ga_csr *b,
+                                      ga_spgemm_part part, uint64_t at)
+{
+    ga_spgemm_rows rows;
+    ga_lanes steps = ga_lanes_all(0);
+    rows.begin_low = rows.begin_high = rows.length = steps;
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint64_t entry = at + (uint64_t)own * part.stride;
+        if (entry < part.end) {
+            uint32_t k = a->indices[entry];
+            uint64_t begin = b->offsets[k], end = b->offsets[k + 1u];
+            if (!part.is_whole) {
+                begin = ga_spgemm_find(b, begin, end, part.low);
+                end = ga_spgemm_find(b, begin, end, part.high);
+            }
+            uint32_t length = (uint32_t)(end - begin), size = ga_tile_size(tile);
+            ga_lane_write(&rows.begin_low, own, (uint32_t)begin);
+            ga_lane_write(&rows.begin_high, own, (uint32_t)(begin >> 32));
+            ga_lane_write(&rows.length, own, length);
+            ga_lane_write(&steps, own, length / size + (length % size != 0));
+        }
+    }
+    ga_tile_sync(tile);
+    uint32_t last = ga_tile_size(tile) - 1u;
+    rows.steps_before = ga_lanes_prefix_sum(tile, steps);
+    rows.steps = ga_lanes_get(tile, rows.steps_before, last) + ga_lanes_get(tile, steps, last);
+    return rows;
+}
+
+/* Step number `number`: that of the last row with at most so many steps before it. */
+GA_SIMT ga_spgemm_step ga_spgemm_step_at(ga_tile tile, ga_spgemm_rows rows, uint32_t number)
+{
+    ga_lanes begun = ga_lanes_all(0);
+    ga_spgemm_step step;
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        ga_lane_write(&begun, own, ga_lane_read(rows.steps_before, own) <= number);
+    }
+    step.entry = ga_bits_count(ga_lanes_nonzero(tile, begun)) - 1u;
+    uint32_t done = number - ga_lanes_get(tile, rows.steps_before, step.entry);
+    done *= ga_tile_size(tile);
+    step.begin = ((uint64_t)ga_lanes_get(tile, rows.begin_high, step.entry) << 32 |
+                  ga_lanes_get(tile, rows.begin_low, step.entry)) +
+                 done;
+    uint32_t length = ga_lanes_get(tile, rows.length, step.entry); /* in all tiles of the warp */
+    step.left = number < rows.steps ? length - done : 0;
+    return step;
 }
 
 /* Empty the table. */
-GA_SIMT void ga_spgemm_empty(ga_tile tile, ga_spgemm_columns table)
+GA_SIMT void ga_spgemm_empty(ga_tile tile, ga_spgemm_table table)
 {
-    uint32_t count = *table.count;
-    for (uint32_t at = 0; at < count; at += ga_tile_size(tile)) {
-        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, count - at), own)
+    for (uint32_t at = 0; at <= table.mask; at += ga_tile_size(tile)) {
+        GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
         {
-            table.keys[table.used[at + own]] = GA_SPGEMM_EMPTY;
+            table.keys[at + own] = GA_SPGEMM_EMPTY;
         }
     }
-    ga_tile_sync(tile);
-    *table.count = 0; /* all lanes store one value */
     ga_tile_sync(tile);
 }
 
-/* Copy the columns to `columns`, in the order in which they were added. */
-GA_SIMT void ga_spgemm_list(ga_tile tile, ga_spgemm_columns table, uint32_t *columns)
+/* Copy the columns to `columns`, in the order of their slots; returns their number. With NULL it
+ * counts them. */
+GA_SIMT uint32_t ga_spgemm_list(ga_tile tile, ga_spgemm_table table, uint32_t *columns)
 {
-    uint32_t count = *table.count;
-    for (uint32_t at = 0; at < count; at += ga_tile_size(tile)) {
-        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, count - at), own)
+    uint32_t count = 0;
+    for (uint32_t at = 0; at <= table.mask; at += ga_tile_size(tile)) {
+        ga_lanes taken = ga_lanes_all(0);
+        GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
         {
-            columns[at + own] = table.keys[table.used[at + own]];
+            ga_lane_write(&taken, own, table.keys[at + own] != GA_SPGEMM_EMPTY);
         }
+        uint32_t all = ga_lanes_nonzero(tile, taken);
+        if (columns) {
+            GA_EACH_LANE(tile, all, own)
+            {
+                columns[count + ga_bits_count(all & ga_bits_below(own))] = table.keys[at + own];
+            }
+        }
+        count += ga_bits_count(all);
     }
     ga_tile_sync(tile);
+    return count;
+}
+
+/* The lower element of pair number `pair` of a stage of a bitonic network, which compares elements
+ * that are `apart` (a power of two). */
+GA_SIMT uint32_t ga_spgemm_lower(uint32_t pair, uint32_t apart)
+{
+    return pair + (pair & ~(apart - 1u));
+}
+
+/* Compare and exchange the elements of a pair, in runs of `run` elements. By one lane. */
+GA_SIMT void ga_spgemm_exchange(uint32_t *columns, uint32_t low, uint32_t apart, uint32_t run)
+{
+    uint32_t lower = columns[low], upper = columns[low + apart];
+    if ((lower > upper) == !(low & run)) {
+        columns[low] = upper;
+        columns[low + apart] = lower;
+    }
 }
 
 /* Sort `n` columns, by a bitonic network: `columns` has room for the next power of two. */
@@ -145,21 +305,19 @@ GA_SIMT void ga_spgemm_sort(ga_tile tile, uint32_t *columns, uint32_t n)
     while (size < n) {
         size *= 2u;
     }
-    for (uint32_t at = n; at < size; at++) { /* all lanes store one value */
-        columns[at] = GA_SPGEMM_EMPTY;
+    for (uint32_t at = n; at < size; at += ga_tile_size(tile)) {
+        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, size - at), own)
+        {
+            columns[at + own] = GA_SPGEMM_EMPTY;
+        }
     }
     ga_tile_sync(tile);
     for (uint32_t run = 2; run && run <= size; run *= 2u) {
         for (uint32_t apart = run / 2u; apart; apart /= 2u) {
-            for (uint32_t at = 0; at < size; at += ga_tile_size(tile)) {
-                GA_EACH_LANE(tile, ga_spgemm_lanes(tile, size - at), own)
+            for (uint32_t at = 0; at < size / 2u; at += ga_tile_size(tile)) {
+                GA_EACH_LANE(tile, ga_spgemm_lanes(tile, size / 2u - at), own)
                 {
-                    uint32_t low = at + own, high = low ^ apart;
-                    if (high > low && (columns[low] > columns[high]) == !(low & run)) {
-                        uint32_t column = columns[low];
-                        columns[low] = columns[high];
-                        columns[high] = column;
-                    }
+                    ga_spgemm_exchange(columns, ga_spgemm_lower(at + own, apart), apart, run);
                 }
             }
             ga_tile_sync(tile);
@@ -171,37 +329,131 @@ GA_SIMT void ga_spgemm_sort(ga_tile tile, uint32_t *columns, uint32_t n)
 
 #ifdef GA_SPGEMM_VALUE
 
-/* Add C's row `row`. Returns false if the table is full; then it has a part of the row. */
-GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_row)(ga_tile tile, const ga_csr *a, const ga_csr *b,
-                                             uint64_t row, ga_spgemm_columns table,
-                                             GA_SPGEMM_VALUE *sums)
-{
-    const GA_SPGEMM_VALUE *a_values = (const GA_SPGEMM_VALUE *)a->values;
-    const GA_SPGEMM_VALUE *b_values = (const GA_SPGEMM_VALUE *)b->values;
-    for (uint64_t entry = a->offsets[row]; entry < a->offsets[row + 1u]; entry++) {
-        uint32_t k = a->indices[entry];
-        GA_SPGEMM_VALUE factor = a_values[entry];
-        uint64_t end = b->offsets[k + 1u];
-        for (uint64_t at = b->offsets[k]; at < end; at += ga_tile_size(tile)) {
-            GA_EACH_LANE(tile, ga_spgemm_lanes(tile, end - at), own)
-            {
-                uint32_t slot = ga_spgemm_slot(table, b->indices[at + own]);
+/* The entries of a step, and the value of the entry of A. On the GPU each lane has loaded its own; a
+ * CPU loads them when it adds them. */
+typedef struct GA_SPGEMM_OF(ga_spgemm_loaded) {
+    GA_SPGEMM_VALUE factor;
 #ifdef __CUDACC__
-                atomicAdd(sums + slot, factor * b_values[at + own]);
-#else
-                sums[slot] += factor * b_values[at + own];
+    uint32_t column;
+    GA_SPGEMM_VALUE value;
 #endif
-            }
-            if (ga_spgemm_is_full(tile, table)) {
-                return false;
-            }
+} GA_SPGEMM_OF(ga_spgemm_loaded);
+
+#ifdef __CUDACC__
+/* The value of a lane's entry of A, for ga_spgemm_load_step(). */
+GA_SIMT GA_SPGEMM_VALUE GA_SPGEMM_OF(ga_spgemm_own_factor)(ga_tile tile, const ga_csr *a,
+                                                           ga_spgemm_part part, uint64_t at)
+{
+    uint64_t entry = at + (uint64_t)tile.lane * part.stride;
+    return entry < part.end ? ((const GA_SPGEMM_VALUE *)a->values)[entry] : 0;
+}
+#endif
+
+GA_SIMT GA_SPGEMM_OF(ga_spgemm_loaded)
+    GA_SPGEMM_OF(ga_spgemm_load_step)(ga_tile tile, const ga_csr *b, ga_spgemm_step step,
+                                      bool with_values, GA_SPGEMM_VALUE factor)
+{
+    GA_SPGEMM_OF(ga_spgemm_loaded) loaded;
+#ifdef __CUDACC__
+    loaded.factor =
+        with_values ? __shfl_sync(tile.mask, factor, (int)step.entry, (int)tile.width) : 0;
+    loaded.column = 0;
+    loaded.value = 0;
+    if (tile.lane < step.left) {
+        uint64_t entry = step.begin + tile.lane;
+        loaded.column = b->indices[entry];
+        loaded.value = with_values ? ((const GA_SPGEMM_VALUE *)b->values)[entry] : 0;
+    }
+#else
+    (void)tile, (void)b, (void)step, (void)with_values;
+    loaded.factor = factor;
+#endif
+    return loaded;
+}
+
+/* Add to the sum of a slot. By one lane. */
+GA_SIMT void GA_SPGEMM_OF(ga_spgemm_add)(ga_spgemm_table table, GA_SPGEMM_VALUE *sum,
+                                         GA_SPGEMM_VALUE more)
+{
+#ifdef __CUDACC__
+    if (table.is_shared) {
+        atomicAdd(sum, more);
+        return;
+    }
+#endif
+    (void)table;
+    *sum += more;
+}
+
+/* Add the entries of a step. Returns the lanes for which the table is full. */
+GA_SIMT ga_lanes GA_SPGEMM_OF(ga_spgemm_add_step)(ga_tile tile, const ga_csr *b,
+                                                  ga_spgemm_step step,
+                                                  GA_SPGEMM_OF(ga_spgemm_loaded) loaded,
+                                                  ga_spgemm_table table, GA_SPGEMM_VALUE *sums)
+{
+    ga_lanes full = ga_lanes_all(0);
+#ifdef __CUDACC__
+    if (tile.lane < step.left) {
+        uint32_t own = tile.lane, column = loaded.column;
+        GA_SPGEMM_VALUE value = loaded.value;
+#else
+    GA_EACH_LANE(tile, ga_spgemm_lanes(tile, step.left), own)
+    {
+        uint32_t column = b->indices[step.begin + own];
+        GA_SPGEMM_VALUE value = ((const GA_SPGEMM_VALUE *)b->values)[step.begin + own];
+#endif
+        uint32_t slot = ga_spgemm_slot(table, column);
+        if (slot == GA_SPGEMM_NO_SLOT) {
+            ga_lane_write(&full, own, 1);
+        } else if (sums) {
+            GA_SPGEMM_OF(ga_spgemm_add)(table, sums + slot, loaded.factor * value);
         }
     }
-    return true;
+    ga_tile_sync(tile);
+    return full;
+}
+
+/* Add the part of a row. `sums` has one element for each slot; without it only columns are added.
+ * Returns false if the table is full; then it has some of the columns. */
+GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_part)(ga_tile tile, const ga_csr *a, const ga_csr *b,
+                                              ga_spgemm_part part, ga_spgemm_table table,
+                                              GA_SPGEMM_VALUE *sums)
+{
+    uint64_t all = (uint64_t)ga_tile_size(tile) * part.stride;
+    uint32_t is_full = 0;
+    for (uint64_t at = part.first; ga_spgemm_any(tile, at < part.end); at += all) {
+        ga_spgemm_rows rows = ga_spgemm_load(tile, a, b, part, at);
+#ifdef __CUDACC__
+        GA_SPGEMM_VALUE own = sums ? GA_SPGEMM_OF(ga_spgemm_own_factor)(tile, a, part, at) : 0;
+#endif
+        for (uint32_t i = 0; ga_spgemm_any(tile, i < rows.steps); i += GA_SPGEMM_AHEAD) {
+            ga_spgemm_step steps[GA_SPGEMM_AHEAD];
+            GA_SPGEMM_OF(ga_spgemm_loaded) loaded[GA_SPGEMM_AHEAD];
+            GA_SPGEMM_UNROLL
+            for (uint32_t j = 0; j < GA_SPGEMM_AHEAD; j++) {
+                steps[j] = ga_spgemm_step_at(tile, rows, i + j);
+#ifndef __CUDACC__
+                uint64_t entry = at + (uint64_t)steps[j].entry * part.stride;
+                GA_SPGEMM_VALUE own = sums ? ((const GA_SPGEMM_VALUE *)a->values)[entry] : 0;
+#endif
+                loaded[j] = GA_SPGEMM_OF(ga_spgemm_load_step)(tile, b, steps[j], sums, own);
+            }
+            ga_lanes full = ga_lanes_all(0);
+            GA_SPGEMM_UNROLL
+            for (uint32_t j = 0; j < GA_SPGEMM_AHEAD; j++) {
+                full |= GA_SPGEMM_OF(ga_spgemm_add_step)(tile, b, steps[j], loaded[j], table, sums);
+            }
+            is_full |= ga_lanes_nonzero(tile, full);
+        }
+        if (is_full) {
+            part.end = at; /* other tiles of the warp go on */
+        }
+    }
+    return !is_full;
 }
 
 /* Copy the sums of `n` columns that are in the table. */
-GA_SIMT void GA_SPGEMM_OF(ga_spgemm_copy_sums)(ga_tile tile, ga_spgemm_columns table,
+GA_SIMT void GA_SPGEMM_OF(ga_spgemm_copy_sums)(ga_tile tile, ga_spgemm_table table,
                                                const GA_SPGEMM_VALUE *sums, const uint32_t *columns,
                                                uint32_t n, GA_SPGEMM_VALUE *values)
 {
@@ -211,18 +463,16 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_copy_sums)(ga_tile tile, ga_spgemm_columns t
             values[at + own] = sums[ga_spgemm_slot(table, columns[at + own])];
         }
     }
-    ga_tile_sync(tile);
 }
 
-/* Set the sums of all columns to 0; then the table may be emptied. */
-GA_SIMT void GA_SPGEMM_OF(ga_spgemm_clear_sums)(ga_tile tile, ga_spgemm_columns table,
+/* Set the sums of all slots to 0. */
+GA_SIMT void GA_SPGEMM_OF(ga_spgemm_clear_sums)(ga_tile tile, ga_spgemm_table table,
                                                 GA_SPGEMM_VALUE *sums)
 {
-    uint32_t count = *table.count;
-    for (uint32_t at = 0; at < count; at += ga_tile_size(tile)) {
-        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, count - at), own)
+    for (uint32_t at = 0; at <= table.mask; at += ga_tile_size(tile)) {
+        GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
         {
-            sums[table.used[at + own]] = 0;
+            sums[at + own] = 0;
         }
     }
     ga_tile_sync(tile);

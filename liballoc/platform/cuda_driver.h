@@ -115,6 +115,8 @@
     X(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                 \
     X(cuModuleGetFunction, "cuModuleGetFunction",                                                  \
       (CUfunction *function, CUmodule module, const char *name))                                   \
+    X(cuFuncSetAttribute, "cuFuncSetAttribute",                                                    \
+      (CUfunction function, CUfunction_attribute attribute, int value))                            \
     X(cuLaunchKernel, "cuLaunchKernel",                                                            \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,                 \

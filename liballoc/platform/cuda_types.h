@@ -24,6 +24,7 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 
 /* Enumerations in <cuda.h>; the ABI passes an enumeration of that size like an int. */
 typedef int CUdevice_attribute;
+typedef int CUfunction_attribute;
 typedef int CUpointer_attribute;
 typedef int CUmemPool_attribute;
 typedef int CUmemAllocationGranularity_flags;
@@ -54,6 +55,7 @@ enum {
 
 enum {
     CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT = 14,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
@@ -61,6 +63,11 @@ enum {
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED = 128
+};
+
+enum {
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+    CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 9
 };
 
 enum {

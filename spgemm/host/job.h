@@ -2,22 +2,19 @@
  *
  * A product that host threads compute: its rows in pieces, which the threads take in order.
  *
- *     ga_spgemm_multiply          multiply.c: checks, then one of the methods
- *      |- precise, upper, growing methods.c
- *      |   '- ga_spgemm_run       threads.c: all threads go through the pieces
- *      |       '- a step          rows.c: one piece
+ *     ga_spgemm_on_host           methods.c
+ *      |- precise, upper, growing
+ *      |   '- ga_spgemm_run_pieces threads.c: all threads go through the pieces
+ *      |       '- a pass          rows.c: one piece
  *      '- plan                    plan.c: upper bounds of rows, and the pieces
  */
 #ifndef GPUALLOC_SPGEMM_HOST_JOB_H
 #define GPUALLOC_SPGEMM_HOST_JOB_H
 
-#include <gpualloc/backend.h>
-#include <gpualloc/spgemm.h>
-
+#include "../multiply.h"
 #include "../values_tile.h"
 
 enum {
-    GA_SPGEMM_THREADS_MAX = 1024,
     GA_SPGEMM_PIECE = 1 << 15 /* multiplications of a piece, unless one row takes more */
 };
 
@@ -27,10 +24,9 @@ typedef struct ga_spgemm_job ga_spgemm_job;
 typedef struct ga_spgemm_scratch {
     uint64_t slots; /* of the table */
     uint64_t room;  /* of `indices` and `values`, in entries */
-    uint32_t count; /* columns in the table */
     uint32_t last;  /* entries of the last row: a guess for the next one */
     uint64_t now;   /* slots that the present row uses */
-    uint32_t *keys, *used;
+    uint32_t *keys;
     void *sums;
     uint32_t *sorted; /* `slots` columns */
     /* The entries of a piece, row by row; GA_SPGEMM_GROWING only. */
@@ -39,7 +35,7 @@ typedef struct ga_spgemm_scratch {
 } ga_spgemm_scratch;
 
 /* Computes piece number `piece`. Returns false if the job has failed. */
-typedef bool ga_spgemm_step(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t piece);
+typedef bool ga_spgemm_pass(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t piece);
 
 struct ga_spgemm_job {
     const ga_csr *a, *b;
@@ -58,11 +54,11 @@ struct ga_spgemm_job {
     uint32_t *indices;
     void *values;
 
-    /* GA_SPGEMM_GROWING: words of order_tile.h, and the states of the vectors on loan. */
+    /* GA_SPGEMM_GROWING: words of order_tile.h. */
     uint64_t *order;
-    void *indices_state, *values_state;
+    ga_spgemm_loan loan;
 
-    ga_spgemm_step *step;
+    ga_spgemm_pass *pass;
     uint64_t next_piece;    /* relaxed: hands out pieces */
     uint64_t scratch_bytes; /* relaxed: of all threads */
     /* relaxed: 0, or twice the number of a piece that failed, + 1, and + 1 more if a vector could
@@ -82,8 +78,8 @@ bool ga_spgemm_fail(ga_spgemm_job *job, uint64_t piece, ga_spgemm_failure failur
 ga_status ga_spgemm_plan(ga_spgemm_job *job);
 void ga_spgemm_plan_free(ga_spgemm_job *job);
 
-/* Runs the step for all pieces, on this thread and others. GA_ERR_MEMORY if a piece fails. */
-ga_status ga_spgemm_run(ga_spgemm_job *job, ga_spgemm_step *step);
+/* Runs the pass for all pieces, on this thread and others. GA_ERR_MEMORY if a piece fails. */
+ga_status ga_spgemm_run_pieces(ga_spgemm_job *job, ga_spgemm_pass *pass);
 
 /* Makes the table larger, to `slots`; it is empty then. Returns false if there is no memory. */
 bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t slots);
@@ -93,13 +89,9 @@ bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uin
 bool ga_spgemm_scratch_room(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t kept,
                             uint64_t entries);
 
-/* The steps. The first counts the entries of each row in offsets[row + 1]. The second stores each
+/* The passes. The first counts the entries of each row in offsets[row + 1]. The second stores each
  * row at its offset, or for GA_SPGEMM_UPPER at its sum of upper bounds. The third appends the
  * piece. */
-ga_spgemm_step ga_spgemm_count_piece, ga_spgemm_store_piece, ga_spgemm_append_piece;
-
-ga_status ga_spgemm_precise(ga_spgemm_job *job);
-ga_status ga_spgemm_upper(ga_spgemm_job *job);
-ga_status ga_spgemm_growing(ga_spgemm_job *job);
+ga_spgemm_pass ga_spgemm_count_piece, ga_spgemm_store_piece, ga_spgemm_append_piece;
 
 #endif

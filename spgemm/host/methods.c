@@ -1,41 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The methods of a product: when the vectors of the result get their memory.
+ * The methods of a product on the host: when the vectors of the result get their memory.
  */
 #include "job.h"
 
 #include "../order_tile.h"
 
 #include "arena/append.h"
-#include "arena/vector_state.h"
 #include "platform/libc.h"
 
 #include <string.h>
 
-enum {
-    /* Bytes by which vectors grow: a 1024th of the upper bound, within these. */
-    STEP_MIN = 64 << 10,
-    STEP_MAX = 4 << 20
-};
-
 static uint64_t entries_now(const ga_spgemm_job *job)
 {
     return job->offsets[job->a->rows];
-}
-
-/* Gives the vectors of indices and values room for exactly `entries`. */
-static ga_status resize(ga_spgemm_job *job, uint64_t entries)
-{
-    ga_status status = ga_vector_reserve(job->product->indices, entries);
-    status = status ? status : ga_vector_reserve(job->product->values, entries);
-    status = status ? status : ga_vector_resize(job->product->indices, entries);
-    return status ? status : ga_vector_resize(job->product->values, entries);
-}
-
-static void note_peak(ga_spgemm_job *job)
-{
-    uint64_t peak = ga_vector_capacity(job->product->indices);
-    job->report->entries_peak = peak > job->report->entries_peak ? peak : job->report->entries_peak;
 }
 
 /* Turns the numbers of entries in offsets[1] and on into offsets. */
@@ -48,16 +26,16 @@ static void sum_counts(ga_spgemm_job *job)
 
 /* ---- two passes ----------------------------------------------------------------------------- */
 
-ga_status ga_spgemm_precise(ga_spgemm_job *job)
+static ga_status multiply_precise(ga_spgemm_job *job)
 {
-    ga_status status = ga_spgemm_run(job, ga_spgemm_count_piece);
+    ga_status status = ga_spgemm_run_pieces(job, ga_spgemm_count_piece);
     if (status != GA_OK) {
         return status;
     }
     sum_counts(job);
-    status = resize(job, entries_now(job));
-    note_peak(job);
-    return status == GA_OK ? ga_spgemm_run(job, ga_spgemm_store_piece) : status;
+    status = ga_spgemm_resize(job->product, entries_now(job));
+    ga_spgemm_note_peak(job->product, job->report);
+    return status == GA_OK ? ga_spgemm_run_pieces(job, ga_spgemm_store_piece) : status;
 }
 
 /* ---- the upper bound ------------------------------------------------------------------------ */
@@ -80,77 +58,81 @@ static void close_gaps(ga_spgemm_job *job)
     }
 }
 
-ga_status ga_spgemm_upper(ga_spgemm_job *job)
+static ga_status multiply_upper(ga_spgemm_job *job)
 {
-    ga_status status = resize(job, job->uppers[job->a->rows]);
-    note_peak(job);
+    ga_status status = ga_spgemm_resize(job->product, job->uppers[job->a->rows]);
+    ga_spgemm_note_peak(job->product, job->report);
     if (status == GA_OK) {
-        status = ga_spgemm_run(job, ga_spgemm_store_piece);
+        status = ga_spgemm_run_pieces(job, ga_spgemm_store_piece);
     }
     if (status != GA_OK) {
         return status;
     }
     close_gaps(job);
-    status = resize(job, entries_now(job));
+    status = ga_spgemm_resize(job->product, entries_now(job));
     status = status ? status : ga_vector_shrink_to_fit(job->product->indices);
     return status ? status : ga_vector_shrink_to_fit(job->product->values);
 }
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
-/* Bytes by which the vector grows: a part of the upper bound, such that whole steps fill its
- * limit. */
-static uint64_t step_of(const ga_spgemm_job *job, const ga_vector *vector)
+static void set_tail(void *state, uint64_t entries)
 {
-    uint64_t limit = vector->max * vector->element;
-    uint64_t step = job->uppers[job->a->rows] * vector->element / 1024;
-    step = step < STEP_MIN ? STEP_MIN : step > STEP_MAX ? STEP_MAX : step;
-    return limit < step ? limit : limit / (limit / step);
-}
-
-/* A vector with a limit below the least step gets all of its memory before. */
-static ga_status lend(const ga_spgemm_job *job, ga_vector *vector, void **state)
-{
-    ga_kernel_vector view;
-    uint64_t step = step_of(job, vector);
-    ga_status status = step < STEP_MIN ? ga_vector_reserve(vector, vector->max) : GA_OK;
-    if (status == GA_OK) {
-        status = ga_vector_lend(vector, step < STEP_MIN ? STEP_MIN : step, &view);
+    if (state) {
+        ga_store64_relaxed(&((ga_append *)state)->tail, entries); /* relaxed: threads have ended */
     }
-    *state = status == GA_OK ? view.state : NULL;
-    return status;
 }
 
-/* Ends the loan; the vector has `entries` elements then. */
-static ga_status end_loan(ga_vector *vector, ga_append *state, uint64_t entries,
-                          ga_vector_appended *appended)
+static ga_status multiply_growing(ga_spgemm_job *job)
 {
-    if (!state) {
-        return GA_OK;
-    }
-    ga_store64_relaxed(&state->tail, entries); /* relaxed: all threads have ended */
-    return ga_vector_end_loan(vector, appended);
-}
-
-ga_status ga_spgemm_growing(ga_spgemm_job *job)
-{
-    ga_spgemm_product *c = job->product;
+    const char *reason;
     job->order = ga_libc.calloc(job->piece_count + 1, sizeof *job->order);
     if (!job->order) {
         return ga_fail(GA_ERR_MEMORY, "spgemm: no memory for %llu pieces",
                        (unsigned long long)job->piece_count);
     }
-    ga_status status = lend(job, c->indices, &job->indices_state);
-    status = status ? status : lend(job, c->values, &job->values_state);
-    status = status ? status : ga_spgemm_run(job, ga_spgemm_append_piece);
-    uint64_t entries = status == GA_OK ? entries_now(job) : 0;
-    ga_vector_appended appended[2] = {{.reason = ""}, {.reason = ""}};
-    ga_status indices = end_loan(c->indices, job->indices_state, entries, &appended[0]);
-    ga_status values = end_loan(c->values, job->values_state, entries, &appended[1]);
-    note_peak(job);
+    ga_status status = ga_spgemm_lend(job->product, job->uppers[job->a->rows] / 16, &job->loan);
+    status = status ? status : ga_spgemm_run_pieces(job, ga_spgemm_append_piece);
+    set_tail(job->loan.indices, status == GA_OK ? entries_now(job) : 0);
+    set_tail(job->loan.values, status == GA_OK ? entries_now(job) : 0);
+    ga_status ended = ga_spgemm_end_loan(job->product, &job->loan, &reason);
+    ga_spgemm_note_peak(job->product, job->report);
     if (job->failed && job->failed % 2 == 0) {
-        return ga_fail(GA_ERR_MEMORY, "%s: %s", ga_error_text(),
-                       appended[*appended[0].reason ? 0 : 1].reason);
+        return ga_fail(GA_ERR_MEMORY, "%s: %s", ga_error_text(), reason);
     }
-    return status ? status : indices ? indices : values;
+    return status ? status : ended;
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+ga_status ga_spgemm_check_on_host(const ga_csr *a, const ga_csr *b)
+{
+    ga_status status = ga_csr_check(a);
+    return status || a == b ? status : ga_csr_check(b);
+}
+
+ga_status ga_spgemm_on_host(const ga_csr *a, const ga_csr *b, const ga_spgemm_options *options,
+                            ga_spgemm_product *product, ga_spgemm_report *report)
+{
+    ga_spgemm_job job = {.a = a,
+                         .b = b,
+                         .options = options,
+                         .product = product,
+                         .report = report,
+                         .offsets = ga_vector_data(product->offsets),
+                         .indices = ga_vector_data(product->indices),
+                         .values = ga_vector_data(product->values)};
+    memset(job.offsets, 0, (a->rows + 1) * sizeof *job.offsets);
+    ga_status status = ga_spgemm_plan(&job);
+    if (status == GA_OK) {
+        status = report->method == GA_SPGEMM_PRECISE ? multiply_precise(&job)
+                 : report->method == GA_SPGEMM_UPPER ? multiply_upper(&job)
+                                                     : multiply_growing(&job);
+    }
+    if (status == GA_OK) {
+        report->entries = entries_now(&job);
+        report->scratch_bytes = job.scratch_bytes;
+    }
+    ga_spgemm_plan_free(&job);
+    return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The steps of a product: what a thread does with one piece of rows.
+ * The passes of a product: what a thread does with one piece of rows.
  */
 #include "job.h"
 
@@ -9,6 +9,10 @@
 #include "arena/append.h"
 
 #include <string.h>
+
+enum {
+    PROBES = 16 /* of four slots */
+};
 
 static uint64_t upper_of(const ga_spgemm_job *job, uint64_t row)
 {
@@ -29,10 +33,14 @@ static uint64_t slots_guess(const ga_spgemm_job *job, const ga_spgemm_scratch *s
     return ga_spgemm_slots(guess < most ? guess : most);
 }
 
-static ga_spgemm_columns table_of(ga_spgemm_scratch *s)
+/* A longer search makes the table larger, unless it has room for any row. */
+static ga_spgemm_table table_of(const ga_spgemm_job *job, const ga_spgemm_scratch *s, uint64_t row)
 {
-    return (ga_spgemm_columns){s->keys, s->used, &s->count, (uint32_t)(s->now - 1),
-                               (uint32_t)(s->now / 3 * 2)};
+    ga_spgemm_table table = ga_spgemm_table_of(s->keys, s->now);
+    if (s->now < ga_spgemm_slots(most_of(job, row))) {
+        table.probes = PROBES;
+    }
+    return table;
 }
 
 /* The next larger table for the row, which was full; at last one that cannot be. */
@@ -40,21 +48,6 @@ static uint64_t slots_more(const ga_spgemm_job *job, const ga_spgemm_scratch *s,
 {
     uint64_t enough = ga_spgemm_slots(most_of(job, row));
     return s->now * 4 < enough ? s->now * 4 : enough;
-}
-
-/* Adds the columns of the row to the empty table. Returns false if there is no memory. */
-static bool add_columns(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row)
-{
-    ga_tile tile = ga_tile_of(32);
-    for (s->now = slots_guess(job, s, row);; s->now = slots_more(job, s, row)) {
-        if (!ga_spgemm_scratch_table(job, s, s->now)) {
-            return false;
-        }
-        if (ga_spgemm_add_columns(tile, job->a, job->b, row, table_of(s))) {
-            return true;
-        }
-        ga_spgemm_empty(tile, table_of(s));
-    }
 }
 
 #define GA_SPGEMM_VALUE    double
@@ -65,33 +58,36 @@ static bool add_columns(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row)
 #define GA_SPGEMM_OF(name) name##_f32
 #include "rows_of.h"
 
-/* Adds the row to the empty table. Returns false if there is no memory. */
-static bool add(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t row)
+/* Adds the row to the empty table; its sums too, if `with_sums`. Returns false if there is no
+ * memory. */
+static bool add(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t row, bool with_sums)
 {
-    return job->a->type == GA_FLOAT64 ? add_f64(job, scratch, row) : add_f32(job, scratch, row);
+    return job->a->type == GA_FLOAT64 ? add_f64(job, scratch, row, with_sums)
+                                      : add_f32(job, scratch, row, with_sums);
 }
 
 /* Moves the row from the table to the arrays, from entry `at` on. `scratch->last` is the number of
  * its entries then. */
-static void take(const ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint32_t *indices,
-                 void *values, uint64_t at)
+static void take(const ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t row,
+                 uint32_t *indices, void *values, uint64_t at)
 {
     if (job->a->type == GA_FLOAT64) {
-        take_f64(job, scratch, indices + at, (double *)values + at);
+        take_f64(job, scratch, row, indices + at, (double *)values + at);
     } else {
-        take_f32(job, scratch, indices + at, (float *)values + at);
+        take_f32(job, scratch, row, indices + at, (float *)values + at);
     }
 }
 
 bool ga_spgemm_count_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t piece)
 {
     for (uint64_t row = job->pieces[piece]; row < job->pieces[piece + 1]; row++) {
-        if (!add_columns(job, scratch, row)) {
+        if (!add(job, scratch, row, false)) {
             return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
         }
-        scratch->last = scratch->count;
-        job->offsets[row + 1] = scratch->count;
-        ga_spgemm_empty(ga_tile_of(32), table_of(scratch));
+        ga_spgemm_table table = table_of(job, scratch, row);
+        scratch->last = ga_spgemm_list(ga_tile_of(32), table, NULL);
+        job->offsets[row + 1] = scratch->last;
+        ga_spgemm_empty(ga_tile_of(32), table);
     }
     return true;
 }
@@ -101,10 +97,10 @@ bool ga_spgemm_store_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint6
     bool upper = job->report->method == GA_SPGEMM_UPPER;
     for (uint64_t row = job->pieces[piece]; row < job->pieces[piece + 1]; row++) {
         uint64_t at = upper ? job->uppers[row] : job->offsets[row];
-        if (!add(job, scratch, row)) {
+        if (!add(job, scratch, row, true)) {
             return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
         }
-        take(job, scratch, job->indices, job->values, at);
+        take(job, scratch, row, job->indices, job->values, at);
         if (upper) {
             job->offsets[row + 1] = scratch->last;
         }
@@ -133,11 +129,11 @@ static bool compute_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64
 {
     *count = 0;
     for (uint64_t row = job->pieces[piece]; row < job->pieces[piece + 1]; row++) {
-        if (!add(job, scratch, row) ||
-            !ga_spgemm_scratch_room(job, scratch, *count, *count + scratch->count)) {
+        if (!add(job, scratch, row, true) ||
+            !ga_spgemm_scratch_room(job, scratch, *count, *count + scratch->now)) {
             return false;
         }
-        take(job, scratch, scratch->indices, scratch->values, *count);
+        take(job, scratch, row, scratch->indices, scratch->values, *count);
         *count += scratch->last;
         job->offsets[row + 1] = *count;
     }
@@ -160,15 +156,15 @@ bool ga_spgemm_append_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint
 {
     uint64_t count, position;
     if (!compute_piece(job, scratch, piece, &count)) {
-        ga_order_fail_lone(job->order, piece);
+        ga_order_fail(ga_tile_of(32), job->order, piece);
         return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
     }
-    position = ga_order_position_lone(job->order, piece, count);
+    position = ga_order_position(ga_tile_of(32), job->order, piece, (uint32_t)count);
     if (position == GA_ORDER_NONE) {
         return false;
     }
-    if (!await_room(job->indices_state, position + count) ||
-        !await_room(job->values_state, position + count)) {
+    if (!await_room(job->loan.indices, position + count) ||
+        !await_room(job->loan.values, position + count)) {
         return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_ROOM);
     }
     store_at(job, scratch, piece, position, count);

@@ -50,7 +50,6 @@ bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t 
         return true;
     }
     if (slots > UINT32_MAX || !resize(job, &s->keys, s->slots, 0, slots, sizeof *s->keys) ||
-        !resize(job, &s->used, s->slots, 0, slots, sizeof *s->used) ||
         !resize(job, &s->sorted, s->slots, 0, slots, sizeof *s->sorted) ||
         !resize(job, &s->sums, s->slots, 0, slots, value)) {
         return false;
@@ -58,7 +57,6 @@ bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t 
     memset(s->keys, 0xff, slots * sizeof *s->keys); /* GA_SPGEMM_EMPTY */
     memset(s->sums, 0, slots * value);
     s->slots = slots;
-    s->count = 0;
     return true;
 }
 
@@ -82,7 +80,6 @@ bool ga_spgemm_scratch_room(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t k
 static void scratch_free(ga_spgemm_scratch *s)
 {
     ga_libc.free(s->keys);
-    ga_libc.free(s->used);
     ga_libc.free(s->sums);
     ga_libc.free(s->sorted);
     ga_libc.free(s->indices);
@@ -104,7 +101,7 @@ static void *work(void *context)
     /* relaxed, both: the pieces are independent, and the results are read after a join */
     while (!ga_load64_relaxed(&job->failed)) {
         uint64_t piece = ga_add64_relaxed(&job->next_piece, 1);
-        if (piece >= job->piece_count || !job->step(job, &scratch, piece)) {
+        if (piece >= job->piece_count || !job->pass(job, &scratch, piece)) {
             break;
         }
     }
@@ -150,11 +147,11 @@ static uint32_t start(ga_spgemm_job *job, pthread_t *threads, uint32_t count)
 }
 
 /* If a thread cannot be started, the others do its work. */
-ga_status ga_spgemm_run(ga_spgemm_job *job, ga_spgemm_step *step)
+ga_status ga_spgemm_run_pieces(ga_spgemm_job *job, ga_spgemm_pass *pass)
 {
     uint32_t count = thread_count(job);
     pthread_t *others = ga_libc.calloc(count, sizeof *others);
-    job->step = step;
+    job->pass = pass;
     job->next_piece = 0;
     job->scratch_bytes = 0;
     uint32_t started = others ? start(job, others, count - 1) : 0;

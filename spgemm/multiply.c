@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of sparse matrices on the host: checks, and the choice of the method. job.h has the call
- * tree.
+ * Products of sparse matrices: checks, and the choice of the place and of the method.
  */
-#include "job.h"
+#include "multiply.h"
+
+#include "matrix.h"
 
 #include "arena/vector_state.h"
-
-#include <string.h>
 
 const char *ga_spgemm_method_text(ga_spgemm_method method)
 {
@@ -53,12 +52,11 @@ static ga_status check_options(const ga_spgemm_options *options)
                          GA_SPGEMM_THREADS_MAX);
 }
 
+/* What needs no look at the entries: they may be in device memory. */
 static ga_status check_matrices(const ga_csr *a, const ga_csr *b)
 {
-    ga_status status = ga_csr_check(a);
-    if (status == GA_OK && b != a) {
-        status = ga_csr_check(b);
-    }
+    ga_status status = ga_csr_check_form(a);
+    status = status ? status : ga_csr_check_form(b);
     if (status != GA_OK) {
         return status;
     }
@@ -77,14 +75,25 @@ static ga_status check_vector(const ga_vector *vector, const char *name, size_t 
     if (!vector) {
         return ga_fail(GA_ERR_ARGUMENT, "spgemm: no vector of %s: expected one", name);
     }
-    if (ga_vector_element(vector) != element) {
-        return ga_fail(GA_ERR_ARGUMENT, "spgemm: %s of %zu bytes: expected %zu", name,
-                       ga_vector_element(vector), element);
-    }
-    return vector->carrier.place == GA_PLACE_HOST
+    return ga_vector_element(vector) == element
                ? GA_OK
-               : ga_fail(GA_ERR_ARGUMENT,
-                         "spgemm: %s in device memory: expected a vector on the host", name);
+               : ga_fail(GA_ERR_ARGUMENT, "spgemm: %s of %zu bytes: expected %zu", name,
+                         ga_vector_element(vector), element);
+}
+
+static bool is_together(const ga_carrier *a, const ga_carrier *b)
+{
+    return a->place == b->place &&
+           (a->place == GA_PLACE_HOST || (a->device == b->device && a->stream == b->stream));
+}
+
+static ga_status check_places(const ga_spgemm_product *c)
+{
+    return is_together(&c->offsets->carrier, &c->indices->carrier) &&
+                   is_together(&c->offsets->carrier, &c->values->carrier)
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT, "spgemm: vectors of different places: expected all on "
+                                          "the host, or all on one device and one stream");
 }
 
 static bool is_in(const ga_csr *matrix, const ga_vector *vector)
@@ -124,6 +133,7 @@ static ga_status check(const ga_csr *a, const ga_csr *b, const ga_spgemm_options
     status = status ? status : check_vector(product->offsets, "offsets", sizeof(uint64_t));
     status = status ? status : check_vector(product->indices, "indices", sizeof(uint32_t));
     status = status ? status : check_vector(product->values, "values", ga_value_size(a->type));
+    status = status ? status : check_places(product);
     return status ? status : check_apart(a, b, product);
 }
 
@@ -137,62 +147,41 @@ static void empty(ga_spgemm_product *product)
     ga_vector_resize(product->values, 0);
 }
 
-static ga_status begin(ga_spgemm_job *job)
+/* The product for the result; the offsets are not set. */
+static ga_status begin(const ga_csr *a, const ga_csr *b, ga_spgemm_product *product)
 {
-    ga_spgemm_product *c = job->product;
-    uint64_t rows = job->a->rows;
-    empty(c);
-    c->rows = rows;
-    c->columns = job->b->columns;
-    c->type = job->a->type;
-    ga_status status = ga_vector_reserve(c->offsets, rows + 1);
-    status = status ? status : ga_vector_resize(c->offsets, rows + 1);
-    if (status != GA_OK) {
-        return status;
-    }
-    job->offsets = ga_vector_data(c->offsets);
-    job->indices = ga_vector_data(c->indices);
-    job->values = ga_vector_data(c->values);
-    memset(job->offsets, 0, (rows + 1) * sizeof *job->offsets);
-    return ga_spgemm_plan(job);
-}
-
-static ga_status run(ga_spgemm_job *job)
-{
-    switch (job->report->method) {
-    case GA_SPGEMM_PRECISE:
-        return ga_spgemm_precise(job);
-    case GA_SPGEMM_UPPER:
-        return ga_spgemm_upper(job);
-    default:
-        return ga_spgemm_growing(job);
-    }
+    empty(product);
+    product->rows = a->rows;
+    product->columns = b->columns;
+    product->type = a->type;
+    ga_status status = ga_vector_reserve(product->offsets, a->rows + 1);
+    return status ? status : ga_vector_resize(product->offsets, a->rows + 1);
 }
 
 ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b, const ga_spgemm_options *options,
                              ga_spgemm_product *product, ga_spgemm_report *report)
 {
     static const ga_spgemm_options none = {.options_size = sizeof none};
-    ga_spgemm_report own = {0};
-    ga_spgemm_job job = {.a = a,
-                         .b = b,
-                         .options = options ? options : &none,
-                         .product = product,
-                         .report = report ? report : &own};
-    ga_status status = check(a, b, job.options, product);
+    ga_spgemm_report own;
+    report = report ? report : &own;
+    options = options ? options : &none;
+    ga_status status = check(a, b, options, product);
     if (status != GA_OK) {
         return status;
     }
-    *job.report =
-        (ga_spgemm_report){.method = job.options->method ? job.options->method : GA_SPGEMM_GROWING};
-    status = begin(&job);
-    status = status ? status : run(&job);
+    bool on_host = product->offsets->carrier.place == GA_PLACE_HOST;
+    status = on_host ? ga_spgemm_check_on_host(a, b) : ga_spgemm_check_on_device(a, b, product);
+    if (status != GA_OK) {
+        return status;
+    }
+    *report = (ga_spgemm_report){.method = options->method ? options->method : GA_SPGEMM_GROWING};
+    status = begin(a, b, product);
     if (status == GA_OK) {
-        job.report->entries = job.offsets[a->rows];
-        job.report->scratch_bytes = job.scratch_bytes;
-    } else {
+        ga_spgemm_run *run = on_host ? ga_spgemm_on_host : ga_spgemm_on_device;
+        status = run(a, b, options, product, report);
+    }
+    if (status != GA_OK) {
         empty(product);
     }
-    ga_spgemm_plan_free(&job);
     return status;
 }

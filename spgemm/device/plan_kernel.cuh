@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Before a product: is the input valid, how many multiplications does it take, how large will it
+ * be, and which rows are large. Part of device_code.cu.
+ */
+#ifndef GPUALLOC_SPGEMM_DEVICE_PLAN_KERNEL_CUH
+#define GPUALLOC_SPGEMM_DEVICE_PLAN_KERNEL_CUH
+
+#include "../order_tile.h"
+#include "../row_tile.h"
+#include "work.h"
+
+#include <math.h>
+
+#define GA_SPGEMM_ROW_LANES 8u /* that look at one row together */
+
+/* ---- valid? ---------------------------------------------------------------------------------- */
+
+/* True if the entries of the row are valid; its offsets are. By all lanes of a tile. */
+GA_SIMT bool ga_spgemm_is_row(ga_tile tile, const ga_csr *m, uint64_t begin, uint64_t end)
+{
+    bool valid = true;
+    for (uint64_t at = begin; at < end; at += ga_tile_size(tile)) {
+        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, end - at), own)
+        {
+            uint32_t column = m->indices[at + own];
+            bool rises = at + own == begin || m->indices[at + own - 1u] < column;
+            valid = valid && rises && column < m->columns;
+        }
+    }
+    return valid;
+}
+
+/* Rows of `m`, each by a tile. `is_b` for the message. */
+extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
+    ga_spgemm_check_kernel(const __grid_constant__ ga_csr m, ga_spgemm_totals *totals,
+                           uint32_t is_b)
+{
+    ga_tile tile = ga_tile_of(GA_SPGEMM_ROW_LANES);
+    uint64_t tiles = (uint64_t)gridDim.x * (GA_SPGEMM_BLOCK / GA_SPGEMM_ROW_LANES);
+    uint64_t row = (uint64_t)blockIdx.x * (GA_SPGEMM_BLOCK / GA_SPGEMM_ROW_LANES) +
+                   threadIdx.x / GA_SPGEMM_ROW_LANES;
+    uint64_t last = m.offsets[m.rows];
+    for (; row < m.rows; row += tiles) {
+        uint64_t begin = m.offsets[row], end = m.offsets[row + 1u];
+        bool valid = begin <= end && end <= last && (row || !begin);
+        if (!valid || !ga_spgemm_is_row(tile, &m, begin, end)) {
+            atomicMin((unsigned long long *)&totals->bad_row, row << 1 | is_b);
+        }
+    }
+}
+
+/* ---- upper bounds ---------------------------------------------------------------------------- */
+
+/* The multiplications that a row takes (vmm-spgemm-2023, Listing 2.2), in all lanes. */
+GA_SIMT uint64_t ga_spgemm_upper(ga_tile tile, const ga_csr *a, const ga_csr *b, uint64_t row)
+{
+    uint64_t upper = 0;
+    uint64_t end = a->offsets[row + 1u];
+    for (uint64_t at = a->offsets[row]; at < end; at += ga_tile_size(tile)) {
+        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, end - at), own)
+        {
+            uint32_t k = a->indices[at + own];
+            upper += b->offsets[k + 1u] - b->offsets[k];
+        }
+    }
+    for (uint32_t step = 1; step < tile.width; step *= 2u) {
+        upper += __shfl_xor_sync(tile.mask, upper, (int)step);
+    }
+    return upper;
+}
+
+extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
+    ga_spgemm_bound_kernel(const __grid_constant__ ga_spgemm_work work)
+{
+    ga_tile tile = ga_tile_of(GA_SPGEMM_ROW_LANES);
+    uint64_t tiles = (uint64_t)gridDim.x * (GA_SPGEMM_BLOCK / GA_SPGEMM_ROW_LANES);
+    uint64_t row = (uint64_t)blockIdx.x * (GA_SPGEMM_BLOCK / GA_SPGEMM_ROW_LANES) +
+                   threadIdx.x / GA_SPGEMM_ROW_LANES;
+    uint64_t sum = 0, most = 0;
+    if (work.totals->bad_row != ~(uint64_t)0) {
+        return;
+    }
+    for (; row < work.a.rows; row += tiles) {
+        uint64_t upper = ga_spgemm_upper(tile, &work.a, &work.b, row);
+        if (tile.lane == 0) {
+            work.uppers[row] = upper < 0xffffffffu ? (uint32_t)upper : 0xffffffffu;
+        }
+        sum += upper;
+        most = upper > most ? upper : most;
+    }
+    if (tile.lane == 0 && sum) {
+        atomicAdd((unsigned long long *)&work.totals->multiplications, sum);
+        atomicMax((unsigned long long *)&work.totals->upper_most, most);
+    }
+}
+
+/* ---- estimate -------------------------------------------------------------------------------- */
+
+#define GA_SPGEMM_COUNTERS 8192u /* bits for a row of the sample */
+
+/* An estimate of the entries of a row of C by linear counting (Whang, Vander-Zanden and Taylor, A
+ * Linear-time Probabilistic Counting Algorithm, 1990): each column sets the bit of its hash, and the
+ * share of bits that stay 0 tells how many different columns there were. Cohen's estimator (1997)
+ * needs 128 hashes of each column for an error of 9 %; this needs one for 2 %. For a warp; the bits
+ * are 0. */
+GA_SIMT float ga_spgemm_estimate(const ga_csr *a, const ga_csr *b, uint64_t row, uint32_t *bits)
+{
+    uint32_t lane = ga_warp_lane(), set = 0;
+    for (uint64_t entry = a->offsets[row]; entry < a->offsets[row + 1u]; entry++) {
+        uint32_t k = a->indices[entry];
+        for (uint64_t at = b->offsets[k] + lane; at < b->offsets[k + 1u]; at += 32u) {
+            uint32_t bit = ga_bits_mix(b->indices[at]) % GA_SPGEMM_COUNTERS;
+            atomicOr(bits + bit / 32u, 1u << bit % 32u);
+        }
+    }
+    __syncwarp(GA_ALL_BITS);
+    for (uint32_t i = lane; i < GA_SPGEMM_COUNTERS / 32u; i += 32u) {
+        set += ga_bits_count(bits[i]);
+        bits[i] = 0;
+    }
+    set = ga_lanes_sum(ga_tile_of(32), set);
+    return -(float)GA_SPGEMM_COUNTERS * log1pf(-(float)set / (GA_SPGEMM_COUNTERS + 1.0f));
+}
+
+/* A warp for each row of the sample. */
+extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
+    ga_spgemm_estimate_kernel(const __grid_constant__ ga_spgemm_work work)
+{
+    __shared__ uint32_t bits[GA_SPGEMM_BLOCK / 32u][GA_SPGEMM_COUNTERS / 32u];
+    uint64_t sample = blockIdx.x * (GA_SPGEMM_BLOCK / 32u) + threadIdx.x / 32u;
+    for (uint32_t i = threadIdx.x; i < GA_SPGEMM_COUNTERS / 4u; i += GA_SPGEMM_BLOCK) {
+        bits[0][i] = 0; /* of all warps */
+    }
+    __syncthreads();
+    if (work.totals->bad_row != ~(uint64_t)0 || sample >= GA_SPGEMM_SAMPLE) {
+        return;
+    }
+    uint64_t row = work.a.rows <= GA_SPGEMM_SAMPLE
+                       ? sample
+                       : (uint64_t)((double)work.a.rows / GA_SPGEMM_SAMPLE * (double)sample);
+    if (row >= work.a.rows) {
+        return;
+    }
+    uint32_t upper = work.uppers[row];
+    if (upper && upper <= GA_SPGEMM_SAMPLE_ENDS) {
+        float entries = ga_spgemm_estimate(&work.a, &work.b, row, bits[threadIdx.x / 32u]);
+        if (ga_warp_lane() == 0) {
+            uint32_t rounded = (uint32_t)(entries + 0.5f);
+            rounded = rounded < upper ? rounded : upper;
+            atomicAdd((unsigned long long *)&work.totals->sample_multiplications, upper);
+            atomicAdd((unsigned long long *)&work.totals->sample_entries, rounded);
+            atomicAdd(&work.totals->sample_sizes[(uint32_t)ceilf(2.0f * log2f((float)rounded))],
+                      1u);
+            atomicMax(&work.totals->sample_most[31u - ga_bits_leading(upper)], rounded);
+        }
+    }
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* The windows into which a large row is cut: of about half as many entries as a block has slots. */
+GA_SIMT uint32_t ga_spgemm_windows(const ga_spgemm_work *work, uint32_t upper)
+{
+    float most = (float)work->b.columns;
+    float entries = (float)upper * work->ratio;
+    float slots = (float)(GA_SPGEMM_BLOCK / work->width * work->slots);
+    float windows = (entries < most ? entries : most) * 2.0f / slots + 1.0f;
+    float enough = (float)upper * 0x1p-17f;
+    windows = windows < enough ? enough : windows;
+    return windows < (float)GA_SPGEMM_WINDOWS_MAX ? (uint32_t)windows
+                                                  : (uint32_t)GA_SPGEMM_WINDOWS_MAX;
+}
+
+/* Whether a row is too large for the table of a tile. */
+GA_SIMT bool ga_spgemm_is_large(const ga_spgemm_work *work, uint32_t upper)
+{
+    return upper > work->fit && !((work->fit_sizes >> (31u - ga_bits_leading(upper))) & 1u);
+}
+
+/* Number of pieces of the rows from `row` to `end`, which are stored at `pieces` unless that is
+ * NULL. By one lane. */
+GA_SIMT uint32_t ga_spgemm_cut(const ga_spgemm_work *work, uint64_t row, uint64_t end,
+                               ga_spgemm_piece *pieces)
+{
+    uint32_t count = 0;
+    while (row < end) {
+        uint64_t first = row;
+        while (row < end && !ga_spgemm_is_large(work, work->uppers[row])) {
+            row++;
+        }
+        if (row > first) {
+            if (pieces) {
+                pieces[count] = ga_spgemm_piece{first, (uint16_t)(row - first), 0, 0, 0};
+            }
+            count++;
+        }
+        if (row < end) {
+            uint32_t windows = work->has_gaps ? 1u : ga_spgemm_windows(work, work->uppers[row]);
+            for (uint32_t i = 0; pieces && i < windows; i++) {
+                pieces[count + i] = ga_spgemm_piece{row, 0, (uint16_t)i, (uint16_t)windows, 0};
+            }
+            count += windows;
+            row++;
+        }
+    }
+    return count;
+}
+
+/* Cuts all rows into pieces: each lane those of a block. Without `pieces` it counts them. */
+extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
+    ga_spgemm_cut_kernel(const __grid_constant__ ga_spgemm_work work)
+{
+    ga_tile tile = ga_tile_of(32);
+    uint32_t each = GA_SPGEMM_BLOCK / work.width;
+    uint64_t bundles = (work.a.rows + each - 1u) / each;
+    for (;;) {
+        uint64_t ticket = 0;
+        if (tile.lane == 0) {
+            ticket = atomicAdd((unsigned long long *)&work.totals->tickets, 1ull);
+        }
+        ticket = __shfl_sync(GA_ALL_BITS, ticket, 0);
+        if (ticket * 32u >= bundles) {
+            return;
+        }
+        uint64_t first = (ticket * 32u + tile.lane) * each, end = first + each;
+        end = end < work.a.rows ? end : work.a.rows;
+        uint32_t count = ga_spgemm_cut(&work, first, end, NULL);
+        uint32_t before = ga_lanes_prefix_sum(tile, count), all = ga_lanes_sum(tile, count);
+        uint64_t at = ga_order_position(tile, work.order, ticket, all);
+        if (work.pieces) {
+            ga_spgemm_cut(&work, first, end, work.pieces + at + before);
+        }
+        if ((ticket + 1u) * 32u >= bundles && tile.lane == 0) {
+            work.totals->pieces = at + all;
+        }
+    }
+}
+
+#endif

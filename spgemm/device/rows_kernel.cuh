@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rows of a product, by persistent blocks. Part of device_code.cu.
+ *
+ * STRUCTURE  Blocks take pieces in their order. Of a piece of whole rows, each tile of the block
+ *            computes one row, in a table of its own in shared memory. A window of a large row is
+ *            computed by all tiles, in one table, and cut into narrower windows, one after another,
+ *            if it does not fit. So is a row that does not fit into the table of a tile.
+ *
+ * INVARIANT  Tables are empty between pieces. A window that is no wider than two thirds of the slots
+ *            fits.
+ *
+ * ORDER      ga_order_position() gives the pieces their positions; the vectors may grow meanwhile.
+ *            A block stores the length of its piece before it waits for the position, so that no
+ *            piece waits while another is computed. If the tables have no room for all of the
+ *            piece, it is computed twice: first for its length.
+ *
+ * PROGRESS   As order_tile.h. A block that finds no memory marks its piece as failed; then no block
+ *            takes another one.
+ */
+#ifndef GPUALLOC_SPGEMM_DEVICE_ROWS_KERNEL_CUH
+#define GPUALLOC_SPGEMM_DEVICE_ROWS_KERNEL_CUH
+
+#include "../order_tile.h"
+#include "../values_tile.h"
+#include "sort_tile.cuh"
+#include "work.h"
+
+#ifndef GA_SPGEMM_RESIDENT
+#define GA_SPGEMM_RESIDENT 4 /* blocks of a multiprocessor, at least */
+#endif
+#define GA_SPGEMM_WARPS    (GA_SPGEMM_BLOCK / 32u)
+#define GA_SPGEMM_ROWS_MAX (GA_SPGEMM_BLOCK / 4u) /* of a piece */
+#define GA_SPGEMM_PROBES   16u                    /* of a window that may not fit */
+#define GA_SPGEMM_NO_FIT   0xffffffffu
+#define GA_SPGEMM_UNPLACED (~(uint64_t)1) /* a position that is not known yet */
+#define GA_SPGEMM_COUNTS   (~(uint64_t)2) /* no position: entries are counted, not stored */
+
+/* What the warps of a block tell each other, in shared memory. */
+typedef struct ga_spgemm_block {
+    uint64_t piece, position;
+    uint32_t counts[GA_SPGEMM_ROWS_MAX]; /* of the rows, or GA_SPGEMM_NO_FIT */
+    uint32_t before[GA_SPGEMM_ROWS_MAX]; /* elements of the rows before */
+    uint32_t total, done;                /* elements of the first `done` rows */
+    uint32_t listed;                     /* columns of a window */
+} ga_spgemm_block;
+
+/* The dynamic shared memory: the sums of all slots, and their keys. */
+extern __shared__ uint4 ga_spgemm_shared[];
+
+GA_SIMT uint32_t ga_spgemm_block_slots(const ga_spgemm_work *work)
+{
+    return GA_SPGEMM_BLOCK / work->width * work->slots;
+}
+
+/* The keys behind the sums of so many slots. */
+GA_SIMT uint32_t *ga_spgemm_keys(const ga_spgemm_work *work, uint32_t slots)
+{
+    uint32_t sum_words = work->indices ? (work->a.type == GA_FLOAT64 ? 2u : 1u) : 0;
+    return (uint32_t *)ga_spgemm_shared + sum_words * slots;
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+/* The position of a piece whose predecessors have ended: it is known from an earlier kernel. */
+GA_SIMT uint64_t ga_spgemm_known(const ga_spgemm_work *work, uint64_t piece)
+{
+    return piece ? work->order[piece - 1u] & ~GA_ORDER_STATE : 0;
+}
+
+/* True once the vector has memory for the elements from `begin` to `end`. In the last half of a
+ * step, one piece in some requests the next step. For a warp. */
+GA_SIMT bool ga_spgemm_await(ga_append *append, uint64_t begin, uint64_t end)
+{
+    ga_tile tile = ga_tile_of(32);
+    uint64_t gate = ga_append_gate(tile, append), half = append->step / append->element / 2u;
+    if (gate & GA_APPEND_CLOSED) {
+        return end <= gate >> 1;
+    }
+    if (end > gate >> 1) {
+        gate = ga_append_await(append, GA_ALL_BITS, end);
+    } else if ((gate >> 1) - end < half && begin / (half / 8u + 1u) != end / (half / 8u + 1u)) {
+        ga_append_hint(append, GA_ALL_BITS, gate >> 1);
+    }
+    return end <= gate >> 1;
+}
+
+/* True once both vectors have memory. For a warp. */
+GA_SIMT bool ga_spgemm_await_both(const ga_spgemm_work *work, uint64_t begin, uint64_t end)
+{
+    uint32_t stop = GA_SPGEMM_STOP_NONE;
+    if (!work->indices_state) {
+        return true;
+    }
+    if (!ga_spgemm_await(work->indices_state, begin, end)) {
+        stop = GA_SPGEMM_STOP_INDICES;
+    } else if (!ga_spgemm_await(work->values_state, begin, end)) {
+        stop = GA_SPGEMM_STOP_VALUES;
+    }
+    if (stop && ga_warp_lane() == 0) {
+        ga_store_relaxed(&work->totals->stop, stop); /* relaxed: blocks poll it */
+    }
+    return !stop;
+}
+
+/* Store the length of the piece, so that later pieces need not wait. For the first warp. */
+GA_SIMT void ga_spgemm_publish(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t length)
+{
+    ga_order_store(ga_tile_of(32), work->order, block->piece, GA_ORDER_LENGTH | length);
+}
+
+/* Set block->position to that of `length` elements: `position`, unless that is not known, and then
+ * that of the piece, which has no other elements. GA_ORDER_NONE if there is no memory. For the
+ * first warp. */
+GA_SIMT void ga_spgemm_place(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t position,
+                             uint64_t length)
+{
+    ga_tile tile = ga_tile_of(32);
+    uint64_t piece = block->piece;
+    if (position == GA_SPGEMM_UNPLACED) {
+        position = ga_order_before(tile, work->order, piece);
+        if (position != GA_ORDER_NONE) {
+            ga_order_store(tile, work->order, piece, GA_ORDER_END | (position + length));
+            if (work->indices_state && piece + 1u == work->piece_count) {
+                /* relaxed: the host reads it after the kernel */
+                ga_store64_relaxed(&work->indices_state->tail, position + length);
+                ga_store64_relaxed(&work->values_state->tail, position + length);
+            }
+        }
+    }
+    if (position != GA_ORDER_NONE && !ga_spgemm_await_both(work, position, position + length)) {
+        position = GA_ORDER_NONE;
+    }
+    if (position == GA_ORDER_NONE) {
+        ga_order_fail(tile, work->order, piece);
+    }
+    block->position = position; /* all lanes store one value */
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Sum the counts of the rows up to the first that does not fit. For the first warp. */
+GA_SIMT void ga_spgemm_sum_counts(const ga_spgemm_work *work, ga_spgemm_block *block,
+                                  uint64_t first, uint32_t rows)
+{
+    ga_tile tile = ga_tile_of(32);
+    uint32_t total = 0, done = 0;
+    for (uint32_t at = 0; at < rows && done == at; at += 32u) {
+        uint32_t row = at + tile.lane;
+        uint32_t count = row < rows ? block->counts[row] : 0;
+        uint32_t not_fit = ga_lanes_nonzero(tile, count == GA_SPGEMM_NO_FIT);
+        uint32_t fit = not_fit ? ga_bits_below(ga_bits_lowest(not_fit)) : GA_ALL_BITS;
+        uint32_t length = work->has_gaps && row < rows ? work->uppers[first + row] : count;
+        length = (fit >> tile.lane) & 1u ? length : 0;
+        uint32_t before = total + ga_lanes_prefix_sum(tile, length);
+        if (row < rows) {
+            block->before[row] = before;
+        }
+        total += ga_lanes_sum(tile, length);
+        done += ga_bits_count(fit);
+    }
+    done = done < rows ? done : rows;
+    block->total = total; /* all lanes store one value */
+    block->done = done;
+    ga_tile_sync(tile);
+}
+
+#define GA_SPGEMM_VALUE    double
+#define GA_SPGEMM_OF(name) name##_f64
+#include "rows_of_kernel.cuh"
+
+#define GA_SPGEMM_VALUE    float
+#define GA_SPGEMM_OF(name) name##_f32
+#include "rows_of_kernel.cuh"
+
+#endif

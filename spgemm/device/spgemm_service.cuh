@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The kernels of products; part of device_code.cu.
+ */
+#ifndef GPUALLOC_SPGEMM_DEVICE_SPGEMM_SERVICE_CUH
+#define GPUALLOC_SPGEMM_DEVICE_SPGEMM_SERVICE_CUH
+
+#include "gaps_kernel.cuh"
+#include "plan_kernel.cuh"
+#include "rows_kernel.cuh"
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A product on a device: what the host gives to the kernels, and what they return.
+ *
+ *     ga_spgemm_on_device         device.c: the phases
+ *      |- check, bound, estimate  plan_kernel.cuh: are the matrices valid, and how large is C?
+ *      |- configure               device.c: lanes and slots for a row
+ *      |- cut                     plan_kernel.cuh: the pieces, if some rows are large
+ *      '- rows                    rows_kernel.cuh: the product, once or twice
+ */
+#ifndef GPUALLOC_SPGEMM_DEVICE_WORK_H
+#define GPUALLOC_SPGEMM_DEVICE_WORK_H
+
+#include "arena/append.h"
+
+#include <gpualloc/matrix.h>
+
+enum {
+    GA_SPGEMM_BLOCK = 256,           /* threads of all kernels */
+    GA_SPGEMM_SAMPLE = 1024,         /* rows, for the estimate */
+    GA_SPGEMM_SAMPLE_ENDS = 1 << 14, /* multiplications of a row above which it is no sample */
+    GA_SPGEMM_SIZES = 32,
+    GA_SPGEMM_WINDOWS_MAX = 1 << 14
+};
+
+/* Why the kernels stopped. */
+enum {
+    GA_SPGEMM_STOP_NONE,
+    GA_SPGEMM_STOP_INDICES, /* a vector cannot grow */
+    GA_SPGEMM_STOP_VALUES
+};
+
+/* What is wrong with a row of a matrix; the host reads the row again to say it. */
+enum {
+    GA_SPGEMM_ROW_OFFSETS = 1,
+    GA_SPGEMM_ROW_COLUMNS
+};
+
+/* Results of the kernels, in device memory; zeroed before, except bad_row. */
+typedef struct ga_spgemm_totals {
+    uint64_t
+        bad_row; /* twice the least row of A or B that is not valid, and 1 if it is of B; or all
+                       * ones */
+    uint64_t multiplications;
+    uint64_t upper_most; /* of one row */
+    /* Of the rows of the sample: multiplications, and estimated entries of C. */
+    uint64_t sample_multiplications, sample_entries;
+    uint32_t sample_sizes[GA_SPGEMM_SIZES]; /* the rows of at most 2^(i/2) entries, not of fewer */
+    /* The most entries, estimated, of a row of the sample that takes 2^i to 2^(i+1) - 1
+     * multiplications. */
+    uint32_t sample_most[GA_SPGEMM_SIZES];
+    uint64_t tickets; /* handed out by the next kernel */
+    uint64_t pieces;  /* of ga_spgemm_cut_kernel() */
+    uint32_t stop;
+} ga_spgemm_totals;
+
+/* Rows that one block computes: `count` whole rows, or of one row the columns of window number
+ * `window` of `windows` equal ones. */
+typedef struct ga_spgemm_piece {
+    uint64_t row;
+    uint16_t count; /* 0: a window */
+    uint16_t window, windows, unused;
+} ga_spgemm_piece;
+
+/* A parameter of all kernels. */
+typedef struct ga_spgemm_work {
+    ga_csr a, b;
+    ga_spgemm_totals *totals;
+    uint32_t *uppers; /* of each row: the multiplications that it takes, at most 2^32 - 1 */
+
+    uint32_t width;     /* lanes for a row: 4, 8, 16 or 32 */
+    uint32_t slots;     /* of a row's table, a power of two of at least `width` */
+    uint32_t fit;       /* rows of at most so many multiplications fit into it */
+    uint32_t fit_sizes; /* bit i: so do rows of 2^i to 2^(i+1) - 1, as far as the sample shows */
+    float ratio;        /* entries of C for one multiplication, estimated */
+
+    ga_spgemm_piece *pieces; /* NULL: none is a window, each has as many rows as a block takes */
+    uint64_t piece_count;
+    uint64_t *order; /* words of order_tile.h, for each piece */
+
+    uint64_t *offsets;
+    uint32_t *indices; /* NULL: count only */
+    void *values;
+    ga_append *indices_state, *values_state; /* NULL: the vectors have enough memory */
+    bool is_sorted;
+    bool is_placed; /* `order` has the ends of all pieces */
+    bool has_gaps;  /* each row gets as many positions as its upper bound */
+} ga_spgemm_work;
+
+#endif
