@@ -75,6 +75,76 @@ class Square(unittest.TestCase):
         self.assertIn("/nonesuch.mtx", outcome.stderr)
 
 
+def matrix(lines: list[str], rows: int, columns: int = 0, kind: str = "real general") -> str:
+    return "\n".join([f"%%MatrixMarket matrix coordinate {kind}",
+                      f"{rows} {columns or rows} {len(lines)}", *lines, ""])
+
+
+@unittest.skipUnless(os.environ.get("GA_DEVICE_EXAMPLES"), "no device code in this build")
+class Frontier(unittest.TestCase):
+    """Graphs whose results are known; without a GPU, only the errors that are noticed before."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = Path(folder.name) / "graph.mtx"
+
+    def search(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        outcome = run(program, str(self.file), *arguments)
+        if outcome.returncode == 77:
+            self.assertIn("no GPU", outcome.stderr)
+            self.skipTest("no GPU")
+        if "it grows between launches only" in outcome.stderr:
+            self.skipTest("no growth under kernels of this GPU")
+        return outcome
+
+    def refuse(self, text: str, program: str, *arguments: str, status: int = 1) -> None:
+        outcome = run(program, *arguments)
+        self.assertEqual((outcome.returncode, outcome.stdout), (status, ""), outcome.stderr)
+        self.assertIn(text, outcome.stderr)
+
+    def test_errors(self) -> None:
+        file = str(self.file)
+        for program in "bfs", "sssp":
+            self.file.write_text(matrix(["1 2 1"], 2))
+            self.refuse("usage: ", program, file, status=2)
+            self.refuse("/nonesuch.mtx", program, "/nonesuch.mtx", "1")
+            for start in "0", "3", "-1", "1x", "":
+                self.refuse(f"start vertex: {start}; expected 1 to 2", program, file, start)
+            self.refuse("limit: 0; expected 1", program, file, "1", "0")
+            self.file.write_text(matrix(["1 3 1"], 2, 3))
+            self.refuse("2 x 3; expected a square matrix", program, file, "1")
+        for weight in "-0.5", "nan":
+            self.file.write_text(matrix(["1 2 1", f"2 1 {weight}"], 2))
+            self.refuse(f"from 2 to 1 has weight {weight};", "sssp", file, "1")
+
+    def test_small_graphs(self) -> None:
+        self.file.write_text(matrix(["1 2 1", "2 3 1", "1 3 5", "4 1 1"], 4))
+        breadth, paths = self.search("bfs", "1"), self.search("sssp", "1")
+        self.assertIn("reached   3 of 4 vertices\ndeepest   1 edges\n", breadth.stdout)
+        self.assertIn("reached   3 of 4 vertices\nfarthest  2\n", paths.stdout)
+        self.file.write_text(matrix([], 1))
+        for program in "bfs", "sssp":
+            self.assertIn("reached   1 of 1", self.search(program, "1").stdout)
+
+    def test_growth(self) -> None:
+        """A binary tree of 4 bytes a vertex outgrows the first 2 MiB."""
+        self.file.write_text(matrix([], 1))
+        self.search("bfs", "1")  # skips the test where there is no GPU
+        n = 2**20 - 1
+        self.file.write_text(matrix([f"{i} {i // 2}" for i in range(2, n + 1)], n,
+                                    kind="pattern symmetric"))
+        for program, last in ("bfs", "deepest   19 edges"), ("sssp", "farthest  19"):
+            outcome = self.search(program, "1")
+            self.assertEqual(outcome.returncode, 0, outcome.stderr)
+            self.assertIn(f"reached   {n} of {n} vertices\n{last}\n", outcome.stdout)
+            self.assertIn("rounds    20\nlargest   524288 vertices", outcome.stdout)
+            self.assertRegex(outcome.stdout, r"growths   [1-9]")
+            outcome = self.search(program, "1", "2")
+            self.assertEqual((outcome.returncode, outcome.stdout), (1, ""))
+            self.assertIn("cannot grow beyond 524288 entries: limit or addresses", outcome.stderr)
+
+
 class Plugin(unittest.TestCase):
 
     def test_as_a_heap(self) -> None:
