@@ -61,6 +61,9 @@
     X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t *available, size_t *total))                         \
     X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *block, size_t size))                              \
     X(cuMemFree, "cuMemFree_v2", (CUdeviceptr block))                                              \
+    X(cuMemAllocManaged, "cuMemAllocManaged", (CUdeviceptr *block, size_t size, unsigned flags))   \
+    X(cuMemHostAlloc, "cuMemHostAlloc", (void **block, size_t size, unsigned flags))               \
+    X(cuMemFreeHost, "cuMemFreeHost", (void *block))                                               \
     X(cuMemGetAddressRange, "cuMemGetAddressRange_v2",                                             \
       (CUdeviceptr *base, size_t *size, CUdeviceptr pointer))                                      \
     X(cuMemHostRegister, "cuMemHostRegister_v2", (void *start, size_t size, unsigned flags))       \
@@ -184,7 +187,7 @@ void ga_cuda_forget(int device);
 
 /* The driver's attributes of a pointer; all 0 for an unknown pointer. */
 typedef struct ga_cuda_pointer {
-    int memory_type; /* CU_MEMORYTYPE_DEVICE, ... */
+    int memory_type; /* CU_MEMORYTYPE_* */
     int device;
     int managed;       /* 1: memory that moves between host and device */
     CUmemoryPool pool; /* the pool that the block came from, or NULL */

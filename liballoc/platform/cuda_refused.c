@@ -60,8 +60,13 @@ static void hand_over(struct entry *entry, entry_state state)
 
 void ga_cuda_refused_add(int device, ga_cuda_refused_kind kind, uint64_t handle, uint64_t size)
 {
-    static const char *const names[] = {"mapped bytes",     "bytes of memory", "bytes of addresses",
-                                        "bytes of a block", "pinned bytes",    "events"};
+    static const char *const names[] = {"mapped bytes",
+                                        "bytes of memory",
+                                        "bytes of addresses",
+                                        "bytes of a block",
+                                        "bytes of a host block",
+                                        "pinned bytes",
+                                        "events"};
     if (ga_cuda_is_gone() || !ga_cuda_has_context(device)) {
         return;
     }
@@ -117,6 +122,8 @@ static CUresult release(const ga_cuda_driver *driver, const struct entry *entry)
         return driver->cuMemAddressFree(entry->handle, entry->size);
     case GA_CUDA_REFUSED_BLOCK:
         return driver->cuMemFree(entry->handle);
+    case GA_CUDA_REFUSED_HOST:
+        return driver->cuMemFreeHost((void *)(uintptr_t)entry->handle);
     case GA_CUDA_REFUSED_PINNED:
         return driver->cuMemHostUnregister((void *)(uintptr_t)entry->handle);
     default:
@@ -167,14 +174,28 @@ void ga_cuda_refused_retry(const ga_cuda_driver *driver, int device)
     }
 }
 
+static void add_block(const ga_cuda_driver *driver, int device, ga_cuda_refused_kind kind,
+                      CUdeviceptr block)
+{
+    size_t size = 0;
+    CUdeviceptr base;
+    driver->cuMemGetAddressRange(&base, &size, block);
+    ga_cuda_refused_add(device, kind, block, size);
+}
+
 void ga_cuda_drop_block(const ga_cuda_driver *driver, int device, CUdeviceptr block)
 {
     if (GA_CUDA_CALL(driver, cuMemFree, block) != GA_OK &&
         GA_CUDA_CALL(driver, cuMemFree, block) != GA_OK) {
-        size_t size = 0;
-        CUdeviceptr base;
-        driver->cuMemGetAddressRange(&base, &size, block);
-        ga_cuda_refused_add(device, GA_CUDA_REFUSED_BLOCK, block, size);
+        add_block(driver, device, GA_CUDA_REFUSED_BLOCK, block);
+    }
+}
+
+void ga_cuda_drop_host_block(const ga_cuda_driver *driver, int device, CUdeviceptr block)
+{
+    if (GA_CUDA_CALL(driver, cuMemFreeHost, (void *)block) != GA_OK &&
+        GA_CUDA_CALL(driver, cuMemFreeHost, (void *)block) != GA_OK) {
+        add_block(driver, device, GA_CUDA_REFUSED_HOST, block);
     }
 }
 

@@ -16,6 +16,7 @@ typedef enum ga_cuda_refused_kind {
     GA_CUDA_REFUSED_CHUNK,   /* cuMemRelease */
     GA_CUDA_REFUSED_RANGE,   /* cuMemAddressFree */
     GA_CUDA_REFUSED_BLOCK,   /* cuMemFree */
+    GA_CUDA_REFUSED_HOST,    /* cuMemFreeHost */
     GA_CUDA_REFUSED_PINNED,  /* cuMemHostUnregister, and munmap() of its pages */
     GA_CUDA_REFUSED_EVENT,   /* cuEventDestroy */
     GA_CUDA_REFUSED_KINDS
@@ -34,10 +35,11 @@ void ga_cuda_refused_forget(int device, ga_cuda_refused_kind kind, uint64_t hand
  * tolerated, so that a call stays short. */
 void ga_cuda_refused_retry(const ga_cuda_driver *driver, int device);
 
-/* Free a block of cuMemAlloc that no other code knows: now, or by a later retry.
- * ga_cuda_drop_block() needs the device's context to be current; ga_cuda_free_block() enters the
- * device itself. */
+/* Free a block that no other code knows: now, or by a later retry. Blocks of cuMemHostAlloc by
+ * ga_cuda_drop_host_block(), others by the other two. The first two need the device's context to be
+ * current; ga_cuda_free_block() enters the device itself. */
 void ga_cuda_drop_block(const ga_cuda_driver *driver, int device, CUdeviceptr block);
+void ga_cuda_drop_host_block(const ga_cuda_driver *driver, int device, CUdeviceptr block);
 void ga_cuda_free_block(int device, CUdeviceptr block);
 
 /* Empty the table, because tests replace the driver. No other thread may use this file. */

@@ -25,13 +25,17 @@
     X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)                                                       \
     X(CUDA_ERROR_UNKNOWN)                                                                          \
     X(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)                                                       \
+    X(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)                                                      \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)                                                \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)                                                \
+    X(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)                                                          \
+    X(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)                                               \
     X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)                                     \
     X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)                             \
     X(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)                                 \
     X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)                                                  \
     X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)                                            \
+    X(CU_MEMORYTYPE_HOST)                                                                          \
     X(CU_MEMORYTYPE_DEVICE)                                                                        \
     X(CU_POINTER_ATTRIBUTE_CONTEXT)                                                                \
     X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)                                                            \
@@ -51,6 +55,9 @@
     X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                                                            \
     X(CU_STREAM_NON_BLOCKING)                                                                      \
     X(CU_EVENT_DISABLE_TIMING)                                                                     \
+    X(CU_MEM_ATTACH_GLOBAL)                                                                        \
+    X(CU_MEMHOSTALLOC_PORTABLE)                                                                    \
+    X(CU_MEMHOSTALLOC_DEVICEMAP)                                                                   \
     X(CU_MEMHOSTREGISTER_PORTABLE)                                                                 \
     X(CU_MEMHOSTREGISTER_DEVICEMAP)                                                                \
     X(CU_LIMIT_MALLOC_HEAP_SIZE)                                                                   \
