@@ -229,6 +229,7 @@ void vmm_driver_take(int device, size_t bytes)
 void vmm_driver_destroy_context(int device)
 {
     vmm_lock();
+    vmm_blocks_unpin(device);
     vmm.devices[device].destroyed = true;
     vmm.devices[device].generation++;
     vmm_unlock(NULL);
@@ -286,6 +287,12 @@ static int attribute_of(CUdevice_attribute attribute)
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
         return 9;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+        return 1;
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+        return !o->no_managed;
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+        return !o->no_concurrent;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
         return !o->no_vmm;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
@@ -440,6 +447,7 @@ static vmm_driver_options with_defaults(const vmm_driver_options *options)
     o.memory = o.memory ? o.memory : (size_t)1 << 30;
     o.granularity = o.granularity ? o.granularity : (size_t)2 << 20;
     o.addresses = o.addresses ? o.addresses : (uint64_t)16 << 40;
+    o.pinned = o.pinned ? o.pinned : (size_t)1 << 40;
     VMM_REQUIRE(o.devices <= VMM_DRIVER_DEVICES);
     return o;
 }
@@ -499,8 +507,9 @@ static void count_memory(vmm_driver_counts *counts)
         counts->handles += c->handles;
     }
     for (const vmm_block *b = vmm.blocks; b; b = b->next) {
-        *(b->device < 0 ? &counts->pinned : &counts->blocks) += 1;
-        *(b->device < 0 ? &counts->pinned_bytes : &counts->block_bytes) += b->size;
+        bool pinned = vmm_block_is_on_host(b);
+        *(pinned ? &counts->pinned : &counts->blocks) += 1;
+        *(pinned ? &counts->pinned_bytes : &counts->block_bytes) += b->size;
     }
 }
 

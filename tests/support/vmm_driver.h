@@ -14,12 +14,14 @@
  *   - a chunk may be released while it is mapped: its memory is free once it is released and
  *     unmapped
  *   - streams, events, copies and blocks need a current context
+ *   - a block is freed by the function for its kind, and pinned memory ends with its context
  *
- * Copies and fills are done at once. Streams are done at once too, unless a test holds them; events
- * and cuStreamWaitEvent() follow. A wait for a held stream ends its work, as time would. Pools,
- * modules and kernels are CUDA_ERROR_NOT_SUPPORTED, except for the library's own kernels, if
- * requested: its service kernels, and the trial of growth. Calls of a forked child are refused as
- * by the real driver, until it starts a driver of its own.
+ * Managed memory stays on the device where it was allocated, which cannot have more. Copies and
+ * fills are done at once. Streams are done at once too, unless a test holds them; events and
+ * cuStreamWaitEvent() follow. A wait for a held stream ends its work, as time would. Pools, modules
+ * and kernels are CUDA_ERROR_NOT_SUPPORTED, except for the library's own kernels, if requested: its
+ * service kernels, and the trial of growth. Calls of a forked child are refused as by the real
+ * driver, until it starts a driver of its own.
  *
  * Thread safe but for vmm_driver_start() and vmm_driver_stop(). Misuse ends the program.
  */
@@ -47,7 +49,10 @@ typedef struct vmm_driver_options {
     size_t memory;          /* bytes of each device; 0: 1 GiB */
     size_t granularity;     /* a multiple of the page size; 0: 2 MiB */
     uint64_t addresses;     /* there are to reserve, from the lowest that are free on; 0: 16 TiB */
+    size_t pinned;          /* bytes of host memory to pin by cuMemHostAlloc; 0: 1 TiB */
     bool no_vmm;            /* a device without virtual memory management */
+    bool no_managed;        /* devices without managed memory */
+    bool no_concurrent;     /* devices whose managed memory the host must not use meanwhile */
     bool no_peers;          /* devices cannot reach each other's memory */
     bool no_fd;             /* memory cannot be shared as a file descriptor */
     bool fabric, rdma;      /* the device can do these */
@@ -67,8 +72,8 @@ typedef struct vmm_driver_counts {
     uint64_t chunks, chunk_bytes; /* physical, held or mapped */
     uint64_t handles;             /* chunks that are not released yet */
     uint64_t mappings, mapped_bytes;
-    uint64_t blocks, block_bytes;  /* of cuMemAlloc */
-    uint64_t pinned, pinned_bytes; /* of cuMemHostRegister */
+    uint64_t blocks, block_bytes;  /* of cuMemAlloc and cuMemAllocManaged */
+    uint64_t pinned, pinned_bytes; /* of cuMemHostAlloc and cuMemHostRegister */
     uint64_t streams, events;
     uint64_t waits; /* calls so far that waited for work that had not ended */
 } vmm_driver_counts;

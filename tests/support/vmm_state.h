@@ -96,11 +96,18 @@ typedef struct vmm_range {
     struct vmm_range *next;
 } vmm_range;
 
-/* Of cuMemAlloc (with a device), and registered host memory. */
+typedef enum vmm_block_kind {
+    VMM_BLOCK_DEVICE,    /* cuMemAlloc */
+    VMM_BLOCK_MANAGED,   /* cuMemAllocManaged */
+    VMM_BLOCK_HOST,      /* cuMemHostAlloc */
+    VMM_BLOCK_REGISTERED /* cuMemHostRegister */
+} vmm_block_kind;
+
 typedef struct vmm_block {
     char *start;
     size_t size;
-    int device; /* -1: pinned host memory */
+    vmm_block_kind kind;
+    int device;
     uint64_t id;
     bool synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     struct vmm_block *next;
@@ -114,6 +121,7 @@ typedef struct vmm_state {
     vmm_range *ranges; /* by address */
     vmm_chunk *chunks;
     vmm_block *blocks;
+    size_t pinned; /* bytes of cuMemHostAlloc */
     vmm_stream *streams;
     struct CUevent_st *events;
     uint64_t waits;
@@ -160,9 +168,13 @@ void vmm_kernels_clear(void);
 /* End all work of a device, or of all (-1), as a wait does. */
 void vmm_finish(int device);
 
+/* Free the pinned memory of a device's context. */
+void vmm_blocks_unpin(int device);
+
 /* The mapping, and the block, that a pointer lies in; NULL: none. */
 const vmm_mapping *vmm_mapping_at(uintptr_t address);
 vmm_block *vmm_block_at(uintptr_t address);
+bool vmm_block_is_on_host(const vmm_block *block);
 
 #define VMM_REQUIRE(condition) vmm_require((condition), #condition, __func__)
 void vmm_require(bool condition, const char *text, const char *function);

@@ -62,6 +62,7 @@ static void begin(void)
 {
     vmm_driver_options options = {.devices = (int)number_in("STAND_IN_DEVICES"),
                                   .memory = number_in("STAND_IN_MEMORY"),
+                                  .pinned = number_in("STAND_IN_PINNED"),
                                   .no_fd = number_in("STAND_IN_NO_FD"),
                                   .rdma = !number_in("STAND_IN_NO_RDMA")};
     vmm_driver_start(&options);
@@ -313,7 +314,6 @@ static CUresult reset(WORDS)
 {
     vmm_driver_destroy_context((CUdevice)a);
     __atomic_store_n(&flags_of[a], 0, __ATOMIC_RELAXED);
-    stand_in_unpin();
     __atomic_store_n(&active[a], 0, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
 }

@@ -76,9 +76,6 @@ CUresult stand_in_arrive(bool needs_init);
 stand_in_function *stand_in_own_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 
-/* Pinned memory ends with its context. */
-void stand_in_unpin(void);
-
 /* Count a call of a function of the hook table that is defined elsewhere. */
 void stand_in_called(const char *symbol);
 

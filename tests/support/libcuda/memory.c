@@ -50,6 +50,14 @@ static CUresult mem_alloc(WORDS)
     return result == CUDA_SUCCESS ? stand_in_table.cuMemAlloc((CUdeviceptr *)a, b) : result;
 }
 
+static CUresult alloc_managed(WORDS)
+{
+    CUresult result = stand_in_unsafe(false);
+    return result == CUDA_SUCCESS
+               ? stand_in_table.cuMemAllocManaged((CUdeviceptr *)a, b, (unsigned)c)
+               : result;
+}
+
 static CUresult alloc_pitch(WORDS)
 {
     if (e != 4 && e != 8 && e != 16) {
@@ -435,92 +443,20 @@ static CUresult array_destroy(WORDS)
 
 /* ---- pinned host memory -------------------------------------------------------------------- */
 
-typedef struct pinned {
-    void *start;
-    size_t size;
-    struct pinned *next;
-} pinned;
-
-static pinned *all_pinned; /* under pinned_lock */
-static size_t pinned_bytes;
-static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static const size_t PINNED_MAX = (size_t)1 << 40;
-
-/* STAND_IN_PINNED in the environment: bytes that may be pinned at once. */
-static CUresult add_pinned(void **out, size_t size)
-{
-    const char *told = getenv("STAND_IN_PINNED");
-    size_t max = told ? strtoull(told, NULL, 10) : PINNED_MAX;
-    pinned *made = malloc(sizeof *made);
-    if (!made || size > max || pinned_bytes > max - size || posix_memalign(out, 4096, size)) {
-        free(made);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *made = (pinned){*out, size, all_pinned};
-    all_pinned = made;
-    pinned_bytes += size;
-    return CUDA_SUCCESS;
-}
-
 static CUresult host_alloc(WORDS)
 {
-    if (!a || !b) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    pthread_mutex_lock(&pinned_lock);
-    CUresult result = add_pinned((void **)a, b);
-    pthread_mutex_unlock(&pinned_lock);
-    return result;
+    return stand_in_table.cuMemHostAlloc((void **)a, b, (unsigned)c);
 }
 
-static bool drop_pinned(const void *start)
+static CUresult alloc_host(WORDS)
 {
-    pthread_mutex_lock(&pinned_lock);
-    pinned **at = &all_pinned;
-    while (*at && start && (*at)->start != start) {
-        at = &(*at)->next;
-    }
-    pinned *gone = *at;
-    if (gone) {
-        *at = gone->next;
-        pinned_bytes -= gone->size;
-        free(gone->start);
-        free(gone);
-    }
-    pthread_mutex_unlock(&pinned_lock);
-    return gone != NULL;
+    return stand_in_table.cuMemHostAlloc((void **)a, b, 0);
 }
 
 static CUresult free_host(WORDS)
 {
     CUresult result = stand_in_unsafe(false);
-    if (result == CUDA_SUCCESS) {
-        stand_in_table.cuCtxSynchronize();
-        result = a && drop_pinned((void *)a) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    }
-    return result;
-}
-
-void stand_in_unpin(void)
-{
-    while (drop_pinned(NULL)) {
-    }
-}
-
-static CUresult pinned_range(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
-{
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&pinned_lock);
-    for (const pinned *p = all_pinned; p; p = p->next) {
-        if (pointer - (uintptr_t)p->start < p->size) {
-            *base = (uintptr_t)p->start;
-            *size = p->size;
-            result = CUDA_SUCCESS;
-        }
-    }
-    pthread_mutex_unlock(&pinned_lock);
-    return result;
+    return result == CUDA_SUCCESS ? stand_in_table.cuMemFreeHost((void *)a) : result;
 }
 
 /* ---- pointer attributes ------------------------------------------------------------------- */
@@ -567,7 +503,6 @@ static CUresult address_range(WORDS)
     CUdeviceptr base = 0;
     size_t size = 0;
     CUresult result = stand_in_table.cuMemGetAddressRange(&base, &size, c);
-    result = result == CUDA_SUCCESS ? result : pinned_range(&base, &size, c);
     if (result == CUDA_SUCCESS && a) {
         *(CUdeviceptr *)a = base;
     }
@@ -768,14 +703,14 @@ stand_in_function *stand_in_own_memory(const char *symbol)
         {"cuMemPoolDestroy", pool_destroy},
         {"cuDeviceSetMemPool", device_set_pool},
         {"cuMemSetMemPool", location_set_pool},
-        {"cuMemAllocManaged", mem_alloc},
+        {"cuMemAllocManaged", alloc_managed},
         {"cuArrayCreate_v2", array_create},
         {"cuArray3DCreate_v2", array_3d_create},
         {"cuMipmappedArrayCreate", mipmap_create},
         {"cuArrayDestroy", array_destroy},
         {"cuMipmappedArrayDestroy", array_destroy},
         {"cuMemHostAlloc", host_alloc},
-        {"cuMemAllocHost_v2", host_alloc},
+        {"cuMemAllocHost_v2", alloc_host},
         {"cuMemFreeHost", free_host},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
