@@ -233,6 +233,8 @@ static void fill(void)
 #endif
     add_builtin(&ga_dl_backend);
     add_builtin(&ga_cuda_backend);
+    add_builtin(&ga_managed_backend);
+    add_builtin(&ga_pinned_backend);
     add_builtin(&ga_async_backend);
     add_builtin(&ga_hardened_backend);
     add_builtin(&ga_vmm_backend);

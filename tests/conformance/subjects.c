@@ -41,6 +41,8 @@ static const struct {
     ga_place place;
     const char *spec;
 } stood_in[] = {
+    {GA_PLACE_DEVICE, "managed"},
+    {GA_PLACE_DEVICE, "pinned"},
     {GA_PLACE_DEVICE, "vmm"},
     {GA_PLACE_DEVICE, "vmm:free=now,chunk=2M,limit=512M"},
     {GA_PLACE_KERNEL, "slab:unit=classes,capacity=64M,limit=512M/vmm"},

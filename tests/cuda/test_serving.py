@@ -70,6 +70,12 @@ class Serving(Case):
     def test_caches_are_given_up_for_the_drivers_own(self) -> None:
         self.under_each("given_up", memory=64 * MIB, specs=("cuda", "async", "vmm"))
 
+    def test_memory_that_the_host_uses(self) -> None:
+        for name in ("blocks", "wrong", "sync_free"):
+            self.under_each(name, specs=("managed", "pinned"), told=["heap", "plain"])
+        self.under_each("exhausted", specs=("managed", "pinned"), told=["heap", "plain"],
+                        options="limit=32M")
+
     def test_streams(self) -> None:
         self.under_each("streams")
 

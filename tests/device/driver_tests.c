@@ -61,12 +61,12 @@ static int be_refused(void *context)
 static int be_refused_a_heap(void *context)
 {
     const scenario *s = context;
-    static const char *const specs[] = {"cuda", "async", "cuda:heap=1M"};
+    static const char *const specs[] = {"cuda", "managed", "pinned", "async", "cuda:heap=1M"};
     bool good = true;
     arrange(s);
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         ga_heap *heap;
-        ga_place place = i < 2 ? GA_PLACE_DEVICE : GA_PLACE_KERNEL;
+        ga_place place = i < 4 ? GA_PLACE_DEVICE : GA_PLACE_KERNEL;
         good = refused(s, ga_heap_open(&heap, place, 0, specs[i])) && !heap && good;
     }
     CUfunction kernel;

@@ -69,13 +69,17 @@ static void fork_after_use(int device)
 
 /* ---- the end of a process ----------------------------------------------------------------- */
 
-static ga_heap *last_heaps[2];
-static void *last_blocks[2];
+enum {
+    LAST = 4
+};
+
+static ga_heap *last_heaps[LAST];
+static void *last_blocks[LAST];
 
 /* Runs after the driver's own exit handlers, since it was there before the driver was loaded. */
 static void free_last(void)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LAST; i++) {
         if (ga_free(last_heaps[i], last_blocks[i]) != GA_OK) {
             printf("    at exit: %s\n", ga_error_text());
             fflush(stdout);
@@ -87,9 +91,9 @@ static void free_last(void)
 
 int exit_with_blocks(void)
 {
-    static const char *const specs[] = {"cuda", "async"};
+    static const char *const specs[LAST] = {"cuda", "managed", "pinned", "async"};
     atexit(free_last);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LAST; i++) {
         if (ga_heap_open(&last_heaps[i], GA_PLACE_DEVICE, 0, specs[i]) != GA_OK ||
             ga_alloc(last_heaps[i], 1 << 20, 0, &last_blocks[i]) != GA_OK) {
             printf("    %s\n", ga_error_text());

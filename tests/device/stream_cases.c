@@ -124,6 +124,8 @@ static void free_while_busy(int device, const char *spec, CUresult expected)
 static void free_waits(int device)
 {
     free_while_busy(device, "cuda", CUDA_SUCCESS);
+    free_while_busy(device, "managed", CUDA_SUCCESS);
+    free_while_busy(device, "pinned", CUDA_SUCCESS);
     free_while_busy(device, "async", CUDA_SUCCESS);
 }
 

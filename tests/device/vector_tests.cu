@@ -362,7 +362,7 @@ static ga_stats stats_of(ga_heap *heap)
 
 static void allocates_for_thrust(int device)
 {
-    for (const char *spec : {"cuda", "async"}) {
+    for (const char *spec : {"cuda", "managed", "pinned", "async"}) {
         ga_heap *heap = nullptr;
         REQUIRE(ga_heap_open(&heap, GA_PLACE_DEVICE, device, spec) == GA_OK);
         gpualloc::heap_resource resource(heap);

@@ -11,6 +11,8 @@ extern const ga_backend ga_system_backend;
 extern const ga_backend ga_jemalloc_backend; /* defined if GA_HAVE_JEMALLOC is */
 extern const ga_backend ga_dl_backend;
 extern const ga_backend ga_cuda_backend;
+extern const ga_backend ga_managed_backend;
+extern const ga_backend ga_pinned_backend;
 extern const ga_backend ga_async_backend;
 
 #endif
