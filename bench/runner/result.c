@@ -24,6 +24,9 @@ bool ga_bench_result_write(FILE *stream, const ga_bench_result *result, const ch
                   result->metric->unit, "value", real_or_null(result->value), "spread",
                   real_or_null(result->spread), "baseline", result->baseline, "ratio",
                   real_or_null(result->ratio), "date", date, "commit", ga_bench_commit());
+    if (line && result->extra) {
+        json_object_update(line, result->extra);
+    }
     bool written = line && json_dumpf(line, stream, JSON_COMPACT | JSON_REAL_PRECISION(6)) == 0 &&
                    fputc('\n', stream) != EOF && fflush(stream) == 0;
     json_decref(line);

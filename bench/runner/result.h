@@ -28,8 +28,9 @@ typedef struct ga_bench_result {
     double value;  /* median over the rounds; NAN if no round succeeded */
     double spread; /* between the quartiles, in the metric's unit */
     const char *baseline;
-    double ratio;  /* to the baseline, median over pairs of rounds; NAN if there is none */
-    size_t failed; /* rounds without a value */
+    double ratio;         /* to the baseline, median over pairs of rounds; NAN if there is none */
+    size_t failed;        /* rounds without a value */
+    struct json_t *extra; /* an object whose keys are added to the line; NULL: none */
 } ga_bench_result;
 
 /* False if the stream cannot be written. */
