@@ -5,11 +5,12 @@
  */
 #include "cusparse.h"
 
+#include "../runner/clock.h"
 #include "platform/cuda_driver.h"
 
+#include <gpualloc/backend.h>
+
 #include <dlfcn.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@ enum {
     BLOCKS_MAX = 16
 };
 
+static const char no_memory[] = "no memory";
+
 typedef void *handle;
 
 #define SPGEMM_ARGUMENTS                                                                           \
@@ -30,6 +33,7 @@ typedef void *handle;
 #define FUNCTIONS(X)                                                                               \
     X(cusparseCreate, (handle *))                                                                  \
     X(cusparseDestroy, (handle))                                                                   \
+    X(cusparseGetVersion, (handle, int *))                                                         \
     X(cusparseCreateCsr,                                                                           \
       (handle *, int64_t, int64_t, int64_t, void *, void *, void *, int, int, int, int))           \
     X(cusparseDestroySpMat, (handle))                                                              \
@@ -64,14 +68,10 @@ typedef struct run {
     bench_cusparse_result *out;
 } run;
 
-bench_cusparse *bench_cusparse_open(const char *path)
+/* The functions of the loaded library. */
+static bool find_functions(bench_cusparse *lib)
 {
-    bench_cusparse *lib = calloc(1, sizeof *lib);
-    if (!lib) {
-        return NULL;
-    }
-    lib->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    bool found = lib->library != NULL;
+    bool found = true;
 #define FIND(name, parameters)                                                                     \
     if (found) {                                                                                   \
         void *symbol = dlsym(lib->library, #name);                                                 \
@@ -79,15 +79,42 @@ bench_cusparse *bench_cusparse_open(const char *path)
         found = symbol != NULL;                                                                    \
     }
     FUNCTIONS(FIND)
-    if (!found) {
-        fprintf(stderr, "bench-spgemm: %s\n", dlerror());
-    } else if (ga_cuda_enter(&lib->scope, 0) != GA_OK) {
-        fprintf(stderr, "bench-spgemm: %s\n", ga_error_text());
-    } else if (lib->cusparseCreate(&lib->cusparse) == 0) {
-        return lib;
+    return found;
+}
+
+static ga_status start(bench_cusparse *lib, const char *path)
+{
+    lib->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib->library || !find_functions(lib)) {
+        return ga_fail(GA_ERR_LIBRARY, "cuSPARSE: %s", dlerror());
     }
-    free(lib);
-    return NULL;
+    ga_status status = ga_cuda_enter(&lib->scope, 0);
+    if (status == GA_OK && lib->cusparseCreate(&lib->cusparse)) {
+        ga_cuda_leave(&lib->scope);
+        status = ga_fail(GA_ERR_LIBRARY, "cuSPARSE: \"%s\": cusparseCreate failed", path);
+    }
+    return status;
+}
+
+ga_status bench_cusparse_open(bench_cusparse **out, const char *path)
+{
+    bench_cusparse *lib = calloc(1, sizeof *lib);
+    *out = NULL;
+    ga_status status =
+        lib ? start(lib, path) : ga_fail(GA_ERR_MEMORY, "cuSPARSE: no memory for its functions");
+    if (status == GA_OK) {
+        *out = lib;
+    } else {
+        free(lib);
+    }
+    return status;
+}
+
+int bench_cusparse_version(const bench_cusparse *lib)
+{
+    int version = 0;
+    lib->cusparseGetVersion(lib->cusparse, &version);
+    return version;
 }
 
 void bench_cusparse_close(bench_cusparse *lib)
@@ -101,28 +128,33 @@ void bench_cusparse_close(bench_cusparse *lib)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static double ms_since(uint64_t begin)
+{
+    return (double)(ga_bench_now() - begin) / 1e6;
+}
+
 static void *allocate(run *r, uint64_t bytes)
 {
     CUdeviceptr block = 0;
-    double begin = bench_now_ms();
+    uint64_t begin = ga_bench_now();
     if (r->lib->scope.driver->cuMemAlloc(&block, bytes + 16) == CUDA_SUCCESS) {
         r->blocks[r->block_count] = block;
         r->sizes[r->block_count++] = bytes;
         r->bytes += bytes;
         r->out->peak_bytes = r->bytes > r->out->peak_bytes ? r->bytes : r->out->peak_bytes;
     }
-    r->out->ms_allocations += bench_now_ms() - begin;
+    r->out->ms_allocations += ms_since(begin);
     return (void *)block;
 }
 
 static void release(run *r, int number)
 {
-    double begin = bench_now_ms();
+    uint64_t begin = ga_bench_now();
     r->lib->scope.driver->cuMemFree(r->blocks[number]);
     r->bytes -= r->sizes[number];
     r->blocks[number] = r->blocks[--r->block_count];
     r->sizes[number] = r->sizes[r->block_count];
-    r->out->ms_allocations += bench_now_ms() - begin;
+    r->out->ms_allocations += ms_since(begin);
 }
 
 static bool copy_to(run *r, void *to, const void *from, uint64_t bytes)
@@ -145,7 +177,7 @@ static bool copy_from(run *r, void *to, const void *from, uint64_t bytes)
     (r)->lib->cusparse, 0, 0, one, (r)->a_matrix, (r)->a_matrix, zero, (r)->c_matrix, (r)->type,   \
         (r)->algorithm, (r)->product
 
-/* The calls up to the size of the product. Returns what failed, or NULL. */
+/* The calls up to the size of the product. Returns NULL, or the name of the failed step. */
 static const char *compute(run *r, const void *one, const void *zero)
 {
     size_t work = 0, estimate = 0, more = 0;
@@ -155,7 +187,7 @@ static const char *compute(run *r, const void *one, const void *zero)
     }
     block = allocate(r, work);
     if (!block) {
-        return "no memory";
+        return no_memory;
     }
     if (r->lib->cusparseSpGEMM_workEstimation(PRODUCT_ARGUMENTS(r, one, zero), &work, block)) {
         return "workEstimation";
@@ -168,7 +200,7 @@ static const char *compute(run *r, const void *one, const void *zero)
         }
         block = allocate(r, estimate);
         if (!block) {
-            return "no memory";
+            return no_memory;
         }
         if (r->lib->cusparseSpGEMM_estimateMemory(PRODUCT_ARGUMENTS(r, one, zero), chunk, &estimate,
                                                   block, &more)) {
@@ -179,13 +211,13 @@ static const char *compute(run *r, const void *one, const void *zero)
         return "compute";
     }
     block = allocate(r, more);
-    return !block ? "no memory"
+    return !block ? no_memory
            : r->lib->cusparseSpGEMM_compute(PRODUCT_ARGUMENTS(r, one, zero), &more, block)
                ? "compute"
                : NULL;
 }
 
-/* Allocates the product and copies it there. Returns what failed, or NULL. */
+/* Allocates the product and copies it there. Returns NULL, or the name of the failed step. */
 static const char *copy(run *r, int32_t *offsets, const void *one, const void *zero,
                         int32_t **columns)
 {
@@ -196,7 +228,7 @@ static const char *copy(run *r, int32_t *offsets, const void *one, const void *z
     *columns = allocate(r, (uint64_t)entries * sizeof **columns);
     void *values = allocate(r, (uint64_t)entries * ga_value_size(r->a->type));
     if (!*columns || !values) {
-        return "no memory";
+        return no_memory;
     }
     r->out->entries = (uint64_t)entries;
     return r->lib->cusparseCsrSetPointers(r->c_matrix, offsets, *columns, values) ? "SetPointers"
@@ -227,7 +259,8 @@ static bool is_sorted(run *r, const int32_t *offsets, const int32_t *columns)
     return sorted;
 }
 
-/* The matrix, in device memory: its offsets as 32 bits. Returns what failed, or NULL. */
+/* The matrix, in device memory: its offsets as 32 bits. Returns NULL, or the name of the failed
+ * step. */
 static const char *upload(run *r, uint64_t entries)
 {
     const ga_csr *a = r->a;
@@ -242,7 +275,7 @@ static const char *upload(run *r, uint64_t entries)
                   copy_to(r, blocks[1], a->indices, entries * sizeof *a->indices) &&
                   copy_to(r, blocks[2], a->values, entries * value);
     free(offsets);
-    return !copied ? "no memory"
+    return !copied ? no_memory
            : r->lib->cusparseCreateCsr(&r->a_matrix, (int64_t)a->rows, (int64_t)a->columns,
                                        (int64_t)entries, blocks[0], blocks[1], blocks[2], INDEX_32,
                                        INDEX_32, 0, r->type)
@@ -250,7 +283,7 @@ static const char *upload(run *r, uint64_t entries)
                : NULL;
 }
 
-/* The timed part. Returns what failed, or NULL. */
+/* The timed part. Returns NULL, or the name of the failed step. */
 static const char *square(run *r)
 {
     static const double one64 = 1, zero64 = 0;
@@ -259,13 +292,13 @@ static const char *square(run *r)
     const void *one = is_wide ? (const void *)&one64 : &one32;
     const void *zero = is_wide ? (const void *)&zero64 : &zero32;
     int32_t *columns = NULL;
-    double begin = bench_now_ms();
+    uint64_t begin = ga_bench_now();
     r->out->ms_allocations = 0;
     r->out->peak_bytes = 0;
     r->bytes = 0; /* the matrix A does not count */
     int32_t *offsets = allocate(r, (r->a->rows + 1) * sizeof *offsets);
     if (!offsets) {
-        return "no memory";
+        return no_memory;
     }
     int64_t rows = (int64_t)r->a->rows, width = (int64_t)r->a->columns;
     if (r->lib->cusparseCreateCsr(&r->c_matrix, rows, width, 0, offsets, NULL, NULL, INDEX_32,
@@ -278,13 +311,21 @@ static const char *square(run *r)
     if (!failed && r->lib->scope.driver->cuCtxSynchronize() != CUDA_SUCCESS) {
         failed = "synchronize";
     }
-    r->out->ms = bench_now_ms() - begin;
+    r->out->ms = ms_since(begin);
     r->out->sorted = !failed && is_sorted(r, offsets, columns);
     return failed;
 }
 
-bool bench_cusparse_square(bench_cusparse *lib, const ga_csr *a, int algorithm,
-                           bench_cusparse_result *out, const char **why)
+static ga_status result_of(const run *r, const char *failed)
+{
+    return !failed               ? GA_OK
+           : failed == no_memory ? ga_fail(GA_ERR_MEMORY, "cuSPARSE: no memory")
+                                 : ga_fail(GA_ERR_LIBRARY, "cuSPARSE: ALG%d: %s failed",
+                                           r->algorithm - ALGORITHM_1 + 1, failed);
+}
+
+ga_status bench_cusparse_square(bench_cusparse *lib, const ga_csr *a, int algorithm,
+                                bench_cusparse_result *out)
 {
     run r = {.lib = lib,
              .a = a,
@@ -293,10 +334,12 @@ bool bench_cusparse_square(bench_cusparse *lib, const ga_csr *a, int algorithm,
              .out = out};
     uint64_t entries = a->offsets[a->rows];
     *out = (bench_cusparse_result){0};
-    *why = entries > INT32_MAX ? "too many entries" : upload(&r, entries);
-    if (!*why) {
-        *why = square(&r);
+    if (entries > INT32_MAX) {
+        return ga_fail(GA_ERR_LIBRARY, "cuSPARSE: %llu entries: expected fewer than 2^31",
+                       (unsigned long long)entries);
     }
+    const char *failed = upload(&r, entries);
+    failed = failed ? failed : square(&r);
     if (r.product) {
         lib->cusparseSpGEMM_destroyDescr(r.product);
     }
@@ -309,5 +352,5 @@ bool bench_cusparse_square(bench_cusparse *lib, const ga_csr *a, int algorithm,
     while (r.block_count) {
         release(&r, r.block_count - 1);
     }
-    return !*why;
+    return result_of(&r, failed);
 }

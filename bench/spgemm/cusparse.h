@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products by cuSPARSE, which is loaded when the program runs.
+ * Products by cuSPARSE, which is loaded at run time.
  */
 #ifndef GPUALLOC_BENCH_SPGEMM_CUSPARSE_H
 #define GPUALLOC_BENCH_SPGEMM_CUSPARSE_H
@@ -13,9 +13,6 @@ enum {
     BENCH_CUSPARSE_ALGORITHMS = 3
 };
 
-/* The monotonic clock. */
-double bench_now_ms(void);
-
 typedef struct bench_cusparse bench_cusparse;
 
 typedef struct bench_cusparse_result {
@@ -26,14 +23,25 @@ typedef struct bench_cusparse_result {
     bool sorted;           /* the columns of each row ascend */
 } bench_cusparse_result;
 
-/* Loads the library `path`. NULL, with a message on standard error, if it cannot be loaded. */
-bench_cusparse *bench_cusparse_open(const char *path);
+/* Loads the library `path`, for device 0.
+ *
+ * GA_ERR_LIBRARY  it cannot be loaded, lacks a function, or does not start
+ * GA_ERR_DEVICE   there is no device
+ * GA_ERR_MEMORY   out of memory */
+ga_status bench_cusparse_open(bench_cusparse **out, const char *path);
+
+/* CUSPARSE_VERSION, such as 12504 for 12.5.4. */
+int bench_cusparse_version(const bench_cusparse *library);
 
 /* A times A by CUSPARSE_SPGEMM_ALG1, 2 or 3, for a matrix in host memory of fewer than 2^31
- * entries. False, with the reason in `why`, if cuSPARSE refuses it or memory is exhausted. */
-bool bench_cusparse_square(bench_cusparse *library, const ga_csr *a, int algorithm,
-                           bench_cusparse_result *out, const char **why);
+ * entries.
+ *
+ * GA_ERR_LIBRARY  cuSPARSE refuses it
+ * GA_ERR_MEMORY   out of memory, on the host or on the device */
+ga_status bench_cusparse_square(bench_cusparse *library, const ga_csr *a, int algorithm,
+                                bench_cusparse_result *out);
 
+/* NULL is ignored. */
 void bench_cusparse_close(bench_cusparse *library);
 
 #endif

@@ -12,9 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double SCALE_MIN = 1e-6;
-static const double SCALE_MAX = 8;
-
 typedef enum kind {
     GRID,
     KKT,
@@ -210,9 +207,9 @@ ga_status bench_matrix_make(bench_matrix *out, const char *name, double scale, u
     if (!found) {
         return ga_fail(GA_ERR_ARGUMENT, "matrices: no matrix \"%s\"", name);
     }
-    if (!(scale >= SCALE_MIN && scale <= SCALE_MAX)) {
-        return ga_fail(GA_ERR_ARGUMENT, "matrices: scale=%g: expected %g to %g", scale, SCALE_MIN,
-                       SCALE_MAX);
+    if (!(scale >= BENCH_SCALE_MIN && scale <= BENCH_SCALE_MAX)) {
+        return ga_fail(GA_ERR_ARGUMENT, "matrices: scale=%g: expected %g to %g", scale,
+                       BENCH_SCALE_MIN, BENCH_SCALE_MAX);
     }
     pattern p = {0};
     generate(&p, found, scale, seed);

@@ -10,6 +10,9 @@
 
 #include <gpualloc/matrix.h>
 
+#define BENCH_SCALE_MIN 1e-6
+#define BENCH_SCALE_MAX 8.0
+
 /* A matrix by name, with the thesis's numbers of the original; 0 where it has none. The number of
  * non-zeros leaves out stored zeros, and the multiplications include them. */
 typedef struct bench_facts {
@@ -35,7 +38,7 @@ typedef struct bench_matrix {
 /* Generates a matrix. Equal arguments give equal matrices; like-boneS10 and powerlaw depend on the
  * last bits of the C library's sin() and pow(), too. Several threads may generate at once.
  *
- * `scale`  about the number of rows, in those of the original: 1, or 0.1 for a tenth; up to 8
+ * `scale`  about the number of rows, in those of the original: 1, or 0.1 for a tenth
  * `seed`   of values, and of patterns that are drawn
  *
  * GA_ERR_ARGUMENT  no such name, or the scale is out of range

@@ -8,6 +8,7 @@
 #include "runner/machine.h"
 #include "runner/plot.h"
 #include "runner/suite.h"
+#include "spgemm/command.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -69,6 +70,7 @@ static const char doc[] =
     "  gpualloc bench --spec dl:libmimalloc.so.2 --json new.json --plot new.svg\n"
     "  gpualloc bench lfht --help     the lock-free hash trie map over node heaps\n"
     "  gpualloc bench coalesce --help     malloc in kernels, as in the paper\n"
+    "  gpualloc bench spgemm --help     products of sparse matrices, which grow\n"
     "\n"
     "bench/README.md describes the workloads, the figures and the keys of the JSON lines.";
 
@@ -364,6 +366,10 @@ int ga_cmd_bench(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "coalesce") == 0) {
         argv[1] = (char[]){"gpualloc bench coalesce"};
         return ga_cmd_bench_coalesce(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "spgemm") == 0) {
+        argv[1] = (char[]){"gpualloc bench spgemm"};
+        return ga_bench_spgemm_command(argc - 1, argv + 1);
     }
     argp_err_exit_status = GA_CLI_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, &r);

@@ -35,14 +35,14 @@ _gpualloc_candidates() {
     --host | --device | --kernel | --spec | --baseline) _gpualloc_backends ;;
     --log) printf '%s\n' error warn info debug ;;
     --place) printf '%s\n' host device ;;
-    --trace | --stats | --json | --plot) compgen -f -- "$2" ;;
+    --trace | --stats | --json | --plot | --file | --cusparse) compgen -f -- "$2" ;;
     *)
         case $1,$2 in
         *,-*) _gpualloc_options "$1" ;;
         list,*) _gpualloc_backends ;;
         help,*) _gpualloc_commands ;;
         bench,*)
-            printf '%s\n' coalesce lfht
+            printf '%s\n' coalesce lfht spgemm
             gpualloc bench --list 2>/dev/null | sed -nE 's/^([^ ]+) .*/\1/p'
             ;;
         run,*) compgen -c -- "$2" ;;

@@ -12,7 +12,7 @@ function __gpualloc_backends
 end
 
 function __gpualloc_workloads
-    printf '%s\n' coalesce lfht
+    printf '%s\n' coalesce lfht spgemm
     gpualloc bench --list 2>/dev/null | string replace -rf '^(\S+) .*' '$1'
 end
 

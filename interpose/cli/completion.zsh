@@ -18,7 +18,7 @@ _gpualloc_backends() {
 
 _gpualloc_workloads() {
     local -a names
-    names=(coalesce lfht
+    names=(coalesce lfht spgemm
         ${(f)"$(gpualloc bench --list 2>/dev/null | sed -nE 's/^([^ ]+) .*/\1/p')"})
     compadd "$@" -a names
 }

@@ -13,7 +13,7 @@ import sys
 import unittest
 
 import command
-from command import COMMANDS, REPO, CommandTest, options_in_help
+from command import COMMANDS, REPO, Answer, CommandTest, options_in_help
 
 MAN = REPO / "docs" / "man"
 
@@ -341,6 +341,70 @@ class Bench(CommandTest):
                            (["--quick", "--json", "/nonesuch/x"], "/nonesuch/x")):
             status = 1 if "--json" in args else 2
             self.refused(self.gpualloc("bench", "lfht", *args), status, part)
+
+
+class BenchSpgemm(CommandTest):
+    def bench(self, *args: str, env: dict[str, str] | None = None) -> Answer:
+        return self.gpualloc("bench", "spgemm", *args, env=env or {})
+
+    def test_products(self) -> None:
+        matrix, file = self.folder / "bidiagonal.mtx", self.folder / "spgemm.json"
+        matrix.write_text("%%MatrixMarket matrix coordinate real general\n4 4 7\n"
+                          "1 1 1\n1 2 2\n2 2 3\n2 3 4\n3 3 5\n3 4 6\n4 4 7\n")
+        answer = self.bench("atmosmodl", "--file", str(matrix), "--scale", "0.001", "--rounds", "3",
+                            "--threads", "2", "--check", "--json", str(file))
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertIn("bidiagonal: 4 rows, 7 entries, 12 multiplications", answer.out)
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        methods = {name: [one["method"] for one in lines if one["matrix"] == name]
+                   for name in ("atmosmodl", "bidiagonal")}
+        self.assertEqual(methods["atmosmodl"], methods["bidiagonal"])
+        self.assertEqual(["precise", "upper", "growing"], methods["atmosmodl"][:3])
+        for one in lines:
+            self.assertEqual(("spgemm", "host", "time", "precise", True),
+                             tuple(one[key] for key in ("bench", "place", "metric", "baseline",
+                                                        "exact")))
+            self.assertAlmostEqual(one["gflops"],
+                                   2 * one["multiplications"] / one["value"] / 1e6,
+                                   delta=1e-4 * one["gflops"])
+            self.assertTrue(0 < one["mapped_efficiency"] <= 1 and 0 < one["efficiency"] <= 1)
+        self.assertEqual({(4, 7, 12, 9)}, {(one["rows"], one["size"], one["multiplications"],
+                                            one["entries"]) for one in lines
+                                           if one["matrix"] == "bidiagonal"})
+
+    def test_other_values_and_order(self) -> None:
+        file = self.folder / "spgemm.json"
+        answer = self.bench("rmat", "--quick", "--scale", "0.001", "--float", "--unsorted",
+                            "--check", "--json", str(file))
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        self.assertEqual({("float32", False, False, 1)},
+                         {(one["type"], one["sorted"], one["exact"], one["rounds"])
+                          for one in lines})
+
+    def test_lists_matrices(self) -> None:
+        answer = self.bench("--list")
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertEqual(22, len(answer.out.splitlines()) - 1)
+
+    def test_bad_usage(self) -> None:
+        for args, part in ((["nonesuch"], "nonesuch"), (["--scale", "9"], "1e-06 to 8"),
+                           (["--scale", "1x"], "1x"), (["--rounds", "0"], "1 to 1000"),
+                           (["--threads", "1025"], "1 to 1024"),
+                           (["--cusparse", "x.so"], "--device"),
+                           (["--device", "--threads", "2"], "--threads 2")):
+            self.refused(self.bench(*args), 2, part)
+
+    def test_failures(self) -> None:
+        wide = self.folder / "wide.mtx"
+        wide.write_text("%%MatrixMarket matrix coordinate real general\n1 2 1\n1 1 1\n")
+        for args, part in ((["--file", "none.mtx"], "none.mtx"),
+                           (["--quick", "--json", "/nonesuch/x"], "/nonesuch/x"),
+                           (["--device"], "no CUDA driver")):
+            self.refused(self.bench(*args, env={"GPUALLOC_CUDA_DRIVER": "/nonesuch"}), 1, part)
+        answer = self.bench("--file", str(wide))
+        self.assertEqual(1, answer.status)
+        self.assertIn("1 x 2: expected as many columns as rows", answer.err)
 
 
 class BenchCoalesce(CommandTest):

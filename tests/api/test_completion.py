@@ -51,6 +51,7 @@ class Completion:
         self.assertEqual(["device"], self.complete("bench", "--place", "d"))
         self.assertEqual(["same-size"], self.complete("bench", "same"))
         self.assertEqual(["coalesce"], self.complete("bench", "coal"))
+        self.assertEqual(["spgemm"], self.complete("bench", "spg"))
 
     def test_files(self) -> None:
         (self.folder / "a.trace").touch()
