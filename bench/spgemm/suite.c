@@ -116,13 +116,14 @@ static json_t *extra_of(const cell *c, const row *r, double ms)
 {
     const bench_facts *facts = bench_facts_of(c->source->name);
     const bench_square_sample *s = &r->last;
-    json_t *extra = json_pack(
-        "{s:s, s:s, s:b, s:f, s:s, s:i, s:b, s:I, s:I, s:o}", "method",
-        bench_square_method_text(r->method), "matrix", c->source->name, "exact",
-        c->source->path || (facts && facts->exact), "scale", c->source->path ? 1 : c->plan->scale,
-        "type", ga_value_type_text(c->square.host.type), "rounds", (int)c->plan->rounds, "sorted",
-        s->sorted, "rows", (json_int_t)c->square.host.rows, "multiplications",
-        (json_int_t)c->square.multiplications, "gflops", real_or_null(gflops_of(c, ms)));
+    json_t *extra =
+        json_pack("{s:s, s:s, s:b, s:f, s:s, s:i, s:b, s:I, s:I, s:o}", "method",
+                  bench_square_method_text(r->method), "matrix", c->source->name, "exact",
+                  c->source->path || (facts && facts->exact && c->plan->scale == 1), "scale",
+                  c->source->path ? 1 : c->plan->scale, "type",
+                  ga_value_type_text(c->square.host.type), "rounds", (int)c->plan->rounds, "sorted",
+                  s->sorted, "rows", (json_int_t)c->square.host.rows, "multiplications",
+                  (json_int_t)c->square.multiplications, "gflops", real_or_null(gflops_of(c, ms)));
     json_t *memory = json_pack(
         "{s:I, s:I, s:I, s:o, s:o, s:o}", "entries", (json_int_t)s->entries, "peak_bytes",
         (json_int_t)s->peak_bytes, "scratch_bytes", (json_int_t)s->scratch_bytes, "efficiency",
