@@ -19,15 +19,15 @@
 
 enum {
     MIB = 1 << 20,
-    LIMIT = 20 * MIB,
+    LIMIT = 12 * MIB,
     REGION = 128 << 10, /* the region size for that limit */
     WARPS = 3,
     SMALL = 16,  /* the smallest block in mixed sizes, */
     LARGE = 2048 /* and the largest */
 };
 
-static const char growing[] = "slab:unit=classes,capacity=4M,limit=20M/vmm";
-static const char fixed[] = "slab:unit=classes,capacity=20M/cuda";
+static const char growing[] = "slab:unit=classes,capacity=4M,limit=12M/vmm";
+static const char fixed[] = "slab:unit=classes,capacity=12M/cuda";
 
 static inline ga_kernel_heap view_of(ga_heap *heap)
 {

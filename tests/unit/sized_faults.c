@@ -37,7 +37,7 @@ static bool fail_open(const char *spec, uint64_t n, CUresult error)
 
 static bool fail_open_growing(uint64_t n, CUresult error)
 {
-    return fail_open("slab:unit=classes,capacity=4M/vmm:limit=24M", n, error);
+    return fail_open("slab:unit=classes,capacity=4M/vmm:limit=8M", n, error);
 }
 
 static bool fail_open_fixed(uint64_t n, CUresult error)

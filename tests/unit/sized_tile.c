@@ -237,17 +237,20 @@ static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_
 /* Even if few lanes search, a class fills its newest region before it grows. */
 Test(sized_tile, a_class_is_nearly_full_before_it_grows)
 {
+    enum {
+        NEEDED = 110 /* regions */
+    };
     const uint32_t classes[] = {0, 7, 19, 36}, widths[] = {1, 2, 8, 32};
     for (uint32_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         for (uint32_t j = 0; j < sizeof widths / sizeof *widths; j++) {
             sized_world *world = sized_world_new(BITS, 1000);
-            uint32_t units = 300 * (REGION / ga_sized_unit(classes[i]));
+            uint32_t units = NEEDED * (REGION / ga_sized_unit(classes[i]));
             for (uint32_t number = 0; number < units; number++) {
                 cr_assert(claim_by(world, widths[j], classes[i], number));
             }
             uint32_t regions = sized_world_regions(world, classes[i]);
-            cr_assert(regions <= 300 * 12 / 11, "class %u, %u lanes: %u regions for what 300 hold",
-                      classes[i], widths[j], regions);
+            cr_assert(regions <= NEEDED * 12 / 11, "class %u, %u lanes: %u regions for %u",
+                      classes[i], widths[j], regions, NEEDED);
             sized_world_delete(world);
         }
     }

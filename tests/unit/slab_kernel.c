@@ -17,12 +17,13 @@
 
 enum {
     KIB = 1 << 10,
-    UNITS = 20 << 10, /* units within the limit */
+    UNITS = 12 << 10, /* units within the limit */
     WARPS = 3,
     EACH = UNITS / WARPS + 32 /* units that a warp may hold */
 };
 
-static const char spec[] = "slab:unit=1K,capacity=4M,limit=20M/vmm";
+static const char small[] = "slab:unit=1K,capacity=4M,limit=6M/vmm";
+static const char spec[] = "slab:unit=1K,capacity=4M,limit=12M/vmm";
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
@@ -193,11 +194,11 @@ static bool fail_open(uint64_t n, CUresult error)
     ga_kernel_heap view;
     begin(VMM_KERNELS_GROW);
     fail_from(n, error);
-    ga_status status = ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec);
+    ga_status status = ga_heap_open(&heap, GA_PLACE_KERNEL, 0, small);
     bool failed = stop_failing();
     cr_assert(status == GA_OK || (failed && !heap), "call %" PRIu64, n);
     if (status != GA_OK) {
-        heap = open_heap(spec);
+        heap = open_heap(small);
     }
     assert_ok(ga_heap_kernel_view(heap, &view));
     cr_assert_gt(run(view, 0), 0);
