@@ -17,6 +17,8 @@ import support
 # The values of nth_calls.h.
 KINDS = {"mmap": 1, "munmap": 2, "mprotect": 4, "madvise": 8, "mremap": 16, "malloc": 32}
 TRIES = "110"
+# Where ga_*() is called: the same heaps as below malloc.
+TRIES_HEAPS = "60"
 # mimalloc retries forever if no mprotect succeeds, also if preloaded directly.
 NOT_TRIED = {("mimalloc", "mprotect", "all")}
 
@@ -70,7 +72,7 @@ class Nth(unittest.TestCase):
         for spec, kind, mode in self.each():
             with self.subTest(spec=spec, kind=kind, mode=mode):
                 self.all_well(self.run_nth("libnth_calls_public.so", False,
-                                           [str(KINDS[kind]), mode, TRIES, spec]))
+                                           [str(KINDS[kind]), mode, TRIES_HEAPS, spec]))
 
     def test_start(self) -> None:
         """Calls that fail from the first on, while the heap is being opened; the last n is one that
