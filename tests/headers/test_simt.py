@@ -93,8 +93,7 @@ class Simt(Case):
                          "-Wno-psabi", "-O1", f"-I{SIMT}", "-c", "-o", "object.o", source)
 
     def compile_nvcc(self, source: object) -> None:
-        architectures = [f"-gencode=arch=compute_{one},code=sm_{one}" for one in (75, 90)]
-        self.run_command(NVCC, "-std=c++17", "-Werror=all-warnings", *architectures,
+        self.run_command(NVCC, "-std=c++17", "-Werror=all-warnings", "-arch=sm_90",
                          "-Xcompiler=-Wall,-Wextra,-Werror", f"-I{SIMT}", "-c", "-o", "object.o",
                          source)
 
