@@ -269,10 +269,12 @@ class Cut(TraceTest):
             self.assertEqual(shown, len(answer.out.splitlines()))
 
     def test_at_every_byte(self) -> None:
+        """Both forms read by the same code: the second one around the ends of records."""
         content = trace(self.RECORDS)
         for length in range(len(content) + 1):
-            for form in ("--summary", "--dump"):
-                self.check_cut(content[:length], form)
+            self.check_cut(content[:length], "--summary")
+            if (length - DATA_OFFSET + 1) % RECORD.size <= 2 or length <= HEADER.size:
+                self.check_cut(content[:length], "--dump")
 
     def test_writer_was_killed(self) -> None:
         """Slots never written, also amid a chunk and with an unfinished record, are no damage."""
