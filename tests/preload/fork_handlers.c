@@ -8,6 +8,10 @@
 
 #include <sys/wait.h>
 
+enum {
+    FORKS = 50
+};
+
 __attribute__((section(".preinit_array"),
                used)) static void (*before_all)(void) = register_handlers;
 
@@ -22,7 +26,7 @@ int main(void)
     pthread_t threads[3];
     fork_handlers_library();
     churn_begin(threads, 3);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < FORKS; i++) {
         pid_t pid = fork();
         int status;
         CHECK(pid >= 0);

@@ -10,7 +10,7 @@
 
 enum {
     THREADS = 4,
-    FORKS = 80,
+    FORKS = 50,
     KEPT = 100
 };
 
