@@ -173,8 +173,7 @@ class Serving(Case):
         """Each of its calls fails once: blocks keep their contents, and none is lost."""
         specs = ["", "cuda", "async", "vmm", "vmm:free=event,pinned=8M", "vmm:free=order",
                  "slab/vmm", "slab/cuda"]
-        for spec in ["vmm:free=event", "slab/vmm"] if support.FIRST else specs:  # they take long
-                                                                                 # then
+        for spec in ["vmm:free=event"] if support.FIRST else specs:  # they take long then
             for name in ("once", "often", "onward", "no_memory"):
                 with self.subTest(f"{name} {spec}"):
                     outcome = self.passes("faults", name, device=spec, quiet=False)
