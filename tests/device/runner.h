@@ -46,6 +46,12 @@ void test_skip(const char *reason);
 void test_run(const char *title, const test_case *cases, size_t count, int device,
               const char *only);
 
+/* As test_run(), in child processes: a case that crashes, or takes more than `seconds`, fails and
+ * does not end the others. After a case that failed the next one has a new process, because the
+ * driver may be unusable. The calling process must not have used the driver. */
+void test_run_apart(const char *title, const test_case *cases, size_t count, int device,
+                    const char *only, int seconds);
+
 /* Print the counts; 1 when a case failed, 77 when none ran, else 0. */
 int test_summary(void);
 
