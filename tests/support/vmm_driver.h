@@ -20,8 +20,8 @@
  * fills are done at once. Streams are done at once too, unless a test holds them; events and
  * cuStreamWaitEvent() follow. A wait for a held stream ends its work, as time would. Pools, modules
  * and kernels are CUDA_ERROR_NOT_SUPPORTED, except for the library's own kernels, if requested: its
- * service kernels, and the trial of growth. Calls of a forked child are refused as by the real
- * driver, until it starts a driver of its own.
+ * service kernels, the trial of growth, and those of sparse products, which do nothing. Calls of a
+ * forked child are refused as by the real driver, until it starts a driver of its own.
  *
  * Thread safe but for vmm_driver_start() and vmm_driver_stop(). Misuse ends the program.
  */

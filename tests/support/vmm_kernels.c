@@ -233,6 +233,14 @@ static void sized_collect(void **parameters)
     }
 }
 
+/* ---- spgemm_service.cuh ---------------------------------------------------------------------- */
+
+/* All kernels of products: enough for matrices without entries. */
+static void multiply_nothing(void **parameters)
+{
+    (void)parameters;
+}
+
 /* ---- launching ------------------------------------------------------------------------------- */
 
 static struct CUfunc_st kernels[] = {
@@ -243,8 +251,13 @@ static struct CUfunc_st kernels[] = {
     {"ga_sized_reset_kernel", sized_reset}, {"ga_sized_collect_kernel", sized_collect},
 };
 
+static struct CUfunc_st spgemm_kernel = {"ga_spgemm_", multiply_nothing};
+
 static CUfunction find(const char *name)
 {
+    if (strncmp(name, spgemm_kernel.name, strlen(spgemm_kernel.name)) == 0) {
+        return &spgemm_kernel;
+    }
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         if (strcmp(kernels[i].name, name) == 0) {
             return &kernels[i];
@@ -260,6 +273,13 @@ static CUresult arrive(void)
 }
 
 static atomic_bool runs_alone; /* a kernel is running during which no memory can be mapped */
+
+static CUresult set_attribute(CUfunction kernel, CUfunction_attribute attribute, int value)
+{
+    VMM_CALL(cuFuncSetAttribute)
+    (void)attribute, (void)value;
+    return kernel ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 /* Without the lock: the kernel may wait for a call of the driver. */
 static CUresult launch(CUfunction kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -282,6 +302,7 @@ void vmm_kernels_fill(ga_cuda_driver *table)
     bool some = vmm.options.kernels != VMM_KERNELS_NONE;
     if (some) {
         table->cuLaunchKernel = launch;
+        table->cuFuncSetAttribute = set_attribute;
     }
     ga_device_code_set(some ? find : NULL);
     ga_growth_forget();
