@@ -135,6 +135,22 @@ static void one_large_row(int device)
                   mostly_short(n / 10, 7, n / 30, 4));
 }
 
+/* Rows are cut by their multiplications, too, into more windows than there are columns. */
+static void more_windows_than_columns(int device)
+{
+    uint64_t n = suite.quick ? 100000 : 600000, random = 1;
+    matrix a = matrix_begin(3, n), b = matrix_begin(n, 3);
+    for (uint64_t row = 0; row < 3; row++) {
+        put_random_row(&a, 0, n, row == 2 ? 5 : n, &random);
+        matrix_end_row(&a);
+    }
+    for (uint64_t row = 0; row < n; row++) {
+        put_random_row(&b, 0, 3, 3, &random);
+        matrix_end_row(&b);
+    }
+    multiply_pair(device, "more windows than columns", a, b);
+}
+
 /* Windows have equally many columns: here all entries are in the first one, or in some. */
 static void large_rows_of_close_columns(int device)
 {
@@ -239,6 +255,7 @@ case_list large_cases(void)
         {"rows that the sample misses", rows_that_the_sample_misses},
         {"rows of more than 512 entries", long_rows},
         {"one row far larger than all others", one_large_row},
+        {"more windows than columns", more_windows_than_columns},
         {"large rows of close columns", large_rows_of_close_columns},
         {"about 2^23 columns", columns_up_to_2_23},
         {"up to 2^32 - 2 columns", columns_up_to_2_32},

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 enum {
     MIB = 1 << 20
@@ -78,6 +78,34 @@ static void powers(int device)
     close_product(&host_square);
     close_product(&want);
     device_matrix_close(&on_a);
+    matrix_free(&a);
+}
+
+/* B has the pattern of A, in the same memory, and other values. */
+static void one_pattern(int device)
+{
+    matrix a = band_matrix(500, 7, 3);
+    matrix_fill(&a, GA_FLOAT64, 1);
+    device_matrix on_a = upload(device, &a.view);
+    void *first = a.values;
+    ga_csr with_first = a.view;
+    a.values = NULL;
+    matrix_fill(&a, GA_FLOAT64, 2);
+    device_matrix on_b = upload(device, &a.view);
+    ga_csr b = on_a.view;
+    b.values = on_b.view.values;
+    ga_spgemm_product want = host_product(&with_first, &a.view);
+    ga_spgemm_product c = open_product(GA_PLACE_DEVICE, device, NULL, GA_FLOAT64);
+    for (uint32_t method = 0; method < GA_SPGEMM_METHOD_COUNT; method++) {
+        describe("matrices of one pattern, %s", ga_spgemm_method_text(method));
+        EXPECT(multiply_device(&on_a.view, &b, method, true, &c, &want, NULL) == GA_OK);
+        is_product(&c, &want, true);
+    }
+    close_product(&c);
+    close_product(&want);
+    device_matrix_close(&on_a);
+    device_matrix_close(&on_b);
+    free(first);
     matrix_free(&a);
 }
 
@@ -314,6 +342,7 @@ case_list limit_cases(void)
     static const test_case cases[] = {
         {"vectors that are used again", used_again},
         {"products of products", powers},
+        {"matrices of one pattern", one_pattern},
         {"limits that the result exceeds", limits},
         {"a limit that is just enough", a_limit_that_is_just_enough},
         {"nothing is lost", nothing_is_lost},

@@ -5,7 +5,6 @@
 #include "spgemm_tests.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- a product that must not change ---------------------------------------------------------- */
 
@@ -140,13 +139,14 @@ static void host_pointers(int device)
 {
     static const char *const words[] = {"offsets", "columns", "values"};
     kept k = open_kept(device);
+    device_matrix on_b = upload(device, &k.a.view);
     for (int array = 0; array < 3; array++) {
         ga_csr mixed = k.on_a.view;
         mixed.offsets = array == 0 ? k.a.view.offsets : mixed.offsets;
         mixed.indices = array == 1 ? k.a.view.indices : mixed.indices;
         mixed.values = array == 2 ? k.a.view.values : mixed.values;
-        expect_refused("A in part on the host", &k, &mixed, &k.on_a.view, &k.c, words[array]);
-        expect_refused("B in part on the host", &k, &k.on_a.view, &mixed, &k.c, words[array]);
+        expect_refused("A in part on the host", &k, &mixed, &on_b.view, &k.c, words[array]);
+        expect_refused("B in part on the host", &k, &on_b.view, &mixed, &k.c, words[array]);
     }
     expect_refused("A on the host", &k, &k.a.view, &k.on_a.view, &k.c, "can access");
     expect_refused("A and B on the host", &k, &k.a.view, &k.a.view, &k.c, "can access");
@@ -155,7 +155,20 @@ static void host_pointers(int device)
     expect_refused("no columns", &k, &none, &k.on_a.view, &k.c, "no columns");
     none = k.on_a.view;
     none.values = NULL;
-    expect_refused("no values", &k, &k.on_a.view, &none, &k.c, "no values");
+    expect_refused("no values", &k, &on_b.view, &none, &k.c, "no values");
+    device_matrix_close(&on_b);
+    close_kept(&k);
+}
+
+/* Values of B alone, since the pattern is A's. */
+static void host_values_of_one_pattern(int device)
+{
+    kept k = open_kept(device);
+    ga_csr b = k.on_a.view;
+    b.values = k.a.view.values;
+    expect_refused("B of A's pattern", &k, &k.on_a.view, &b, &k.c, "values");
+    b.values = NULL;
+    expect_refused("B of A's pattern", &k, &k.on_a.view, &b, &k.c, "no values");
     close_kept(&k);
 }
 
@@ -201,6 +214,22 @@ static void vectors_of_another_device(int device)
     close_kept(&k);
 }
 
+/* Its memory cannot be accessed, since its arena has no peers. */
+static void matrix_of_another_device(int device)
+{
+    int devices = 0;
+    EXPECT(ga_cuda_device_count(&devices) == GA_OK);
+    if (devices < 2) {
+        SKIP("no other device");
+    }
+    kept k = open_kept(device);
+    device_matrix far = upload((device + 1) % devices, &k.a.view);
+    expect_refused("A on another device", &k, &far.view, &k.on_a.view, &k.c, "can access");
+    expect_refused("B on another device", &k, &k.on_a.view, &far.view, &k.c, "can access");
+    device_matrix_close(&far);
+    close_kept(&k);
+}
+
 case_list refusal_cases(void)
 {
     static const test_case cases[] = {
@@ -208,8 +237,10 @@ case_list refusal_cases(void)
         {"a row of many that is not valid", invalid_row_of_many},
         {"matrices that do not match", matrices_that_do_not_match},
         {"host pointers with vectors on the device", host_pointers},
+        {"values on the host, of one pattern", host_values_of_one_pattern},
         {"vectors of different places", vectors_apart},
         {"vectors of another device", vectors_of_another_device},
+        {"a matrix of another device", matrix_of_another_device},
     };
     return (case_list){"refusals", cases, sizeof cases / sizeof *cases};
 }
