@@ -147,8 +147,7 @@ static void empty(ga_spgemm_product *product)
     ga_vector_resize(product->values, 0);
 }
 
-/* The product for the result; the offsets are not set. */
-static ga_status begin(const ga_csr *a, const ga_csr *b, ga_spgemm_product *product)
+ga_status ga_spgemm_begin(const ga_csr *a, const ga_csr *b, ga_spgemm_product *product)
 {
     empty(product);
     product->rows = a->rows;
@@ -169,18 +168,11 @@ ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b, const ga_spgemm_o
     if (status != GA_OK) {
         return status;
     }
-    bool on_host = product->offsets->carrier.place == GA_PLACE_HOST;
-    status = on_host ? ga_spgemm_check_on_host(a, b) : ga_spgemm_check_on_device(a, b, product);
-    if (status != GA_OK) {
-        return status;
-    }
     *report = (ga_spgemm_report){.method = options->method ? options->method : GA_SPGEMM_GROWING};
-    status = begin(a, b, product);
-    if (status == GA_OK) {
-        ga_spgemm_run *run = on_host ? ga_spgemm_on_host : ga_spgemm_on_device;
-        status = run(a, b, options, product, report);
-    }
-    if (status != GA_OK) {
+    status = product->offsets->carrier.place == GA_PLACE_HOST
+                 ? ga_spgemm_on_host(a, b, options, product, report)
+                 : ga_spgemm_on_device(a, b, options, product, report);
+    if (status != GA_OK && status != GA_ERR_ARGUMENT) {
         empty(product);
     }
     return status;

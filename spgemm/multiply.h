@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A product, in the place of its vectors: multiply.c has checked the arguments and made the vector
- * of offsets as long as it will be.
+ * A product, in the place of its vectors: multiply.c has checked the arguments.
  */
 #ifndef GPUALLOC_SPGEMM_MULTIPLY_H
 #define GPUALLOC_SPGEMM_MULTIPLY_H
@@ -13,15 +12,16 @@ enum {
     GA_SPGEMM_THREADS_MAX = 1024
 };
 
-/* Checks the entries of both matrices. */
-ga_status ga_spgemm_check_on_host(const ga_csr *a, const ga_csr *b);
-ga_status ga_spgemm_check_on_device(const ga_csr *a, const ga_csr *b,
-                                    const ga_spgemm_product *product);
-
-/* Computes the product, by report->method. If it fails, the caller empties the vectors. */
+/* Checks the entries of both matrices, and computes the product by report->method. GA_ERR_ARGUMENT
+ * if a matrix is not valid; then the vectors are unchanged. After another failure the caller
+ * empties them. */
 typedef ga_status ga_spgemm_run(const ga_csr *a, const ga_csr *b, const ga_spgemm_options *options,
                                 ga_spgemm_product *product, ga_spgemm_report *report);
 ga_spgemm_run ga_spgemm_on_host, ga_spgemm_on_device;
+
+/* Begins the product, once the matrices have been checked: the vectors are empty, but the offsets,
+ * which are not set, have their length. */
+ga_status ga_spgemm_begin(const ga_csr *a, const ga_csr *b, ga_spgemm_product *product);
 
 /* Gives the vectors of indices and values room for exactly `entries`. */
 ga_status ga_spgemm_resize(const ga_spgemm_product *product, uint64_t entries);

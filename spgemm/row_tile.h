@@ -52,6 +52,11 @@ typedef struct ga_spgemm_table {
     uint32_t shift;  /* 32 less the logarithm of slots */
     uint32_t probes; /* of four slots, that an addition makes at most; then the table is full */
     bool is_shared;  /* several tiles add to it */
+#ifdef __CUDACC__
+    /* A dense row: its slots are all columns, and `bits` says which are used, `summary` which words
+     * of `bits` are not 0. */
+    uint32_t *bits, *summary;
+#endif
 } ga_spgemm_table;
 
 /* The entries of a row of A that a tile multiplies: each `stride`-th from `first` on. Of B's rows
@@ -63,8 +68,8 @@ typedef struct ga_spgemm_part {
     bool is_whole; /* all columns of B count */
 } ga_spgemm_part;
 
-/* One entry of A in each lane: the beginning and length of its row of B, and the steps that the rows
- * of the lanes before take. A step adds as many entries as the tile has lanes. */
+/* One entry of A in each lane: the beginning and length of its row of B, and the steps that the
+ * rows of the lanes before take. A step adds as many entries as the tile has lanes. */
 typedef struct ga_spgemm_rows {
     ga_lanes begin_low, begin_high, length, steps_before;
     uint32_t steps; /* of all lanes */
@@ -80,8 +85,11 @@ typedef struct ga_spgemm_step {
 /* A table of a power of two of slots. */
 GA_SIMT ga_spgemm_table ga_spgemm_table_of(uint32_t *keys, uint64_t slots)
 {
-    ga_spgemm_table table = {keys, (uint32_t)(slots - 1u), 0, (uint32_t)(slots / 4u), false};
+    ga_spgemm_table table = {0};
+    table.keys = keys;
+    table.mask = (uint32_t)(slots - 1u);
     table.shift = ga_bits_leading(table.mask);
+    table.probes = (uint32_t)(slots / 4u);
     return table;
 }
 
@@ -145,10 +153,27 @@ GA_SIMT bool ga_spgemm_claim(uint32_t *slot, uint32_t column)
 #endif
 }
 
+#ifdef __CUDACC__
+/* Add a column of a dense row. By one lane. */
+GA_SIMT void ga_spgemm_mark(ga_spgemm_table table, uint32_t column)
+{
+    uint32_t word = column / 32u, bit = 1u << column % 32u;
+    if (!(__ldcg(table.bits + word) & bit) && !atomicOr(table.bits + word, bit)) {
+        atomicOr(table.summary + word / 32u, 1u << word % 32u);
+    }
+}
+#endif
+
 /* The slot of the column, which is added if it is new; or GA_SPGEMM_NO_SLOT. The hash is Knuth's
  * multiplicative one, which spreads columns that are close together. By one lane. */
 GA_SIMT uint32_t ga_spgemm_slot(ga_spgemm_table table, uint32_t column)
 {
+#ifdef __CUDACC__
+    if (table.bits) {
+        ga_spgemm_mark(table, column);
+        return column;
+    }
+#endif
     uint32_t slot = (column * 0x9e3779b1u) >> table.shift & ~3u;
     for (uint32_t left = table.probes; left;) {
         ga_spgemm_quad quad = ga_spgemm_load_quad(table.keys + slot);
@@ -329,8 +354,8 @@ GA_SIMT void ga_spgemm_sort(ga_tile tile, uint32_t *columns, uint32_t n)
 
 #ifdef GA_SPGEMM_VALUE
 
-/* The entries of a step, and the value of the entry of A. On the GPU each lane has loaded its own; a
- * CPU loads them when it adds them. */
+/* The entries of a step, and the value of the entry of A. On the GPU each lane has loaded its own;
+ * a CPU loads them when it adds them. */
 typedef struct GA_SPGEMM_OF(ga_spgemm_loaded) {
     GA_SPGEMM_VALUE factor;
 #ifdef __CUDACC__

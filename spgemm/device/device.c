@@ -16,9 +16,12 @@
 #include <string.h>
 
 enum {
-    BLOCKS_MAX = 8,   /* of a multiprocessor */
-    SLOTS_MIN = 2048, /* of a block */
-    SLOTS_MAX = 4096  /* so that a multiprocessor has room for three blocks */
+    BLOCKS_MAX = 8,        /* of a multiprocessor */
+    SLOTS_MIN = 2048,      /* of a block */
+    SLOTS_MAX = 4096,      /* so that a multiprocessor has room for three blocks */
+    BLOCKS_DENSE = 4,      /* that compute dense rows at a time */
+    DENSE_LEAST = 1 << 28, /* bytes that buffers for dense rows may always take */
+    DENSE_MOST = 1 << 30   /* of one buffer */
 };
 
 typedef struct product_run {
@@ -34,7 +37,8 @@ typedef struct product_run {
 
     ga_spgemm_work work;
     ga_spgemm_totals totals; /* as they were last read */
-    CUdeviceptr blocks[4];   /* totals and upper bounds; order; pieces; ends */
+    double ratio;            /* entries of C for one multiplication, estimated */
+    CUdeviceptr blocks[5];   /* totals and upper bounds; order; pieces; ends; dense rows */
     uint64_t scratch_bytes;
 } product_run;
 
@@ -104,8 +108,10 @@ static ga_status launch(product_run *run, const char *name, uint64_t threads, un
     uint64_t most = (uint64_t)run->multiprocessors * BLOCKS_MAX;
     ga_status status = ga_device_function(&kernel, run->device, name);
     if (status == GA_OK && shared) {
+        /* One value for all launches, because threads may launch at a time. */
         status = GA_CUDA_CALL(run->scope.driver, cuFuncSetAttribute, kernel,
-                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
+                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                              SLOTS_MAX * (int)(sizeof(uint32_t) + sizeof(double)));
         /* In percent. By itself the driver reserves shared memory for one block only. */
         status = status ? status
                         : GA_CUDA_CALL(run->scope.driver, cuFuncSetAttribute, kernel,
@@ -126,15 +132,19 @@ static ga_status reset_tickets(product_run *run)
 
 /* ---- are the matrices valid? ----------------------------------------------------------------- */
 
+/* Host memory must be page-locked or managed; device memory on this device, or managed. */
 static ga_status check_pointer(product_run *run, const void *pointer, const char *name)
 {
     unsigned type = 0, managed = 0;
+    int device = -1;
     CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                        CU_POINTER_ATTRIBUTE_IS_MANAGED};
-    void *values[] = {&type, &managed};
-    ga_status status = GA_CUDA_CALL(run->scope.driver, cuPointerGetAttributes, 2, attributes,
+                                        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *values[] = {&type, &managed, &device};
+    ga_status status = GA_CUDA_CALL(run->scope.driver, cuPointerGetAttributes, 3, attributes,
                                     values, (CUdeviceptr)pointer);
-    return status || type
+    bool is_there = type && (type != CU_MEMORYTYPE_DEVICE || managed || device == run->device);
+    return status || is_there
                ? status
                : ga_fail(GA_ERR_ARGUMENT,
                          "spgemm: %s at %p: expected memory that device %d can access, as the "
@@ -200,19 +210,13 @@ static bool is_same(const ga_csr *a, const ga_csr *b)
            a->columns == b->columns;
 }
 
-ga_status ga_spgemm_check_on_device(const ga_csr *a, const ga_csr *b,
-                                    const ga_spgemm_product *product)
+/* What the kernels cannot check. */
+static ga_status check_both(product_run *run)
 {
-    product_run run = {.a = a, .b = b};
-    ga_status status = begin(&run, product);
-    if (status != GA_OK) {
-        return status;
+    ga_status status = check_arrays(run, run->a);
+    if (status == GA_OK && !(is_same(run->a, run->b) && run->a->values == run->b->values)) {
+        status = check_arrays(run, run->b);
     }
-    status = check_arrays(&run, a);
-    if (status == GA_OK && !is_same(a, b)) {
-        status = check_arrays(&run, b);
-    }
-    end(&run);
     return status;
 }
 
@@ -275,6 +279,17 @@ static double usual_entries(const ga_spgemm_totals *totals)
     return (double)((uint64_t)1 << size / 2) * (size % 2 ? 1.41421356 : 1);
 }
 
+/* The rows of which a table has room for `most` columns. */
+static ga_spgemm_fit fit_of(const ga_spgemm_totals *totals, uint32_t most)
+{
+    ga_spgemm_fit fit = {.upper = most};
+    for (int i = 0; i < GA_SPGEMM_SIZES; i++) {
+        bool fits = totals->sample_most[i] && totals->sample_most[i] <= most;
+        fit.sizes |= fits ? (uint32_t)1 << i : 0;
+    }
+    return fit;
+}
+
 /* Lanes and slots for a row: about as many lanes as a row of B has entries, and slots of which most
  * rows take two thirds. Rows that may take more than five sixths are large. */
 static void configure(product_run *run, uint64_t b_entries)
@@ -292,12 +307,11 @@ static void configure(product_run *run, uint64_t b_entries)
     slots = slots * rows < SLOTS_MIN ? SLOTS_MIN / rows : slots;
     slots = slots * rows > SLOTS_MAX ? SLOTS_MAX / rows : slots;
     work->slots = (uint32_t)slots;
-    work->ratio = (float)ratio;
-    work->fit = (uint32_t)slots * 5 / 6;
-    work->fit_sizes = 0;
-    for (int i = 0; i < GA_SPGEMM_SIZES; i++) {
-        uint32_t most = totals->sample_most[i];
-        work->fit_sizes |= most && most <= work->fit ? (uint32_t)1 << i : 0;
+    run->ratio = ratio;
+    work->tile_fit = fit_of(totals, (uint32_t)slots * 5 / 6);
+    work->block_fit = fit_of(totals, (uint32_t)(slots * rows) / 2 * 2 / 3);
+    if (run->b->columns * ga_value_size(run->b->type) > DENSE_MOST) {
+        work->block_fit = (ga_spgemm_fit){UINT32_MAX, UINT32_MAX}; /* in windows */
     }
     work->is_sorted = !(run->options->flags & GA_SPGEMM_UNSORTED);
 }
@@ -305,16 +319,37 @@ static void configure(product_run *run, uint64_t b_entries)
 /* Entries of the product, estimated. */
 static uint64_t expected(const product_run *run)
 {
-    return (uint64_t)((double)run->totals.multiplications * (double)run->work.ratio);
+    return (uint64_t)((double)run->totals.multiplications * run->ratio);
 }
 
 /* One run of ga_spgemm_cut_kernel(), which counts the pieces first. */
-static ga_status cut(product_run *run, uint64_t tickets)
+static ga_status cut(product_run *run, uint64_t warps)
 {
     void *parameters[] = {&run->work};
     ga_status status = reset_tickets(run);
-    status = status ? status : clear(run, run->blocks[1], tickets * sizeof(uint64_t));
-    return status ? status : launch(run, "ga_spgemm_cut_kernel", tickets * 32, 0, parameters);
+    status = status ? status : clear(run, run->blocks[1], 2 * warps * sizeof(uint64_t));
+    return status ? status : launch(run, "ga_spgemm_cut_kernel", warps * 32, 0, parameters);
+}
+
+/* Makes buffers for dense rows: not more than they are, nor than blocks run, nor than half of the
+ * memory that the product is expected to take. */
+static ga_status open_dense(product_run *run, uint64_t rows)
+{
+    ga_spgemm_dense *dense = &run->work.dense;
+    uint64_t columns = run->b->columns, words = (columns + 1023) / 1024;
+    dense->bits = (columns * ga_value_size(run->a->type) + 127) / 128 * 128;
+    dense->summary = dense->bits + words * 32 * sizeof(uint32_t);
+    dense->bytes = (dense->summary + words * sizeof(uint32_t) + 127) / 128 * 128;
+    uint64_t product = expected(run) * (sizeof(uint32_t) + ga_value_size(run->a->type));
+    uint64_t most = (product / 2 > DENSE_LEAST ? product / 2 : DENSE_LEAST) / dense->bytes;
+    uint64_t blocks = (uint64_t)run->multiprocessors * BLOCKS_DENSE;
+    most = most < 1 ? 1 : most < blocks ? most : blocks;
+    dense->count = (uint32_t)(rows < most ? rows : most);
+    uint64_t bytes = dense->count * (dense->bytes + sizeof *dense->turns);
+    ga_status status = allocate(run, 4, bytes);
+    dense->buffers = (char *)run->blocks[4];
+    dense->turns = (uint32_t *)(dense->buffers + dense->count * dense->bytes);
+    return status ? status : clear(run, run->blocks[4], bytes);
 }
 
 /* Cuts the rows into pieces, and makes the words that order them. */
@@ -322,12 +357,12 @@ static ga_status order_pieces(product_run *run)
 {
     ga_spgemm_work *work = &run->work;
     uint64_t each = GA_SPGEMM_BLOCK / work->width;
-    uint64_t bundles = (run->a->rows + each - 1) / each, tickets = (bundles + 31) / 32;
+    uint64_t bundles = (run->a->rows + each - 1) / each, warps = (bundles + 31) / 32;
     work->piece_count = bundles;
-    ga_status status = allocate(run, 1, bundles * sizeof *work->order);
+    ga_status status = allocate(run, 1, (bundles + 2) * sizeof *work->order);
     work->order = (uint64_t *)run->blocks[1];
-    if (status == GA_OK && run->totals.upper_most > work->fit) {
-        status = cut(run, tickets);
+    if (status == GA_OK && run->totals.upper_most > work->tile_fit.upper) {
+        status = cut(run, warps);
         status = status ? status : read_back(run, &run->totals, work->totals, sizeof run->totals);
         work->piece_count = run->totals.pieces;
         status = status
@@ -335,8 +370,11 @@ static ga_status order_pieces(product_run *run)
                      : allocate(run, 2,
                                 work->piece_count * (sizeof *work->pieces + sizeof *work->order));
         work->pieces = (ga_spgemm_piece *)run->blocks[2];
-        status = status ? status : cut(run, tickets);
+        status = status ? status : cut(run, warps);
         work->order = (uint64_t *)(work->pieces + work->piece_count);
+        if (status == GA_OK && run->totals.dense) {
+            status = open_dense(run, run->totals.dense);
+        }
     }
     return status ? status
                   : clear(run, (CUdeviceptr)work->order, work->piece_count * sizeof *work->order);
@@ -355,6 +393,9 @@ static ga_status run_rows(product_run *run, bool counts_only)
     work->indices = counts_only ? NULL : ga_vector_data(run->product->indices);
     work->values = counts_only ? NULL : ga_vector_data(run->product->values);
     ga_status status = reset_tickets(run);
+    status = status ? status
+                    : clear(run, (CUdeviceptr)work->dense.turns,
+                            work->dense.count * sizeof *work->dense.turns);
     status = status
                  ? status
                  : launch(run, is_wide ? "ga_spgemm_rows_kernel_f64" : "ga_spgemm_rows_kernel_f32",
@@ -365,29 +406,40 @@ static ga_status run_rows(product_run *run, bool counts_only)
                               sizeof run->report->entries);
 }
 
+/* Runs a kernel of all pieces that takes the work and words in zeroed memory of `bytes`. */
+static ga_status run_with_words(product_run *run, const char *name, uint64_t threads,
+                                uint64_t bytes, uint64_t second)
+{
+    ga_status status = allocate(run, 3, bytes);
+    CUdeviceptr words = run->blocks[3], more = words + second;
+    void *parameters[] = {&run->work, &words, &more};
+    status = status ? status : clear(run, words, bytes);
+    status = status ? status : reset_tickets(run);
+    status = status ? status : launch(run, name, threads, 0, parameters);
+    return status ? status
+                  : read_back(run, &run->report->entries, run->work.offsets + run->a->rows,
+                              sizeof run->report->entries);
+}
+
 static ga_status multiply_precise(product_run *run)
 {
+    uint64_t warps = (run->work.piece_count + 31) / 32;
     ga_status status = run_rows(run, true);
+    status = status ? status
+                    : run_with_words(run, "ga_spgemm_scan_kernel", warps * 32,
+                                     warps * sizeof(uint64_t), 0);
     status = status ? status : ga_spgemm_resize(run->product, run->report->entries);
     ga_spgemm_note_peak(run->product, run->report);
     run->work.is_placed = true;
     return status ? status : run_rows(run, false);
 }
 
+/* Closes the gaps between the rows. */
 static ga_status close_gaps(product_run *run)
 {
-    uint64_t bytes = run->work.piece_count * sizeof(uint64_t);
-    ga_status status = allocate(run, 3, bytes);
-    CUdeviceptr ends = run->blocks[3];
-    void *parameters[] = {&run->work, &ends};
-    status = status ? status : clear(run, ends, bytes);
-    status = status ? status : reset_tickets(run);
-    status = status ? status
-                    : launch(run, "ga_spgemm_gaps_kernel", run->work.piece_count * GA_SPGEMM_BLOCK,
-                             0, parameters);
-    return status ? status
-                  : read_back(run, &run->report->entries, run->work.offsets + run->a->rows,
-                              sizeof run->report->entries);
+    uint64_t count = run->work.piece_count;
+    return run_with_words(run, "ga_spgemm_gaps_kernel", count * GA_SPGEMM_BLOCK,
+                          count * (sizeof(uint64_t) + sizeof(uint32_t)), count * sizeof(uint64_t));
 }
 
 static ga_status multiply_upper(product_run *run)
@@ -409,13 +461,26 @@ static ga_status multiply_upper(product_run *run)
     return status ? status : ga_vector_shrink_to_fit(c->values);
 }
 
-/* Most of what is expected is backed before, because a kernel waits for each step. */
+/* Whether there is memory for any product. Then no kernel requests more. */
+static bool has_room(const product_run *run)
+{
+    uint64_t most = run->totals.multiplications;
+    return ga_vector_capacity(run->product->indices) >= most &&
+           ga_vector_capacity(run->product->values) >= most;
+}
+
+/* Nearly all that is expected is backed before, because a kernel waits for each step. */
 static ga_status multiply_growing(product_run *run)
 {
     ga_spgemm_product *c = run->product;
     ga_spgemm_loan loan = {0};
     const char *reason;
-    uint64_t least = expected(run) / 8 * 7;
+    if (has_room(run)) {
+        ga_status done = run_rows(run, false);
+        ga_spgemm_note_peak(c, run->report);
+        return done ? done : ga_spgemm_resize(c, run->report->entries);
+    }
+    uint64_t least = expected(run) / 50 * 49;
     ga_status status = ga_vector_reserve(c->indices, least < c->indices->max ? least : 0);
     status = status ? status : ga_vector_reserve(c->values, least < c->values->max ? least : 0);
     status = status == GA_ERR_MEMORY ? GA_OK : status;
@@ -438,23 +503,38 @@ static ga_status multiply_growing(product_run *run)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
+/* Whether large rows more than double the pieces: then the others would wait for too long until
+ * their positions are known. */
+static bool has_many_large(const product_run *run)
+{
+    uint64_t each = GA_SPGEMM_BLOCK / run->work.width;
+    return run->work.piece_count / 2 > run->a->rows / each;
+}
+
 static ga_status multiply(product_run *run)
 {
     uint64_t b_entries;
-    run->work.offsets = ga_vector_data(run->product->offsets);
-    ga_status status =
-        clear(run, (CUdeviceptr)run->work.offsets, (run->a->rows + 1) * sizeof *run->work.offsets);
+    ga_status status = check_both(run);
     status = status ? status : plan(run);
     status = status ? status
                     : read_back(run, &b_entries, run->b->offsets + run->b->rows, sizeof b_entries);
+    status = status ? status : ga_spgemm_begin(run->a, run->b, run->product);
+    if (status != GA_OK) {
+        return status;
+    }
+    run->work.offsets = ga_vector_data(run->product->offsets);
+    status =
+        clear(run, (CUdeviceptr)run->work.offsets, (run->a->rows + 1) * sizeof *run->work.offsets);
     if (status != GA_OK) {
         return status;
     }
     configure(run, b_entries);
-    run->work.has_gaps = run->report->method == GA_SPGEMM_UPPER; /* one window for each large row */
     status = order_pieces(run);
     if (status != GA_OK) {
         return status;
+    }
+    if (run->options->method == GA_SPGEMM_AUTO && has_many_large(run)) {
+        run->report->method = GA_SPGEMM_PRECISE;
     }
     switch (run->report->method) {
     case GA_SPGEMM_PRECISE:

@@ -2,25 +2,23 @@
  *
  * Closes the gaps between rows that were stored at their upper bounds. Part of device_code.cu.
  *
- * STRUCTURE  Blocks take the pieces of the rows in their order. A block loads up to
- *            GA_SPGEMM_CHUNK entries of a piece into shared memory, and stores them at their final
- *            position.
+ * STRUCTURE  Blocks take the pieces of the rows in their order. The numbers of entries are known,
+ *            so a block finds the final position of its piece at once. It loads up to
+ *            GA_SPGEMM_CHUNK entries into shared memory, and stores them there.
  *
  * INVARIANT  No entry moves up. So the positions to which a block moves its entries were, before,
- *            those of its own rows and of earlier ones.
+ *            those of its own rows and of earlier pieces.
  *
- * ORDER      GF: a block stores its length or end, by which later blocks find their positions, when
- *            it has loaded all of its entries. A fence before that store, and one after the loads
- *            that find a position, order the loads of a block before the stores of later ones. So a
- *            block that knows its position may overwrite the entries of earlier blocks.
+ * ORDER      GL (loaded): a block sets the flag of its piece when it has loaded all entries. It
+ *            stores where an earlier piece was only after that piece's flag.
  *
- * PROGRESS   As order_tile.h.
+ * PROGRESS   A block waits only for earlier pieces, whose blocks began before.
  */
 #ifndef GPUALLOC_SPGEMM_DEVICE_GAPS_KERNEL_CUH
 #define GPUALLOC_SPGEMM_DEVICE_GAPS_KERNEL_CUH
 
 #include "../order_tile.h"
-#include "rows_kernel.cuh"
+#include "scan_kernel.cuh"
 
 #define GA_SPGEMM_CHUNK 2048u
 
@@ -76,49 +74,76 @@ GA_SIMT void ga_spgemm_move(const ga_spgemm_work *work, ga_spgemm_gaps *gaps, ui
     __syncthreads();
 }
 
-/* Find the position of the piece, by `ends`; first store its length if `length` is not 0. */
-GA_SIMT void ga_spgemm_find_position(ga_spgemm_gaps *gaps, uint64_t *ends, uint32_t length)
+/* The piece in which a position was when each row had its upper bound. */
+GA_SIMT uint64_t ga_spgemm_piece_at(const ga_spgemm_work *work, uint64_t position)
 {
-    __threadfence(); /* GF */
-    __syncthreads();
-    if (threadIdx.x < 32u) {
-        gaps->position = length ? ga_order_position(ga_tile_of(32), ends, gaps->piece, length)
-                                : ga_order_before(ga_tile_of(32), ends, gaps->piece);
+    uint64_t first = 0, last = work->piece_count - 1u;
+    while (first < last) {
+        uint64_t middle = first + (last - first) / 2u;
+        if (ga_spgemm_known(work, middle + 1u) > position) {
+            last = middle;
+        } else {
+            first = middle + 1u;
+        }
     }
-    __threadfence(); /* GF */
+    return first;
+}
+
+/* Wait until the earlier pieces that were where this one goes have been loaded. */
+GA_SIMT void ga_spgemm_await_loaded(const ga_spgemm_work *work, const ga_spgemm_gaps *gaps,
+                                    const uint32_t *loaded, uint64_t count)
+{
+    uint64_t piece = ga_spgemm_piece_at(work, gaps->position) + threadIdx.x;
+    uint64_t last = ga_spgemm_piece_at(work, gaps->position + count - 1u);
+    for (; piece <= last && piece < gaps->piece; piece += GA_SPGEMM_BLOCK) {
+        while (!ga_load_acquire(loaded + piece)) { /* GL2: acquire. Pairs with GL1. */
+            ga_clock_sleep(100);
+        }
+    }
     __syncthreads();
+}
+
+/* All entries of the piece have been loaded by this block. */
+GA_SIMT void ga_spgemm_set_loaded(const ga_spgemm_gaps *gaps, uint32_t *loaded)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        ga_store_release(loaded + gaps->piece, 1u); /* GL1: release. Pairs with GL2. */
+    }
 }
 
 /* Move the entries of a piece. */
 GA_SIMT void ga_spgemm_move_piece(const ga_spgemm_work *work, ga_spgemm_gaps *gaps, uint64_t *ends,
-                                  uint32_t rows)
+                                  uint32_t *loaded, uint32_t rows)
 {
     uint64_t count = gaps->to[rows];
-    if (count && count <= GA_SPGEMM_CHUNK) {
-        ga_spgemm_move(work, gaps, rows, 0, count, true);
-        ga_spgemm_find_position(gaps, ends, (uint32_t)count);
-        ga_spgemm_move(work, gaps, rows, 0, count, false);
-        return;
+    if (threadIdx.x < 32u) {
+        gaps->position = ga_order_position(ga_tile_of(32), ends, gaps->piece, (uint32_t)count);
     }
-    ga_spgemm_find_position(gaps, ends, 0);
+    __syncthreads();
     for (uint64_t at = 0; at < count; at += GA_SPGEMM_CHUNK) {
         uint64_t end = count - at < GA_SPGEMM_CHUNK ? count : at + GA_SPGEMM_CHUNK;
         ga_spgemm_move(work, gaps, rows, at, end, true);
+        if (end == count) {
+            ga_spgemm_set_loaded(gaps, loaded);
+        }
+        if (at == 0) {
+            ga_spgemm_await_loaded(work, gaps, loaded, count);
+        }
         ga_spgemm_move(work, gaps, rows, at, end, false);
     }
-    __threadfence(); /* GF */
-    __syncthreads();
-    if (threadIdx.x < 32u) {
-        ga_order_store(ga_tile_of(32), ends, gaps->piece, GA_ORDER_END | (gaps->position + count));
+    if (!count) {
+        ga_spgemm_set_loaded(gaps, loaded);
     }
 }
 
-/* `ends` has a zeroed word for each piece. */
+/* `ends` and `loaded` have a zeroed word for each piece. */
 extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
-    ga_spgemm_gaps_kernel(const __grid_constant__ ga_spgemm_work work, uint64_t *ends)
+    ga_spgemm_gaps_kernel(const __grid_constant__ ga_spgemm_work work, uint64_t *ends,
+                          uint32_t *loaded)
 {
     __shared__ ga_spgemm_gaps gaps;
-    uint32_t each = GA_SPGEMM_BLOCK / work.width;
     for (;;) {
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -128,15 +153,13 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
         if (gaps.piece >= work.piece_count) {
             return;
         }
-        uint64_t row = work.pieces ? work.pieces[gaps.piece].row : gaps.piece * each;
-        uint64_t left = work.a.rows - row;
-        uint32_t rows = work.pieces ? work.pieces[gaps.piece].count : each;
-        rows = !rows ? 1u : rows < left ? rows : (uint32_t)left; /* one window is a row */
+        uint64_t row;
+        uint32_t rows = ga_spgemm_rows_of(&work, gaps.piece, &row);
         if (threadIdx.x == 0) {
             ga_spgemm_find_rows(&work, &gaps, row, rows);
         }
         __syncthreads();
-        ga_spgemm_move_piece(&work, &gaps, ends, rows);
+        ga_spgemm_move_piece(&work, &gaps, ends, loaded, rows);
         for (uint32_t i = threadIdx.x; i < rows; i += GA_SPGEMM_BLOCK) {
             work.offsets[row + i + 1u] = gaps.position + gaps.to[i + 1u];
         }

@@ -100,10 +100,10 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
 #define GA_SPGEMM_COUNTERS 8192u /* bits for a row of the sample */
 
 /* An estimate of the entries of a row of C by linear counting (Whang, Vander-Zanden and Taylor, A
- * Linear-time Probabilistic Counting Algorithm, 1990): each column sets the bit of its hash, and the
- * share of bits that stay 0 tells how many different columns there were. Cohen's estimator (1997)
- * needs 128 hashes of each column for an error of 9 %; this needs one for 2 %. For a warp; the bits
- * are 0. */
+ * Linear-time Probabilistic Counting Algorithm, 1990): each column sets the bit of its hash, and
+ * the share of bits that stay 0 tells how many different columns there were. Cohen's estimator
+ * (1997) needs 128 hashes of each column for an error of 9 %; this needs one for 2 %. For a warp;
+ * the bits are 0. */
 GA_SIMT float ga_spgemm_estimate(const ga_csr *a, const ga_csr *b, uint64_t row, uint32_t *bits)
 {
     uint32_t lane = ga_warp_lane(), set = 0;
@@ -159,80 +159,74 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* The windows into which a large row is cut: of about half as many entries as a block has slots. */
-GA_SIMT uint32_t ga_spgemm_windows(const ga_spgemm_work *work, uint32_t upper)
+/* Whether a row of so many multiplications fits, as far as is known. */
+GA_SIMT bool ga_spgemm_fits(ga_spgemm_fit fit, uint32_t upper)
 {
-    float most = (float)work->b.columns;
-    float entries = (float)upper * work->ratio;
-    float slots = (float)(GA_SPGEMM_BLOCK / work->width * work->slots);
-    float windows = (entries < most ? entries : most) * 2.0f / slots + 1.0f;
-    float enough = (float)upper * 0x1p-17f;
-    windows = windows < enough ? enough : windows;
-    return windows < (float)GA_SPGEMM_WINDOWS_MAX ? (uint32_t)windows
-                                                  : (uint32_t)GA_SPGEMM_WINDOWS_MAX;
-}
-
-/* Whether a row is too large for the table of a tile. */
-GA_SIMT bool ga_spgemm_is_large(const ga_spgemm_work *work, uint32_t upper)
-{
-    return upper > work->fit && !((work->fit_sizes >> (31u - ga_bits_leading(upper))) & 1u);
+    return upper <= fit.upper || ((fit.sizes >> (31u - ga_bits_leading(upper))) & 1u);
 }
 
 /* Number of pieces of the rows from `row` to `end`, which are stored at `pieces` unless that is
- * NULL. By one lane. */
+ * NULL. *dense is the number of dense rows before, and afterwards with these. By one lane. */
 GA_SIMT uint32_t ga_spgemm_cut(const ga_spgemm_work *work, uint64_t row, uint64_t end,
-                               ga_spgemm_piece *pieces)
+                               ga_spgemm_piece *pieces, uint32_t *dense)
 {
     uint32_t count = 0;
     while (row < end) {
         uint64_t first = row;
-        while (row < end && !ga_spgemm_is_large(work, work->uppers[row])) {
+        while (row < end && ga_spgemm_fits(work->tile_fit, work->uppers[row])) {
             row++;
         }
         if (row > first) {
             if (pieces) {
-                pieces[count] = ga_spgemm_piece{first, (uint16_t)(row - first), 0, 0, 0};
+                pieces[count] = ga_spgemm_piece{first, (uint32_t)(row - first), 0};
             }
             count++;
         }
         if (row < end) {
-            uint32_t windows = work->has_gaps ? 1u : ga_spgemm_windows(work, work->uppers[row]);
-            for (uint32_t i = 0; pieces && i < windows; i++) {
-                pieces[count + i] = ga_spgemm_piece{row, 0, (uint16_t)i, (uint16_t)windows, 0};
+            bool is_dense = !ga_spgemm_fits(work->block_fit, work->uppers[row]);
+            *dense += is_dense;
+            if (pieces) {
+                pieces[count] = ga_spgemm_piece{row, 0, is_dense ? *dense : 0};
             }
-            count += windows;
+            count++;
             row++;
         }
     }
     return count;
 }
 
-/* Cuts all rows into pieces: each lane those of a block. Without `pieces` it counts them. */
+/* Cuts all rows into pieces: each lane those of a block. Without `pieces` it counts them. `order`
+ * has two words for each warp: of the pieces, and of the dense rows. */
 extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
     ga_spgemm_cut_kernel(const __grid_constant__ ga_spgemm_work work)
 {
     ga_tile tile = ga_tile_of(32);
     uint32_t each = GA_SPGEMM_BLOCK / work.width;
-    uint64_t bundles = (work.a.rows + each - 1u) / each;
+    uint64_t bundles = (work.a.rows + each - 1u) / each, warps = (bundles + 31u) / 32u;
     for (;;) {
         uint64_t ticket = 0;
         if (tile.lane == 0) {
             ticket = atomicAdd((unsigned long long *)&work.totals->tickets, 1ull);
         }
         ticket = __shfl_sync(GA_ALL_BITS, ticket, 0);
-        if (ticket * 32u >= bundles) {
+        if (ticket >= warps) {
             return;
         }
         uint64_t first = (ticket * 32u + tile.lane) * each, end = first + each;
         end = end < work.a.rows ? end : work.a.rows;
-        uint32_t count = ga_spgemm_cut(&work, first, end, NULL);
+        uint32_t dense = 0, count = ga_spgemm_cut(&work, first, end, NULL, &dense);
         uint32_t before = ga_lanes_prefix_sum(tile, count), all = ga_lanes_sum(tile, count);
+        uint32_t dense_before = ga_lanes_prefix_sum(tile, dense);
+        uint32_t dense_all = ga_lanes_sum(tile, dense);
         uint64_t at = ga_order_position(tile, work.order, ticket, all);
+        uint64_t dense_at = ga_order_position(tile, work.order + warps, ticket, dense_all);
         if (work.pieces) {
-            ga_spgemm_cut(&work, first, end, work.pieces + at + before);
+            dense = (uint32_t)dense_at + dense_before;
+            ga_spgemm_cut(&work, first, end, work.pieces + at + before, &dense);
         }
-        if ((ticket + 1u) * 32u >= bundles && tile.lane == 0) {
+        if (ticket + 1u == warps && tile.lane == 0) {
             work.totals->pieces = at + all;
+            work.totals->dense = dense_at + dense_all;
         }
     }
 }

@@ -7,8 +7,8 @@
  *            computed by all tiles, in one table, and cut into narrower windows, one after another,
  *            if it does not fit. So is a row that does not fit into the table of a tile.
  *
- * INVARIANT  Tables are empty between pieces. A window that is no wider than two thirds of the slots
- *            fits.
+ * INVARIANT  Tables are empty between pieces. A window that is no wider than two thirds of the
+ *            slots fits.
  *
  * ORDER      ga_order_position() gives the pieces their positions; the vectors may grow meanwhile.
  *            A block stores the length of its piece before it waits for the position, so that no
@@ -68,18 +68,19 @@ GA_SIMT uint64_t ga_spgemm_known(const ga_spgemm_work *work, uint64_t piece)
     return piece ? work->order[piece - 1u] & ~GA_ORDER_STATE : 0;
 }
 
-/* True once the vector has memory for the elements from `begin` to `end`. In the last half of a
- * step, one piece in some requests the next step. For a warp. */
+/* True once the vector has memory for the elements from `begin` to `end`. In the last step, one
+ * piece in some requests the next step. For a warp. */
 GA_SIMT bool ga_spgemm_await(ga_append *append, uint64_t begin, uint64_t end)
 {
     ga_tile tile = ga_tile_of(32);
-    uint64_t gate = ga_append_gate(tile, append), half = append->step / append->element / 2u;
+    uint64_t gate = ga_append_gate(tile, append), step = append->step / append->element;
+    uint64_t interval = step / 16u + 1u;
     if (gate & GA_APPEND_CLOSED) {
         return end <= gate >> 1;
     }
     if (end > gate >> 1) {
         gate = ga_append_await(append, GA_ALL_BITS, end);
-    } else if ((gate >> 1) - end < half && begin / (half / 8u + 1u) != end / (half / 8u + 1u)) {
+    } else if ((gate >> 1) - end < step && begin / interval != end / interval) {
         ga_append_hint(append, GA_ALL_BITS, gate >> 1);
     }
     return end <= gate >> 1;
@@ -103,6 +104,12 @@ GA_SIMT bool ga_spgemm_await_both(const ga_spgemm_work *work, uint64_t begin, ui
     return !stop;
 }
 
+/* Whether the kernel only counts the entries; ga_spgemm_scan_kernel() finds the positions then. */
+GA_SIMT bool ga_spgemm_counts(const ga_spgemm_work *work)
+{
+    return !work->indices;
+}
+
 /* Store the length of the piece, so that later pieces need not wait. For the first warp. */
 GA_SIMT void ga_spgemm_publish(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t length)
 {
@@ -110,14 +117,16 @@ GA_SIMT void ga_spgemm_publish(const ga_spgemm_work *work, ga_spgemm_block *bloc
 }
 
 /* Set block->position to that of `length` elements: `position`, unless that is not known, and then
- * that of the piece, which has no other elements. GA_ORDER_NONE if there is no memory. For the
- * first warp. */
+ * that of the piece, which has no other elements. GA_ORDER_NONE if there is no memory; 0 if the
+ * kernel counts. For the first warp. */
 GA_SIMT void ga_spgemm_place(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t position,
                              uint64_t length)
 {
     ga_tile tile = ga_tile_of(32);
     uint64_t piece = block->piece;
-    if (position == GA_SPGEMM_UNPLACED) {
+    if (ga_spgemm_counts(work)) {
+        position = 0;
+    } else if (position == GA_SPGEMM_UNPLACED) {
         position = ga_order_before(tile, work->order, piece);
         if (position != GA_ORDER_NONE) {
             ga_order_store(tile, work->order, piece, GA_ORDER_END | (position + length));
@@ -167,10 +176,12 @@ GA_SIMT void ga_spgemm_sum_counts(const ga_spgemm_work *work, ga_spgemm_block *b
 
 #define GA_SPGEMM_VALUE    double
 #define GA_SPGEMM_OF(name) name##_f64
+#include "large_of_kernel.cuh"
 #include "rows_of_kernel.cuh"
 
 #define GA_SPGEMM_VALUE    float
 #define GA_SPGEMM_OF(name) name##_f32
+#include "large_of_kernel.cuh"
 #include "rows_of_kernel.cuh"
 
 #endif

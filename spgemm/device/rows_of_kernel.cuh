@@ -4,234 +4,6 @@
  * as for row_tile.h.
  */
 
-GA_SIMT GA_SPGEMM_VALUE *GA_SPGEMM_OF(ga_spgemm_sums)(const ga_spgemm_work *work)
-{
-    return work->indices ? (GA_SPGEMM_VALUE *)ga_spgemm_shared : NULL;
-}
-
-/* Empty the tables of tiles. By all threads, which meet afterwards. */
-GA_SIMT void GA_SPGEMM_OF(ga_spgemm_empty_all)(const ga_spgemm_work *work)
-{
-    uint32_t *keys = ga_spgemm_keys(work, ga_spgemm_block_slots(work));
-    GA_SPGEMM_VALUE *sums = GA_SPGEMM_OF(ga_spgemm_sums)(work);
-    for (uint32_t at = threadIdx.x; at < ga_spgemm_block_slots(work); at += GA_SPGEMM_BLOCK) {
-        keys[at] = GA_SPGEMM_EMPTY;
-        if (sums) {
-            sums[at] = 0;
-        }
-    }
-    __syncthreads();
-}
-
-/* ---- a window of a row, by all threads ------------------------------------------------------- */
-
-/* The table of a window: half as many slots as the tiles have, so that there is room for a list of
- * columns. It is empty when the tables of the tiles are. */
-GA_SIMT ga_spgemm_table GA_SPGEMM_OF(ga_spgemm_window_table)(const ga_spgemm_work *work)
-{
-    uint32_t slots = ga_spgemm_block_slots(work) / 2u;
-    ga_spgemm_table table = ga_spgemm_table_of(ga_spgemm_keys(work, slots), slots);
-    table.probes = GA_SPGEMM_PROBES;
-    table.is_shared = true;
-    return table;
-}
-
-/* Empty the table of a window, or make it of the tables of tiles. By all threads. */
-GA_SIMT void GA_SPGEMM_OF(ga_spgemm_empty_window)(const ga_spgemm_work *work)
-{
-    ga_spgemm_table table = GA_SPGEMM_OF(ga_spgemm_window_table)(work);
-    GA_SPGEMM_VALUE *sums = GA_SPGEMM_OF(ga_spgemm_sums)(work);
-    for (uint32_t at = threadIdx.x; at <= table.mask; at += GA_SPGEMM_BLOCK) {
-        table.keys[at] = GA_SPGEMM_EMPTY;
-        if (sums) {
-            sums[at] = 0;
-        }
-    }
-    __syncthreads();
-}
-
-/* Copy the columns of the table to `columns`. Returns their number. */
-GA_SIMT uint32_t GA_SPGEMM_OF(ga_spgemm_list_window)(ga_spgemm_block *block, ga_spgemm_table table,
-                                                     uint32_t *columns)
-{
-    block->listed = 0; /* all threads store one value */
-    __syncthreads();
-    for (uint32_t at = threadIdx.x; at <= table.mask; at += GA_SPGEMM_BLOCK) {
-        uint32_t column = table.keys[at];
-        uint32_t taken = __ballot_sync(GA_ALL_BITS, column != GA_SPGEMM_EMPTY);
-        uint32_t before = 0;
-        if (ga_warp_lane() == 0) {
-            before = atomicAdd(&block->listed, ga_bits_count(taken));
-        }
-        before = __shfl_sync(GA_ALL_BITS, before, 0);
-        if (columns && column != GA_SPGEMM_EMPTY) {
-            columns[before + ga_bits_count(taken & ga_bits_below(ga_warp_lane()))] = column;
-        }
-    }
-    __syncthreads();
-    return block->listed;
-}
-
-/* As ga_spgemm_sort(), by all threads. */
-GA_SIMT void GA_SPGEMM_OF(ga_spgemm_sort_window)(uint32_t *columns, uint32_t n)
-{
-    uint32_t size = 1;
-    while (size < n) {
-        size *= 2u;
-    }
-    for (uint32_t at = n + threadIdx.x; at < size; at += GA_SPGEMM_BLOCK) {
-        columns[at] = GA_SPGEMM_EMPTY;
-    }
-    __syncthreads();
-    for (uint32_t run = 2; run <= size; run *= 2u) {
-        for (uint32_t apart = run / 2u; apart; apart /= 2u) {
-            for (uint32_t pair = threadIdx.x; pair < size / 2u; pair += GA_SPGEMM_BLOCK) {
-                ga_spgemm_exchange(columns, ga_spgemm_lower(pair, apart), apart, run);
-            }
-            __syncthreads();
-        }
-    }
-}
-
-/* Add the columns from `low` to below `high` of a row to the table of the window, which is empty.
- * False, with an empty table, if they do not fit. */
-GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_window)(const ga_spgemm_work *work, uint64_t row,
-                                                uint32_t low, uint32_t high, ga_spgemm_table *table)
-{
-    uint64_t first = work->a.offsets[row];
-    ga_spgemm_part part = {
-        first + threadIdx.x / 32u,          work->a.offsets[row + 1u], GA_SPGEMM_WARPS, low, high,
-        low == 0 && high == work->b.columns};
-    *table = GA_SPGEMM_OF(ga_spgemm_window_table)(work);
-    if (high - low <= table->mask / 3u * 2u) { /* it fits */
-        table->probes = (table->mask + 1u) / 4u;
-    }
-    bool fits = GA_SPGEMM_OF(ga_spgemm_add_part)(ga_tile_of(32), &work->a, &work->b, part, *table,
-                                                 GA_SPGEMM_OF(ga_spgemm_sums)(work));
-    if (__syncthreads_or(!fits)) {
-        GA_SPGEMM_OF(ga_spgemm_empty_window)(work);
-        return false;
-    }
-    return true;
-}
-
-/* List the columns of a window behind its keys, sorted if they are stored so. Returns their number.
- * `lists`: else count them only. */
-GA_SIMT uint32_t GA_SPGEMM_OF(ga_spgemm_prepare_window)(const ga_spgemm_work *work,
-                                                        ga_spgemm_block *block,
-                                                        ga_spgemm_table table, bool lists,
-                                                        bool publishes)
-{
-    uint32_t *list = table.keys + table.mask + 1u;
-    uint32_t count = GA_SPGEMM_OF(ga_spgemm_list_window)(block, table, lists ? list : NULL);
-    if (publishes && threadIdx.x < 32u) {
-        ga_spgemm_publish(work, block, count);
-    }
-    if (lists && work->is_sorted) {
-        GA_SPGEMM_OF(ga_spgemm_sort_window)(list, count);
-    }
-    return count;
-}
-
-/* Store the listed entries of a window. */
-GA_SIMT void GA_SPGEMM_OF(ga_spgemm_store_window)(const ga_spgemm_work *work, ga_spgemm_table table,
-                                                  uint32_t count, uint64_t position)
-{
-    const uint32_t *list = table.keys + table.mask + 1u;
-    const GA_SPGEMM_VALUE *sums = GA_SPGEMM_OF(ga_spgemm_sums)(work);
-    GA_SPGEMM_VALUE *values = (GA_SPGEMM_VALUE *)work->values;
-    for (uint32_t i = threadIdx.x; i < count; i += GA_SPGEMM_BLOCK) {
-        uint32_t column = list[i];
-        work->indices[position + i] = column;
-        values[position + i] = sums[ga_spgemm_slot(table, column)];
-    }
-    __syncthreads();
-}
-
-/* The columns from `low` to below `high` of a row, cut into narrower windows as needed: stored from
- * `position` on, or counted. Returns the number of entries. The tables of the tiles are empty
- * afterwards. */
-static __device__ __noinline__ uint64_t
-GA_SPGEMM_OF(ga_spgemm_windows_of)(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t row,
-                                   uint32_t low, uint32_t high, uint64_t position)
-{
-    uint32_t width = high - low;
-    uint64_t entries = 0;
-    __syncthreads();
-    GA_SPGEMM_OF(ga_spgemm_empty_window)(work);
-    while (low < high) {
-        ga_spgemm_table table;
-        uint32_t end = high - low < width ? high : low + width;
-        if (!GA_SPGEMM_OF(ga_spgemm_add_window)(work, row, low, end, &table)) {
-            width = (end - low + 1u) / 2u;
-            continue;
-        }
-        bool stores = work->indices && position != GA_SPGEMM_COUNTS;
-        uint32_t count = GA_SPGEMM_OF(ga_spgemm_prepare_window)(work, block, table, stores, false);
-        if (stores) {
-            GA_SPGEMM_OF(ga_spgemm_store_window)(work, table, count, position);
-            position += count;
-        }
-        GA_SPGEMM_OF(ga_spgemm_empty_window)(work);
-        entries += count;
-        low = end;
-    }
-    GA_SPGEMM_OF(ga_spgemm_empty_all)(work);
-    return entries;
-}
-
-/* Compute a window whose position is not known, if its table has room for all; *count is the number
- * of its entries. The tables of the tiles are empty afterwards. */
-GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_window_at_once)(const ga_spgemm_work *work,
-                                                    ga_spgemm_block *block, uint64_t row,
-                                                    uint32_t low, uint32_t high, uint64_t *count)
-{
-    ga_spgemm_table table;
-    GA_SPGEMM_OF(ga_spgemm_empty_window)(work);
-    bool fits = GA_SPGEMM_OF(ga_spgemm_add_window)(work, row, low, high, &table);
-    if (fits) {
-        *count = GA_SPGEMM_OF(ga_spgemm_prepare_window)(work, block, table, work->indices, true);
-        if (threadIdx.x < 32u) {
-            ga_spgemm_place(work, block, GA_SPGEMM_UNPLACED, *count);
-        }
-        __syncthreads();
-        if (work->indices && block->position != GA_ORDER_NONE) {
-            GA_SPGEMM_OF(ga_spgemm_store_window)(work, table, (uint32_t)*count, block->position);
-        }
-    }
-    __syncthreads();
-    GA_SPGEMM_OF(ga_spgemm_empty_all)(work);
-    return fits;
-}
-
-/* Compute a window of a large row. */
-GA_SIMT void GA_SPGEMM_OF(ga_spgemm_run_window)(const ga_spgemm_work *work, ga_spgemm_block *block,
-                                                ga_spgemm_piece piece, uint64_t position)
-{
-    uint64_t columns = work->b.columns, count = 0;
-    uint32_t low = (uint32_t)(columns * piece.window / piece.windows);
-    uint32_t high = (uint32_t)(columns * (piece.window + 1u) / piece.windows);
-    if (position != GA_SPGEMM_UNPLACED) {
-        count = GA_SPGEMM_OF(ga_spgemm_windows_of)(work, block, piece.row, low, high, position);
-    } else if (!GA_SPGEMM_OF(ga_spgemm_window_at_once)(work, block, piece.row, low, high, &count)) {
-        count =
-            GA_SPGEMM_OF(ga_spgemm_windows_of)(work, block, piece.row, low, high, GA_SPGEMM_COUNTS);
-        if (threadIdx.x < 32u) {
-            ga_spgemm_publish(work, block, count);
-            ga_spgemm_place(work, block, GA_SPGEMM_UNPLACED, count);
-        }
-        __syncthreads();
-        if (work->indices && block->position != GA_ORDER_NONE) {
-            GA_SPGEMM_OF(ga_spgemm_windows_of)(work, block, piece.row, low, high, block->position);
-        }
-    }
-    position = position == GA_SPGEMM_UNPLACED ? block->position : position;
-    if (position != GA_ORDER_NONE && piece.window + 1u == piece.windows && threadIdx.x == 0 &&
-        !work->is_placed) {
-        work->offsets[piece.row + 1u] = work->has_gaps ? count : position + count;
-    }
-}
-
 /* ---- whole rows, each by a tile -------------------------------------------------------------- */
 
 /* Move the columns and sums of a table to its first slots, where it is no table any more. Returns
@@ -268,6 +40,7 @@ GA_SPGEMM_OF(ga_spgemm_sort_row)(ga_tile tile, uint32_t *keys, uint32_t count)
         uint32_t at = i * tile.width + tile.lane;
         own[i] = at < count ? keys[at] << GA_SPGEMM_SLOT_BITS | at : GA_SPGEMM_EMPTY;
     }
+    ga_tile_sync(tile); /* the lanes store where others have loaded */
     ga_spgemm_sort_own(tile, own);
 #pragma unroll
     for (uint32_t i = 0; i < n; i++) {
@@ -384,11 +157,12 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spg
     if (is_placed && position != GA_ORDER_NONE) {
         bool stores = number < block->done;
         uint64_t at = position + (stores ? block->before[number] : 0);
-        if (work->indices) {
+        if (!ga_spgemm_counts(work)) {
             GA_SPGEMM_OF(ga_spgemm_store_row)(work, tile, keys, sums, stores ? count : 0, at);
         }
         if (tile.lane == 0 && stores && !work->is_placed) {
-            work->offsets[first + number + 1u] = work->has_gaps ? count : at + count;
+            work->offsets[first + number + 1u] =
+                work->has_gaps || ga_spgemm_counts(work) ? count : at + count;
         }
         position += block->total;
     }
@@ -407,6 +181,9 @@ static __device__ __noinline__ uint64_t GA_SPGEMM_OF(ga_spgemm_count_rows)(
         if (count == GA_SPGEMM_NO_FIT) {
             count = GA_SPGEMM_OF(ga_spgemm_windows_of)(work, block, row, 0,
                                                        (uint32_t)work->b.columns, GA_SPGEMM_COUNTS);
+        }
+        if (ga_spgemm_counts(work) && threadIdx.x == 0) {
+            work->offsets[row + 1u] = count;
         }
         all += count;
     }
@@ -442,6 +219,7 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_run_rows)(const ga_spgemm_work *work, ga_spg
         if (position == GA_SPGEMM_UNPLACED) {
             __syncthreads();
             position = GA_SPGEMM_OF(ga_spgemm_count_rows)(work, block, row, end);
+            row = ga_spgemm_counts(work) ? end : row;
         } else if (position != GA_ORDER_NONE) {
             row += was_unplaced ? end - row : block->done;
             if (row < end) {
@@ -472,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK, GA_SPGEMM_RESIDENT
             return;
         }
         uint64_t row = block.piece * each, left = work.a.rows - row;
-        ga_spgemm_piece piece = {row, (uint16_t)(left < each ? left : each), 0, 0, 0};
+        ga_spgemm_piece piece = {row, left < each ? (uint32_t)left : each, 0};
         if (work.pieces) {
             piece = work.pieces[block.piece];
             row = piece.row;
@@ -495,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK, GA_SPGEMM_RESIDENT
         if (piece.count) {
             GA_SPGEMM_OF(ga_spgemm_run_rows)(&work, &block, row, row + piece.count, position);
         } else {
-            GA_SPGEMM_OF(ga_spgemm_run_window)(&work, &block, piece, position);
+            GA_SPGEMM_OF(ga_spgemm_run_large)(&work, &block, piece, position);
         }
         __syncthreads();
     }

@@ -8,5 +8,6 @@
 #include "gaps_kernel.cuh"
 #include "plan_kernel.cuh"
 #include "rows_kernel.cuh"
+#include "scan_kernel.cuh"
 
 #endif

@@ -19,8 +19,7 @@ enum {
     GA_SPGEMM_BLOCK = 256,           /* threads of all kernels */
     GA_SPGEMM_SAMPLE = 1024,         /* rows, for the estimate */
     GA_SPGEMM_SAMPLE_ENDS = 1 << 14, /* multiplications of a row above which it is no sample */
-    GA_SPGEMM_SIZES = 32,
-    GA_SPGEMM_WINDOWS_MAX = 1 << 14
+    GA_SPGEMM_SIZES = 32
 };
 
 /* Why the kernels stopped. */
@@ -49,18 +48,32 @@ typedef struct ga_spgemm_totals {
     /* The most entries, estimated, of a row of the sample that takes 2^i to 2^(i+1) - 1
      * multiplications. */
     uint32_t sample_most[GA_SPGEMM_SIZES];
-    uint64_t tickets; /* handed out by the next kernel */
-    uint64_t pieces;  /* of ga_spgemm_cut_kernel() */
+    uint64_t tickets;       /* handed out by the next kernel */
+    uint64_t pieces, dense; /* of ga_spgemm_cut_kernel(): pieces, dense rows */
     uint32_t stop;
 } ga_spgemm_totals;
 
-/* Rows that one block computes: `count` whole rows, or of one row the columns of window number
- * `window` of `windows` equal ones. */
+/* Rows that one block computes: `count` whole rows, or one large row. */
 typedef struct ga_spgemm_piece {
     uint64_t row;
-    uint16_t count; /* 0: a window */
-    uint16_t window, windows, unused;
+    uint32_t count; /* 0: a large row */
+    uint32_t dense; /* 1 and the number of dense rows before, or 0: the row is not dense */
 } ga_spgemm_piece;
+
+/* Rows that a table has room for. */
+typedef struct ga_spgemm_fit {
+    uint32_t upper; /* those of at most so many multiplications */
+    uint32_t sizes; /* bit i: those of 2^i to 2^(i+1) - 1, as far as the sample shows */
+} ga_spgemm_fit;
+
+/* Memory for dense rows: an array of all columns, which blocks use in turn. */
+typedef struct ga_spgemm_dense {
+    char *buffers;
+    uint64_t bytes;         /* of one buffer: sums, bits of columns, bits of words of bits */
+    uint32_t *turns;        /* of each buffer: how often it has been used */
+    uint32_t count;         /* of the buffers */
+    uint64_t bits, summary; /* where these begin, in bytes */
+} ga_spgemm_dense;
 
 /* A parameter of all kernels. */
 typedef struct ga_spgemm_work {
@@ -68,13 +81,12 @@ typedef struct ga_spgemm_work {
     ga_spgemm_totals *totals;
     uint32_t *uppers; /* of each row: the multiplications that it takes, at most 2^32 - 1 */
 
-    uint32_t width;     /* lanes for a row: 4, 8, 16 or 32 */
-    uint32_t slots;     /* of a row's table, a power of two of at least `width` */
-    uint32_t fit;       /* rows of at most so many multiplications fit into it */
-    uint32_t fit_sizes; /* bit i: so do rows of 2^i to 2^(i+1) - 1, as far as the sample shows */
-    float ratio;        /* entries of C for one multiplication, estimated */
+    uint32_t width;                    /* lanes for a row: 4, 8, 16 or 32 */
+    uint32_t slots;                    /* of a row's table, a power of two of at least `width` */
+    ga_spgemm_fit tile_fit, block_fit; /* the tables of a tile, and of a block */
+    ga_spgemm_dense dense;             /* for rows that do not fit into the table of a block */
 
-    ga_spgemm_piece *pieces; /* NULL: none is a window, each has as many rows as a block takes */
+    ga_spgemm_piece *pieces; /* NULL: no row is large, and each has as many rows as a block takes */
     uint64_t piece_count;
     uint64_t *order; /* words of order_tile.h, for each piece */
 

@@ -105,7 +105,7 @@ static ga_status multiply_growing(ga_spgemm_job *job)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-ga_status ga_spgemm_check_on_host(const ga_csr *a, const ga_csr *b)
+static ga_status check(const ga_csr *a, const ga_csr *b)
 {
     ga_status status = ga_csr_check(a);
     return status || a == b ? status : ga_csr_check(b);
@@ -114,6 +114,11 @@ ga_status ga_spgemm_check_on_host(const ga_csr *a, const ga_csr *b)
 ga_status ga_spgemm_on_host(const ga_csr *a, const ga_csr *b, const ga_spgemm_options *options,
                             ga_spgemm_product *product, ga_spgemm_report *report)
 {
+    ga_status status = check(a, b);
+    status = status ? status : ga_spgemm_begin(a, b, product);
+    if (status != GA_OK) {
+        return status;
+    }
     ga_spgemm_job job = {.a = a,
                          .b = b,
                          .options = options,
@@ -123,7 +128,7 @@ ga_status ga_spgemm_on_host(const ga_csr *a, const ga_csr *b, const ga_spgemm_op
                          .indices = ga_vector_data(product->indices),
                          .values = ga_vector_data(product->values)};
     memset(job.offsets, 0, (a->rows + 1) * sizeof *job.offsets);
-    ga_status status = ga_spgemm_plan(&job);
+    status = ga_spgemm_plan(&job);
     if (status == GA_OK) {
         status = report->method == GA_SPGEMM_PRECISE ? multiply_precise(&job)
                  : report->method == GA_SPGEMM_UPPER ? multiply_upper(&job)

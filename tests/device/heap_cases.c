@@ -5,6 +5,7 @@
 #include "../../liballoc/device/device.h"
 #include "../../liballoc/device/probe.h"
 #include "cases.h"
+#include "device/kinds.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -395,7 +396,7 @@ static void kernel_heap(int device)
     void *block = NULL;
     REQUIRE(ga_heap_open(&heap, GA_PLACE_KERNEL, device, "cuda:heap=64M") == GA_OK);
     EXPECT(ga_heap_kernel_view(heap, &view) == GA_OK);
-    EXPECT(view.abi == 1 && view.kind == 1 && view.words[0] == 0);
+    EXPECT(view.abi == GA_KERNEL_HEAP_ABI && view.kind == 1 && view.words[0] == 0);
     EXPECT(ga_alloc(heap, 4096, 0, &block) == GA_OK);
     EXPECT(ga_free(heap, block) == GA_OK);
     ga_heap_close(heap);

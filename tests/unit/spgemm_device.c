@@ -146,6 +146,9 @@ Test(spgemm_device, arrays_on_the_host)
         expect_refused(&b, &mixed, &c, words[array]);
     }
     expect_refused(&host, &host, &c, "that device 0 can access");
+    ga_csr one_pattern = a;
+    one_pattern.values = host.values;
+    expect_refused(&a, &one_pattern, &c, "values at ");
     a.indices = NULL;
     expect_refused(&a, &a, &c, "no columns of its 3 entries");
     host.offsets += 1; /* the first is 2 */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products of sparse matrices, C = A B, whose size is not known before they have been computed
- * (vmm-spgemm-2023). The result is stored in vectors of the caller, which grow in place.
+ * (vmm-spgemm-2023). The result is stored in vectors of the caller, which grow in place. It is
+ * computed where they are: on the host by threads, or on a device by kernels, on their stream.
  *
  *     ga_spgemm_product c = {.offsets = offsets, .indices = indices, .values = values};
  *     ga_spgemm_multiply(&a, &b, NULL, &c, NULL);
@@ -29,7 +30,8 @@ extern "C" {
 /* How the memory of the result is found (vmm-spgemm-2023, §2.2 and §3.2). The entries of a row of C
  * are at most the multiplications that the row takes: its upper bound. */
 typedef enum ga_spgemm_method {
-    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING */
+    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING; on a device, where many rows of C are much longer than
+                         * others, GA_SPGEMM_PRECISE */
     GA_SPGEMM_PRECISE,  /* computes the pattern first, for the exact size, and then the values */
     GA_SPGEMM_UPPER, /* computes once, into memory for the upper bound, and then closes the gaps */
     GA_SPGEMM_GROWING, /* computes once, and appends rows in their order while the vectors grow */
@@ -53,9 +55,10 @@ typedef struct ga_spgemm_options {
                        * use */
 } ga_spgemm_options;
 
-/* The result: vectors on the host of elements of 8 bytes (offsets), 4 bytes (indices) and
- * ga_value_size() bytes (values), opened by the caller. Vectors opened with GA_ARENA_EXACT take the
- * least memory. `rows`, `columns` and `type` are set by the call. */
+/* The result: vectors on the host, or all on one device and one stream, of elements of 8 bytes
+ * (offsets), 4 bytes (indices) and ga_value_size() bytes (values), opened by the caller. Vectors
+ * opened with GA_ARENA_EXACT take the least memory. `rows`, `columns` and `type` are set by the
+ * call. */
 typedef struct ga_spgemm_product {
     ga_vector *offsets, *indices, *values;
     uint64_t rows, columns;
@@ -73,21 +76,29 @@ typedef struct ga_spgemm_report {
     uint64_t multiplications; /* the sum of the upper bounds of all rows */
     uint64_t entries;         /* of C */
     uint64_t entries_peak;    /* for which memory was mapped at most, in the vector of indices */
-    uint64_t scratch_bytes;   /* of all threads together, when the last one ended */
+    uint64_t scratch_bytes;   /* of all threads together, when the last one ended; or in device
+                               * memory */
 } ga_spgemm_report;
 
-/* C = A B, for matrices in host memory of one type. An entry of C is stored for each position at
- * which a row of A and a column of B have entries in common, also if its value is zero. The values
- * are sums in an order that is not specified, so that they may differ in the last digits from call
- * to call. NaN and infinities are multiplied and added as IEEE 754 says.
+/* C = A B, for matrices of one type: in host memory for vectors on the host, else in memory that
+ * the kernels of the vectors' device can access. An entry of C is stored for each position at which
+ * a row of A and a column of B have entries in common, also if its value is zero. The values are
+ * sums in an order that is not specified, so that they may differ in the last digits from call to
+ * call. NaN and infinities are multiplied and added as IEEE 754 says.
+ *
+ * On a device the call waits for the stream, because it reads sizes back, and the matrices must
+ * not change meanwhile. Besides the result it needs some bytes for each row, and at most 256 MiB or
+ * half as much as the result if rows of C have more than some hundred entries.
  *
  * NULL for `options` is all zeros. `report` may be NULL.
  *
- * GA_ERR_ARGUMENT     the columns of A are not the rows of B, the types differ, ga_csr_check()
- *                     refuses a matrix, a vector has elements of another size, is not on the host
- *                     or is given twice, A or B is in one of the vectors, or an option is out of
- *                     range
+ * GA_ERR_ARGUMENT     the columns of A are not the rows of B, the types differ, a matrix is not as
+ *                     ga_csr says, a vector has elements of another size or is given twice, the
+ *                     vectors are in different places, the kernels cannot access A or B, A or B is
+ *                     in one of the vectors, or an option is out of range
  * GA_ERR_MEMORY       out of memory, or a vector is at its limit
+ * GA_ERR_DEVICE       the driver fails, or the library was built without device code
+ * GA_ERR_SIZE         a row takes 2^32 multiplications or more: GA_SPGEMM_UPPER on a device
  * GA_ERR_SIZE, GA_ERR_CANNOT_GROW: as ga_vector_reserve() */
 GA_API ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b,
                                     const ga_spgemm_options *options, ga_spgemm_product *product,
