@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Large rows, each by all threads of a block, for one type of values: GA_SPGEMM_VALUE and
- * GA_SPGEMM_OF(name) are as for row_tile.h. rows_kernel.cuh includes this file.
+ * GA_SPGEMM_OF(name) are as for row_tile.cuh. rows_kernel.cuh includes this file.
  */
 
 GA_SIMT GA_SPGEMM_VALUE *GA_SPGEMM_OF(ga_spgemm_sums)(const ga_spgemm_work *work)

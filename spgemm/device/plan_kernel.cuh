@@ -7,7 +7,7 @@
 #define GPUALLOC_SPGEMM_DEVICE_PLAN_KERNEL_CUH
 
 #include "../order_tile.h"
-#include "../row_tile.h"
+#include "row_tile.cuh"
 #include "work.h"
 
 #include <math.h>

@@ -22,8 +22,8 @@
 #define GPUALLOC_SPGEMM_DEVICE_ROWS_KERNEL_CUH
 
 #include "../order_tile.h"
-#include "../values_tile.h"
 #include "sort_tile.cuh"
+#include "values_tile.cuh"
 #include "work.h"
 
 #ifndef GA_SPGEMM_RESIDENT

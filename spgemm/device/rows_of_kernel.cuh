@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The kernel of rows_kernel.cuh for one type of values: GA_SPGEMM_VALUE and GA_SPGEMM_OF(name) are
- * as for row_tile.h.
+ * as for row_tile.cuh.
  */
 
 /* ---- whole rows, each by a tile -------------------------------------------------------------- */

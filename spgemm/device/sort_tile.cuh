@@ -12,7 +12,7 @@
 #ifndef GPUALLOC_SPGEMM_DEVICE_SORT_TILE_CUH
 #define GPUALLOC_SPGEMM_DEVICE_SORT_TILE_CUH
 
-#include "../row_tile.h"
+#include "row_tile.cuh"
 
 #define GA_SPGEMM_SLOT_BITS 9u /* tables of tiles have at most 512 slots */
 #define GA_SPGEMM_SLOT_MASK ((1u << GA_SPGEMM_SLOT_BITS) - 1u)

@@ -12,7 +12,7 @@
 #define GPUALLOC_SPGEMM_HOST_JOB_H
 
 #include "../multiply.h"
-#include "../values_tile.h"
+#include "table.h"
 
 enum {
     GA_SPGEMM_PIECE = 1 << 15 /* multiplications of a piece, unless one row takes more */
@@ -24,9 +24,10 @@ typedef struct ga_spgemm_job ga_spgemm_job;
 typedef struct ga_spgemm_scratch {
     uint64_t slots; /* of the table */
     uint64_t room;  /* of `indices` and `values`, in entries */
+    uint32_t count; /* columns in the table */
     uint32_t last;  /* entries of the last row: a guess for the next one */
     uint64_t now;   /* slots that the present row uses */
-    uint32_t *keys;
+    uint32_t *keys, *used;
     void *sums;
     uint32_t *sorted; /* `slots` columns */
     /* The entries of a piece, row by row; GA_SPGEMM_GROWING only. */

@@ -10,10 +10,6 @@
 
 #include <string.h>
 
-enum {
-    PROBES = 16 /* of four slots */
-};
-
 static uint64_t upper_of(const ga_spgemm_job *job, uint64_t row)
 {
     return job->uppers[row + 1] - job->uppers[row];
@@ -33,14 +29,10 @@ static uint64_t slots_guess(const ga_spgemm_job *job, const ga_spgemm_scratch *s
     return ga_spgemm_slots(guess < most ? guess : most);
 }
 
-/* A longer search makes the table larger, unless it has room for any row. */
-static ga_spgemm_table table_of(const ga_spgemm_job *job, const ga_spgemm_scratch *s, uint64_t row)
+static ga_spgemm_table table_of(ga_spgemm_scratch *s)
 {
-    ga_spgemm_table table = ga_spgemm_table_of(s->keys, s->now);
-    if (s->now < ga_spgemm_slots(most_of(job, row))) {
-        table.probes = PROBES;
-    }
-    return table;
+    uint32_t mask = (uint32_t)(s->now - 1);
+    return (ga_spgemm_table){s->keys, s->used, &s->count, mask, ga_bits_leading(mask)};
 }
 
 /* The next larger table for the row, which was full; at last one that cannot be. */
@@ -68,13 +60,13 @@ static bool add(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t row, bo
 
 /* Moves the row from the table to the arrays, from entry `at` on. `scratch->last` is the number of
  * its entries then. */
-static void take(const ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t row,
-                 uint32_t *indices, void *values, uint64_t at)
+static void take(const ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint32_t *indices,
+                 void *values, uint64_t at)
 {
     if (job->a->type == GA_FLOAT64) {
-        take_f64(job, scratch, row, indices + at, (double *)values + at);
+        take_f64(job, scratch, indices + at, (double *)values + at);
     } else {
-        take_f32(job, scratch, row, indices + at, (float *)values + at);
+        take_f32(job, scratch, indices + at, (float *)values + at);
     }
 }
 
@@ -84,10 +76,9 @@ bool ga_spgemm_count_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint6
         if (!add(job, scratch, row, false)) {
             return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
         }
-        ga_spgemm_table table = table_of(job, scratch, row);
-        scratch->last = ga_spgemm_list(ga_tile_of(32), table, NULL);
-        job->offsets[row + 1] = scratch->last;
-        ga_spgemm_empty(ga_tile_of(32), table);
+        scratch->last = scratch->count;
+        job->offsets[row + 1] = scratch->count;
+        ga_spgemm_empty(table_of(scratch));
     }
     return true;
 }
@@ -100,7 +91,7 @@ bool ga_spgemm_store_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint6
         if (!add(job, scratch, row, true)) {
             return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
         }
-        take(job, scratch, row, job->indices, job->values, at);
+        take(job, scratch, job->indices, job->values, at);
         if (upper) {
             job->offsets[row + 1] = scratch->last;
         }
@@ -130,10 +121,10 @@ static bool compute_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64
     *count = 0;
     for (uint64_t row = job->pieces[piece]; row < job->pieces[piece + 1]; row++) {
         if (!add(job, scratch, row, true) ||
-            !ga_spgemm_scratch_room(job, scratch, *count, *count + scratch->now)) {
+            !ga_spgemm_scratch_room(job, scratch, *count, *count + scratch->count)) {
             return false;
         }
-        take(job, scratch, row, scratch->indices, scratch->values, *count);
+        take(job, scratch, scratch->indices, scratch->values, *count);
         *count += scratch->last;
         job->offsets[row + 1] = *count;
     }

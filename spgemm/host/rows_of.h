@@ -1,45 +1,82 @@
 /* SPDX-License-Identifier: MIT
  *
- * A row in the scratch memory of a thread. rows.c includes this file for each type of values;
- * GA_SPGEMM_VALUE and GA_SPGEMM_OF(name) are as for row_tile.h.
+ * A row in the scratch memory of a thread. rows.c includes this file for each type of values:
+ * GA_SPGEMM_VALUE is the type, and GA_SPGEMM_OF(name) the name with a suffix for it.
  */
 
-/* Adds row `row` of C to the empty table of the scratch memory, which grows as needed. Returns
- * false if there is no memory. */
+/* Adds row `row` of C to the table, without sums if `sums` is NULL. Returns false if it is full;
+ * then it has a part of the row. */
+static inline bool GA_SPGEMM_OF(add_row)(const ga_csr *a, const ga_csr *b, uint64_t row,
+                                         ga_spgemm_table table, uint64_t most,
+                                         GA_SPGEMM_VALUE *sums)
+{
+    const GA_SPGEMM_VALUE *a_values = a->values, *b_values = b->values;
+    for (uint64_t entry = a->offsets[row]; entry < a->offsets[row + 1]; entry++) {
+        uint64_t at = b->offsets[a->indices[entry]], end = b->offsets[a->indices[entry] + 1ull];
+        GA_SPGEMM_VALUE factor = sums ? a_values[entry] : 0;
+        while (at < end) {
+            uint64_t left = most + 1 - *table.count; /* that fit for sure */
+            uint64_t stop = end - at < left ? end : at + left;
+            for (; at < stop; at++) {
+                uint32_t slot = ga_spgemm_slot(table, b->indices[at]);
+                if (sums) {
+                    sums[slot] += factor * b_values[at];
+                }
+            }
+            if (*table.count > most) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Empties the table; all sums are 0 then. */
+static void GA_SPGEMM_OF(clear)(ga_spgemm_scratch *s)
+{
+    GA_SPGEMM_VALUE *sums = s->sums;
+    for (uint32_t i = 0; i < s->count; i++) {
+        sums[s->used[i]] = 0;
+    }
+    ga_spgemm_empty(table_of(s));
+}
+
+/* Adds the row to the empty table of the scratch memory, which grows as needed. Returns false if
+ * there is no memory. */
 static bool GA_SPGEMM_OF(add)(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row,
                               bool with_sums)
 {
-    ga_tile tile = ga_tile_of(32);
-    ga_spgemm_part part = ga_spgemm_whole_row(job->a, row);
     for (s->now = slots_guess(job, s, row);; s->now = slots_more(job, s, row)) {
         if (!ga_spgemm_scratch_table(job, s, s->now)) {
             return false;
         }
-        ga_spgemm_table table = table_of(job, s, row);
-        if (with_sums ? GA_SPGEMM_OF(ga_spgemm_add_part)(tile, job->a, job->b, part, table, s->sums)
-                      : GA_SPGEMM_OF(ga_spgemm_add_part)(tile, job->a, job->b, part, table, NULL)) {
+        ga_spgemm_table table = table_of(s);
+        uint64_t most = s->now / 3 * 2;
+        if (with_sums ? GA_SPGEMM_OF(add_row)(job->a, job->b, row, table, most, s->sums)
+                      : GA_SPGEMM_OF(add_row)(job->a, job->b, row, table, most, NULL)) {
             return true;
         }
-        GA_SPGEMM_OF(ga_spgemm_clear_sums)(tile, table, s->sums);
-        ga_spgemm_empty(tile, table);
+        GA_SPGEMM_OF(clear)(s);
     }
 }
 
 /* Moves the row from the table to `indices` and `values`. */
-static void GA_SPGEMM_OF(take)(const ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row,
-                               uint32_t *indices, GA_SPGEMM_VALUE *values)
+static void GA_SPGEMM_OF(take)(const ga_spgemm_job *job, ga_spgemm_scratch *s, uint32_t *indices,
+                               GA_SPGEMM_VALUE *values)
 {
-    ga_tile tile = ga_tile_of(32);
-    ga_spgemm_table table = table_of(job, s, row);
-    bool sorts = !(job->options->flags & GA_SPGEMM_UNSORTED);
-    s->last = ga_spgemm_list(tile, table, s->sorted);
-    if (sorts) {
-        ga_spgemm_sort(tile, s->sorted, s->last);
+    ga_spgemm_table table = table_of(s);
+    const GA_SPGEMM_VALUE *sums = s->sums;
+    uint32_t count = s->count;
+    ga_spgemm_list(table, s->sorted);
+    if (!(job->options->flags & GA_SPGEMM_UNSORTED)) {
+        ga_spgemm_sort(s->sorted, count);
     }
-    memcpy(indices, s->sorted, s->last * sizeof *indices);
-    GA_SPGEMM_OF(ga_spgemm_copy_sums)(tile, table, s->sums, indices, s->last, values);
-    GA_SPGEMM_OF(ga_spgemm_clear_sums)(tile, table, s->sums);
-    ga_spgemm_empty(tile, table);
+    memcpy(indices, s->sorted, count * sizeof *indices);
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = sums[ga_spgemm_slot(table, indices[i])];
+    }
+    GA_SPGEMM_OF(clear)(s);
+    s->last = count;
 }
 
 #undef GA_SPGEMM_VALUE

@@ -50,6 +50,7 @@ bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t 
         return true;
     }
     if (slots > UINT32_MAX || !resize(job, &s->keys, s->slots, 0, slots, sizeof *s->keys) ||
+        !resize(job, &s->used, s->slots, 0, slots, sizeof *s->used) ||
         !resize(job, &s->sorted, s->slots, 0, slots, sizeof *s->sorted) ||
         !resize(job, &s->sums, s->slots, 0, slots, value)) {
         return false;
@@ -57,6 +58,7 @@ bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t 
     memset(s->keys, 0xff, slots * sizeof *s->keys); /* GA_SPGEMM_EMPTY */
     memset(s->sums, 0, slots * value);
     s->slots = slots;
+    s->count = 0;
     return true;
 }
 
@@ -80,6 +82,7 @@ bool ga_spgemm_scratch_room(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t k
 static void scratch_free(ga_spgemm_scratch *s)
 {
     ga_libc.free(s->keys);
+    ga_libc.free(s->used);
     ga_libc.free(s->sums);
     ga_libc.free(s->sorted);
     ga_libc.free(s->indices);

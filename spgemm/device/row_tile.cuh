@@ -5,45 +5,33 @@
  * 1978).
  *
  * STRUCTURE  A table has a power of two of slots, each with a column, or GA_SPGEMM_EMPTY, and a
- *            sum. The probe sequence is linear, four slots at a time: on the GPU the lane that
- *            probes longest delays its warp, and four keys are one load. The lanes of a tile load
- *            entries of A, one each; then the tile adds one row of B after another.
+ *            sum. The probe sequence is linear, four slots at a time, because the lane that probes
+ *            longest delays its warp, and four keys are one load. The lanes of a tile load entries
+ *            of A, one each; then the tile adds one row of B after another.
  *
  * INVARIANT  A slot that has a column keeps it until the table is emptied. A slot without a column
  *            has the sum 0. A row of B has each column once, so that no two lanes of a tile add to
  *            one slot at the same time.
  *
- * ORDER      ga_tile_sync() orders the lanes of a tile between two rows of B. On the GPU several
- *            tiles may share a table: then they add by relaxed atomics, and meet before the table
- *            is read.
+ * ORDER      ga_tile_sync() orders the lanes of a tile between two rows of B. Several tiles may
+ *            share a table: then they add by relaxed atomics, and meet before the table is read.
  *
  * PROGRESS   Nothing waits.
  *
  * All tiles of a warp call together (ga_tile_abreast()); a tile without a row has a part without
- * entries. values_tile.h includes this for each type of values: GA_SPGEMM_VALUE is the type, and
+ * entries. values_tile.cuh includes this for each type of values: GA_SPGEMM_VALUE is the type, and
  * GA_SPGEMM_OF(name) the name with a suffix for it.
  */
-#ifndef GPUALLOC_SPGEMM_ROW_TILE_H
-#define GPUALLOC_SPGEMM_ROW_TILE_H
+#ifndef GPUALLOC_SPGEMM_DEVICE_ROW_TILE_CUH
+#define GPUALLOC_SPGEMM_DEVICE_ROW_TILE_CUH
 
 #include "simt/simt.h"
 
 #include <gpualloc/matrix.h>
 
-#define GA_SPGEMM_EMPTY     0xffffffffu /* no column: matrices have at most 2^32 - 1 */
-#define GA_SPGEMM_NO_SLOT   0xffffffffu
-#define GA_SPGEMM_SLOTS_MIN 128u
-
-/* Steps that a tile loads at once. On the GPU that hides the latency of memory. */
-#ifdef __CUDACC__
-#ifndef GA_SPGEMM_AHEAD
-#define GA_SPGEMM_AHEAD 4u
-#endif
-#define GA_SPGEMM_UNROLL _Pragma("unroll")
-#else
-#define GA_SPGEMM_AHEAD 1u
-#define GA_SPGEMM_UNROLL
-#endif
+#define GA_SPGEMM_EMPTY   0xffffffffu /* no column: matrices have at most 2^32 - 1 */
+#define GA_SPGEMM_NO_SLOT 0xffffffffu
+#define GA_SPGEMM_AHEAD   4u /* steps that a tile loads at once, because memory takes long */
 
 /* The columns of a row of C. */
 typedef struct ga_spgemm_table {
@@ -52,11 +40,9 @@ typedef struct ga_spgemm_table {
     uint32_t shift;  /* 32 less the logarithm of slots */
     uint32_t probes; /* of four slots, that an addition makes at most; then the table is full */
     bool is_shared;  /* several tiles add to it */
-#ifdef __CUDACC__
     /* A dense row: its slots are all columns, and `bits` says which are used, `summary` which words
      * of `bits` are not 0. */
     uint32_t *bits, *summary;
-#endif
 } ga_spgemm_table;
 
 /* The entries of a row of A that a tile multiplies: each `stride`-th from `first` on. Of B's rows
@@ -93,25 +79,10 @@ GA_SIMT ga_spgemm_table ga_spgemm_table_of(uint32_t *keys, uint64_t slots)
     return table;
 }
 
-/* Number of slots of a table for that number of columns, at most two thirds of which are used. */
-GA_SIMT uint64_t ga_spgemm_slots(uint64_t columns)
-{
-    uint64_t slots = GA_SPGEMM_SLOTS_MIN;
-    while (slots / 3u * 2u < columns) {
-        slots *= 2u;
-    }
-    return slots;
-}
-
 /* True if the condition holds in any tile of the warp. */
 GA_SIMT bool ga_spgemm_any(ga_tile tile, bool condition)
 {
-#ifdef __CUDACC__
     return ga_lanes_any(tile, condition);
-#else
-    (void)tile;
-    return condition;
-#endif
 }
 
 /* Four keys, from a slot that is a multiple of 4. By one lane. */
@@ -122,13 +93,9 @@ typedef struct ga_spgemm_quad {
 GA_SIMT ga_spgemm_quad ga_spgemm_load_quad(const uint32_t *keys)
 {
     ga_spgemm_quad quad;
-#ifdef __CUDACC__
     asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(quad.keys[0]), "=r"(quad.keys[1]), "=r"(quad.keys[2]), "=r"(quad.keys[3])
                  : "r"((uint32_t)__cvta_generic_to_shared(keys)));
-#else
-    quad.keys[0] = keys[0], quad.keys[1] = keys[1], quad.keys[2] = keys[2], quad.keys[3] = keys[3];
-#endif
     return quad;
 }
 
@@ -144,16 +111,10 @@ GA_SIMT uint32_t ga_spgemm_find_in(ga_spgemm_quad quad, uint32_t key)
 /* Claim an empty slot; false if it has another column meanwhile. */
 GA_SIMT bool ga_spgemm_claim(uint32_t *slot, uint32_t column)
 {
-#ifdef __CUDACC__
     uint32_t seen = atomicCAS(slot, GA_SPGEMM_EMPTY, column);
     return seen == GA_SPGEMM_EMPTY || seen == column;
-#else
-    *slot = column;
-    return true;
-#endif
 }
 
-#ifdef __CUDACC__
 /* Add a column of a dense row. By one lane. */
 GA_SIMT void ga_spgemm_mark(ga_spgemm_table table, uint32_t column)
 {
@@ -162,18 +123,15 @@ GA_SIMT void ga_spgemm_mark(ga_spgemm_table table, uint32_t column)
         atomicOr(table.summary + word / 32u, 1u << word % 32u);
     }
 }
-#endif
 
 /* The slot of the column, which is added if it is new; or GA_SPGEMM_NO_SLOT. The hash is Knuth's
  * multiplicative one, which spreads columns that are close together. By one lane. */
 GA_SIMT uint32_t ga_spgemm_slot(ga_spgemm_table table, uint32_t column)
 {
-#ifdef __CUDACC__
     if (table.bits) {
         ga_spgemm_mark(table, column);
         return column;
     }
-#endif
     uint32_t slot = (column * 0x9e3779b1u) >> table.shift & ~3u;
     for (uint32_t left = table.probes; left;) {
         ga_spgemm_quad quad = ga_spgemm_load_quad(table.keys + slot);
@@ -323,48 +281,17 @@ GA_SIMT void ga_spgemm_exchange(uint32_t *columns, uint32_t low, uint32_t apart,
     }
 }
 
-/* Sort `n` columns, by a bitonic network: `columns` has room for the next power of two. */
-GA_SIMT void ga_spgemm_sort(ga_tile tile, uint32_t *columns, uint32_t n)
-{
-    uint32_t size = 1;
-    while (size < n) {
-        size *= 2u;
-    }
-    for (uint32_t at = n; at < size; at += ga_tile_size(tile)) {
-        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, size - at), own)
-        {
-            columns[at + own] = GA_SPGEMM_EMPTY;
-        }
-    }
-    ga_tile_sync(tile);
-    for (uint32_t run = 2; run && run <= size; run *= 2u) {
-        for (uint32_t apart = run / 2u; apart; apart /= 2u) {
-            for (uint32_t at = 0; at < size / 2u; at += ga_tile_size(tile)) {
-                GA_EACH_LANE(tile, ga_spgemm_lanes(tile, size / 2u - at), own)
-                {
-                    ga_spgemm_exchange(columns, ga_spgemm_lower(at + own, apart), apart, run);
-                }
-            }
-            ga_tile_sync(tile);
-        }
-    }
-}
-
 #endif
 
 #ifdef GA_SPGEMM_VALUE
 
-/* The entries of a step, and the value of the entry of A. On the GPU each lane has loaded its own;
- * a CPU loads them when it adds them. */
+/* The entry of a step that each lane has loaded, and the value of the entry of A. */
 typedef struct GA_SPGEMM_OF(ga_spgemm_loaded) {
     GA_SPGEMM_VALUE factor;
-#ifdef __CUDACC__
     uint32_t column;
     GA_SPGEMM_VALUE value;
-#endif
 } GA_SPGEMM_OF(ga_spgemm_loaded);
 
-#ifdef __CUDACC__
 /* The value of a lane's entry of A, for ga_spgemm_load_step(). */
 GA_SIMT GA_SPGEMM_VALUE GA_SPGEMM_OF(ga_spgemm_own_factor)(ga_tile tile, const ga_csr *a,
                                                            ga_spgemm_part part, uint64_t at)
@@ -372,14 +299,12 @@ GA_SIMT GA_SPGEMM_VALUE GA_SPGEMM_OF(ga_spgemm_own_factor)(ga_tile tile, const g
     uint64_t entry = at + (uint64_t)tile.lane * part.stride;
     return entry < part.end ? ((const GA_SPGEMM_VALUE *)a->values)[entry] : 0;
 }
-#endif
 
 GA_SIMT GA_SPGEMM_OF(ga_spgemm_loaded)
     GA_SPGEMM_OF(ga_spgemm_load_step)(ga_tile tile, const ga_csr *b, ga_spgemm_step step,
                                       bool with_values, GA_SPGEMM_VALUE factor)
 {
     GA_SPGEMM_OF(ga_spgemm_loaded) loaded;
-#ifdef __CUDACC__
     loaded.factor =
         with_values ? __shfl_sync(tile.mask, factor, (int)step.entry, (int)tile.width) : 0;
     loaded.column = 0;
@@ -389,10 +314,6 @@ GA_SIMT GA_SPGEMM_OF(ga_spgemm_loaded)
         loaded.column = b->indices[entry];
         loaded.value = with_values ? ((const GA_SPGEMM_VALUE *)b->values)[entry] : 0;
     }
-#else
-    (void)tile, (void)b, (void)step, (void)with_values;
-    loaded.factor = factor;
-#endif
     return loaded;
 }
 
@@ -400,12 +321,10 @@ GA_SIMT GA_SPGEMM_OF(ga_spgemm_loaded)
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_add)(ga_spgemm_table table, GA_SPGEMM_VALUE *sum,
                                          GA_SPGEMM_VALUE more)
 {
-#ifdef __CUDACC__
     if (table.is_shared) {
         atomicAdd(sum, more);
         return;
     }
-#endif
     (void)table;
     *sum += more;
 }
@@ -417,16 +336,9 @@ GA_SIMT ga_lanes GA_SPGEMM_OF(ga_spgemm_add_step)(ga_tile tile, const ga_csr *b,
                                                   ga_spgemm_table table, GA_SPGEMM_VALUE *sums)
 {
     ga_lanes full = ga_lanes_all(0);
-#ifdef __CUDACC__
     if (tile.lane < step.left) {
         uint32_t own = tile.lane, column = loaded.column;
         GA_SPGEMM_VALUE value = loaded.value;
-#else
-    GA_EACH_LANE(tile, ga_spgemm_lanes(tile, step.left), own)
-    {
-        uint32_t column = b->indices[step.begin + own];
-        GA_SPGEMM_VALUE value = ((const GA_SPGEMM_VALUE *)b->values)[step.begin + own];
-#endif
         uint32_t slot = ga_spgemm_slot(table, column);
         if (slot == GA_SPGEMM_NO_SLOT) {
             ga_lane_write(&full, own, 1);
@@ -448,23 +360,17 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_part)(ga_tile tile, const ga_csr *a, con
     uint32_t is_full = 0;
     for (uint64_t at = part.first; ga_spgemm_any(tile, at < part.end); at += all) {
         ga_spgemm_rows rows = ga_spgemm_load(tile, a, b, part, at);
-#ifdef __CUDACC__
         GA_SPGEMM_VALUE own = sums ? GA_SPGEMM_OF(ga_spgemm_own_factor)(tile, a, part, at) : 0;
-#endif
         for (uint32_t i = 0; ga_spgemm_any(tile, i < rows.steps); i += GA_SPGEMM_AHEAD) {
             ga_spgemm_step steps[GA_SPGEMM_AHEAD];
             GA_SPGEMM_OF(ga_spgemm_loaded) loaded[GA_SPGEMM_AHEAD];
-            GA_SPGEMM_UNROLL
+#pragma unroll
             for (uint32_t j = 0; j < GA_SPGEMM_AHEAD; j++) {
                 steps[j] = ga_spgemm_step_at(tile, rows, i + j);
-#ifndef __CUDACC__
-                uint64_t entry = at + (uint64_t)steps[j].entry * part.stride;
-                GA_SPGEMM_VALUE own = sums ? ((const GA_SPGEMM_VALUE *)a->values)[entry] : 0;
-#endif
                 loaded[j] = GA_SPGEMM_OF(ga_spgemm_load_step)(tile, b, steps[j], sums, own);
             }
             ga_lanes full = ga_lanes_all(0);
-            GA_SPGEMM_UNROLL
+#pragma unroll
             for (uint32_t j = 0; j < GA_SPGEMM_AHEAD; j++) {
                 full |= GA_SPGEMM_OF(ga_spgemm_add_step)(tile, b, steps[j], loaded[j], table, sums);
             }
@@ -475,19 +381,6 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_part)(ga_tile tile, const ga_csr *a, con
         }
     }
     return !is_full;
-}
-
-/* Copy the sums of `n` columns that are in the table. */
-GA_SIMT void GA_SPGEMM_OF(ga_spgemm_copy_sums)(ga_tile tile, ga_spgemm_table table,
-                                               const GA_SPGEMM_VALUE *sums, const uint32_t *columns,
-                                               uint32_t n, GA_SPGEMM_VALUE *values)
-{
-    for (uint32_t at = 0; at < n; at += ga_tile_size(tile)) {
-        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, n - at), own)
-        {
-            values[at + own] = sums[ga_spgemm_slot(table, columns[at + own])];
-        }
-    }
 }
 
 /* Set the sums of all slots to 0. */
