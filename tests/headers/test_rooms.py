@@ -21,8 +21,8 @@ ORDER = [
     ["backends/slab", "backends/coalesce"],
     ["runtime"],
     ["linked", "frameworks"],
-    ["device_code"],
     ["lfht", "slabhash", "spgemm"],
+    ["device_code"],
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
