@@ -27,7 +27,7 @@ void ga_spgemm_note_peak(const ga_spgemm_product *product, ga_spgemm_report *rep
     report->entries_peak = peak > report->entries_peak ? peak : report->entries_peak;
 }
 
-/* Bytes by which the vector grows, such that whole steps fill its limit. */
+/* Bytes by which the vector grows, such that whole steps fill its limit, but for some bytes. */
 static uint64_t step_of(const ga_vector *vector, uint64_t expected)
 {
     uint64_t limit = vector->max * vector->element;

@@ -75,6 +75,9 @@ static ga_status check_vector(const ga_vector *vector, const char *name, size_t 
     if (!vector) {
         return ga_fail(GA_ERR_ARGUMENT, "spgemm: no vector of %s: expected one", name);
     }
+    if (vector->loan) {
+        return ga_fail(GA_ERR_ARGUMENT, "spgemm: the vector of %s is lent: expected it back", name);
+    }
     return ga_vector_element(vector) == element
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT, "spgemm: %s of %zu bytes: expected %zu", name,
@@ -96,10 +99,16 @@ static ga_status check_places(const ga_spgemm_product *c)
                                           "the host, or all on one device and one stream");
 }
 
+static bool points_into(const ga_vector *vector, const void *array)
+{
+    uintptr_t data = (uintptr_t)ga_vector_data(vector), at = (uintptr_t)array;
+    return at >= data && at - data < ga_vector_capacity(vector) * ga_vector_element(vector);
+}
+
 static bool is_in(const ga_csr *matrix, const ga_vector *vector)
 {
-    const void *data = ga_vector_data(vector);
-    return matrix->offsets == data || matrix->indices == data || matrix->values == data;
+    return points_into(vector, matrix->offsets) || points_into(vector, matrix->indices) ||
+           points_into(vector, matrix->values);
 }
 
 /* The call writes to the vectors while it reads the matrices. */

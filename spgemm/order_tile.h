@@ -10,7 +10,8 @@
  *            position (Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled
  *            Look-back, 2016).
  *
- * INVARIANT  The state of a word only rises. Its end, once known, never changes.
+ * INVARIANT  The state of a word only rises. Its end, once known, never changes, unless there is no
+ *            memory up to it: then it becomes failed.
  *
  * ORDER      None: all accesses are relaxed, because only a number travels, in the word itself.
  *
@@ -80,16 +81,27 @@ GA_SIMT uint32_t ga_order_lanes(ga_tile tile, ga_lanes high, uint64_t state)
     return ga_lanes_nonzero(tile, equal);
 }
 
-/* The sum of the lengths in some lanes. */
-GA_SIMT uint64_t ga_order_sum(ga_tile tile, ga_lanes low, uint32_t lanes)
+/* The sum of the numbers in some lanes, by halves, so that none overflows. */
+GA_SIMT uint64_t ga_order_sum(ga_tile tile, ga_lanes numbers, uint32_t lanes)
 {
     ga_lanes lower = ga_lanes_all(0), upper = ga_lanes_all(0);
     GA_EACH_LANE(tile, lanes, own)
     {
-        ga_lane_write(&lower, own, ga_lane_read(low, own) & 0xffffu);
-        ga_lane_write(&upper, own, ga_lane_read(low, own) >> 16);
+        ga_lane_write(&lower, own, ga_lane_read(numbers, own) & 0xffffu);
+        ga_lane_write(&upper, own, ga_lane_read(numbers, own) >> 16);
     }
     return ga_lanes_sum(tile, lower) + ((uint64_t)ga_lanes_sum(tile, upper) << 16);
+}
+
+/* The sum of the lengths in some lanes, given as two halves of their words. */
+GA_SIMT uint64_t ga_order_lengths(ga_tile tile, ga_lanes low, ga_lanes high, uint32_t lanes)
+{
+    ga_lanes numbers = ga_lanes_all(0);
+    GA_EACH_LANE(tile, lanes, own)
+    {
+        ga_lane_write(&numbers, own, ga_lane_read(high, own) & ~(uint32_t)(GA_ORDER_STATE >> 32));
+    }
+    return ga_order_sum(tile, low, lanes) + (ga_order_sum(tile, numbers, lanes) << 32);
 }
 
 /* The position behind the pieces before `piece`, or GA_ORDER_NONE. Waits for them. For a tile of 32
@@ -116,7 +128,7 @@ GA_SIMT uint64_t ga_order_before(ga_tile tile, const uint64_t *words, uint64_t p
                 ga_clock_sleep(100);
                 break;
             }
-            position += ga_order_sum(tile, low[i], ga_bits_below(nearest));
+            position += ga_order_lengths(tile, low[i], high[i], ga_bits_below(nearest));
             if (ends) {
                 uint64_t end = (uint64_t)ga_lanes_get(tile, high[i], nearest) << 32 |
                                ga_lanes_get(tile, low[i], nearest);
@@ -129,7 +141,7 @@ GA_SIMT uint64_t ga_order_before(ga_tile tile, const uint64_t *words, uint64_t p
 
 /* The position of piece number `piece`, which has `length` elements; or GA_ORDER_NONE. For a tile
  * of 32 lanes. */
-GA_SIMT uint64_t ga_order_position(ga_tile tile, uint64_t *words, uint64_t piece, uint32_t length)
+GA_SIMT uint64_t ga_order_position(ga_tile tile, uint64_t *words, uint64_t piece, uint64_t length)
 {
     ga_order_store(tile, words, piece, GA_ORDER_LENGTH | length);
     uint64_t position = ga_order_before(tile, words, piece);

@@ -189,11 +189,11 @@ static ga_status report_row(product_run *run, const ga_csr *m, uint64_t row)
         status = status ? status : ga_csr_check_row(row, indices, count, m->columns);
         ga_libc.free(indices);
     }
-    return status ? status
-                  : ga_fail(GA_ERR_ARGUMENT,
-                            "matrix: row %llu is not valid: expected a matrix "
-                            "that does not change",
-                            (unsigned long long)row);
+    return status
+               ? status
+               : ga_fail(GA_ERR_ARGUMENT,
+                         "matrix: row %llu: expected ascending columns, each once, less than %llu",
+                         (unsigned long long)row, (unsigned long long)m->columns);
 }
 
 static ga_status launch_check(product_run *run, const ga_csr *m, uint32_t is_b)

@@ -26,7 +26,7 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_empty_all)(const ga_spgemm_work *work)
 /* ---- a window of a row, by all threads ------------------------------------------------------- */
 
 /* The table of a window: half as many slots as the tiles have, so that there is room for a list of
- * columns. It is empty when the tables of the tiles are. */
+ * columns. It overlaps the tiles' tables: it must be emptied first, and they afterwards. */
 GA_SIMT ga_spgemm_table GA_SPGEMM_OF(ga_spgemm_window_table)(const ga_spgemm_work *work)
 {
     uint32_t slots = ga_spgemm_block_slots(work) / 2u;

@@ -3,20 +3,22 @@
  * The rows of a product, by persistent blocks. Part of device_code.cu.
  *
  * STRUCTURE  Blocks take pieces in their order. Of a piece of whole rows, each tile of the block
- *            computes one row, in a table of its own in shared memory. A window of a large row is
- *            computed by all tiles, in one table, and cut into narrower windows, one after another,
- *            if it does not fit. So is a row that does not fit into the table of a tile.
+ *            computes one row, in a table of its own in shared memory. A large row is computed by
+ *            all tiles, in one table, and cut into windows of columns, one after another, if it
+ *            does not fit. So is a row that does not fit into the table of a tile. A dense row is
+ *            computed in a buffer of all columns in device memory.
  *
  * INVARIANT  Tables are empty between pieces. A window that is no wider than two thirds of the
  *            slots fits.
  *
  * ORDER      ga_order_position() gives the pieces their positions; the vectors may grow meanwhile.
- *            A block stores the length of its piece before it waits for the position, so that no
- *            piece waits while another is computed. If the tables have no room for all of the
- *            piece, it is computed twice: first for its length.
+ *            A block stores the length of its piece before it waits for the position, so that
+ *            later pieces wait for its length only. If the tables have no room for all of the
+ *            piece, it is computed twice: first for its length. DT: dense rows use a buffer in
+ *            their order, each after the one before has emptied it.
  *
- * PROGRESS   As order_tile.h. A block that finds no memory marks its piece as failed; then no block
- *            takes another one.
+ * PROGRESS   As order_tile.h; a dense row waits for the turn of an earlier one. A block that finds
+ *            no memory marks its piece as failed; then no block takes another one.
  */
 #ifndef GPUALLOC_SPGEMM_DEVICE_ROWS_KERNEL_CUH
 #define GPUALLOC_SPGEMM_DEVICE_ROWS_KERNEL_CUH
@@ -26,9 +28,7 @@
 #include "values_tile.cuh"
 #include "work.h"
 
-#ifndef GA_SPGEMM_RESIDENT
-#define GA_SPGEMM_RESIDENT 4 /* blocks of a multiprocessor, at least */
-#endif
+#define GA_SPGEMM_RESIDENT 4u /* blocks of a multiprocessor for which there are registers */
 #define GA_SPGEMM_WARPS    (GA_SPGEMM_BLOCK / 32u)
 #define GA_SPGEMM_ROWS_MAX (GA_SPGEMM_BLOCK / 4u) /* of a piece */
 #define GA_SPGEMM_PROBES   16u                    /* of a window that may not fit */

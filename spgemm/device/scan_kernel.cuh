@@ -35,9 +35,7 @@ GA_SIMT void ga_spgemm_end_rows(const ga_spgemm_work *work, uint64_t number, uin
         begin += work->offsets[row + i + 1u];
         work->offsets[row + i + 1u] = begin;
     }
-    if (rows) {
-        work->offsets[row + rows] = end;
-    }
+    work->offsets[row + rows] = end;
 }
 
 /* `ends` has a zeroed word for each 32 pieces. */
@@ -56,8 +54,11 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
             return;
         }
         bool is_piece = number < work.piece_count;
-        uint32_t length = is_piece ? (uint32_t)work.order[number] : 0;
-        uint32_t before = ga_lanes_prefix_sum(tile, length), all = ga_lanes_sum(tile, length);
+        /* One length has 32 bits, but the sum of 32 may have more. */
+        uint32_t length = is_piece ? (uint32_t)work.order[number] : 0, low = length & 0xffffu;
+        uint64_t before = ga_lanes_prefix_sum(tile, length >> 16);
+        before = (before << 16) + ga_lanes_prefix_sum(tile, low);
+        uint64_t all = ga_order_sum(tile, length, GA_ALL_BITS);
         uint64_t begin = ga_order_position(tile, ends, ticket, all) + before;
         if (is_piece) {
             work.order[number] = GA_ORDER_END | (begin + length);

@@ -29,12 +29,6 @@ enum {
     GA_SPGEMM_STOP_VALUES
 };
 
-/* What is wrong with a row of a matrix; the host reads the row again to say it. */
-enum {
-    GA_SPGEMM_ROW_OFFSETS = 1,
-    GA_SPGEMM_ROW_COLUMNS
-};
-
 /* Results of the kernels, in device memory; zeroed before, except bad_row. */
 typedef struct ga_spgemm_totals {
     uint64_t

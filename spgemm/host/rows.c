@@ -150,7 +150,7 @@ bool ga_spgemm_append_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint
         ga_order_fail(ga_tile_of(32), job->order, piece);
         return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
     }
-    position = ga_order_position(ga_tile_of(32), job->order, piece, (uint32_t)count);
+    position = ga_order_position(ga_tile_of(32), job->order, piece, count);
     if (position == GA_ORDER_NONE) {
         return false;
     }

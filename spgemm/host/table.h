@@ -7,8 +7,8 @@
  *            neither reading the row nor emptying the table goes through all slots.
  *
  * INVARIANT  A slot that has a column keeps it until the table is emptied. A slot without a column
- *            has the sum 0. A thread stops before the table is full: at most one row of B comes
- *            after `most` columns.
+ *            has the sum 0. At most two thirds of the slots and one have columns, so that each
+ *            search ends.
  *
  * device/row_tile.cuh is the same for tiles of a GPU. Entry by entry a CPU needs two thirds of the
  * time that it needs for their steps.

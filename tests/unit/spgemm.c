@@ -390,6 +390,16 @@ Test(spgemm, products_of_products)
     expect_product(&square, &a.view, &d, true);
     cr_assert_eq(ga_spgemm_multiply(&square, &a.view, NULL, &c, NULL), GA_ERR_ARGUMENT);
     cr_assert(strstr(ga_error_text(), "matrix A is in a vector"));
+    square.values = (const double *)square.values + 1; /* also where it does not begin there */
+    cr_assert_eq(ga_spgemm_multiply(&a.view, &square, NULL, &c, NULL), GA_ERR_ARGUMENT);
+    cr_assert(strstr(ga_error_text(), "matrix B is in a vector"));
+    ga_kernel_vector view;
+    uint64_t entries = ga_vector_size(c.indices);
+    cr_assert_eq(ga_vector_lend(c.values, 0, &view), GA_OK);
+    cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, NULL, &c, NULL), GA_ERR_ARGUMENT);
+    cr_assert(strstr(ga_error_text(), "the vector of values is lent"));
+    cr_assert_eq(ga_vector_size(c.indices), entries);
+    cr_assert_eq(ga_vector_end_loan(c.values, NULL), GA_OK);
     vectors_end(&c);
     vectors_end(&d);
     matrix_end(&a);

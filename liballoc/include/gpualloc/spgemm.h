@@ -30,8 +30,8 @@ extern "C" {
 /* How the memory of the result is found (vmm-spgemm-2023, §2.2 and §3.2). The entries of a row of C
  * are at most the multiplications that the row takes: its upper bound. */
 typedef enum ga_spgemm_method {
-    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING; on a device, where many rows of C are much longer than
-                         * others, GA_SPGEMM_PRECISE */
+    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING; on a device, where many rows of C have more than some
+                         * hundred entries, GA_SPGEMM_PRECISE */
     GA_SPGEMM_PRECISE,  /* computes the pattern first, for the exact size, and then the values */
     GA_SPGEMM_UPPER, /* computes once, into memory for the upper bound, and then closes the gaps */
     GA_SPGEMM_GROWING, /* computes once, and appends rows in their order while the vectors grow */
@@ -87,8 +87,9 @@ typedef struct ga_spgemm_report {
  * call. NaN and infinities are multiplied and added as IEEE 754 says.
  *
  * On a device the call waits for the stream, because it reads sizes back, and the matrices must
- * not change meanwhile. Besides the result it needs some bytes for each row, and at most 256 MiB or
- * half as much as the result if rows of C have more than some hundred entries.
+ * not change meanwhile. Besides the result it needs some bytes for each row, and if rows of C have
+ * more than about a thousand entries, arrays of B's columns: at most 256 MiB, half of the expected
+ * result, or one array of at most about 1 GiB.
  *
  * NULL for `options` is all zeros. `report` may be NULL.
  *
@@ -98,7 +99,7 @@ typedef struct ga_spgemm_report {
  *                     in one of the vectors, or an option is out of range
  * GA_ERR_MEMORY       out of memory, or a vector is at its limit
  * GA_ERR_DEVICE       the driver fails, or the library was built without device code
- * GA_ERR_SIZE         a row takes 2^32 multiplications or more: GA_SPGEMM_UPPER on a device
+ * GA_ERR_SIZE         a row takes 2^32 - 1 multiplications or more: GA_SPGEMM_UPPER on a device
  * GA_ERR_SIZE, GA_ERR_CANNOT_GROW: as ga_vector_reserve() */
 GA_API ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b,
                                     const ga_spgemm_options *options, ga_spgemm_product *product,
