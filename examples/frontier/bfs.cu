@@ -28,7 +28,7 @@ __global__ void visit(ga_csr graph, frontier_round round, uint32_t *depths, uint
     }
 }
 
-static std::vector<uint32_t> unseen_but(const task *t)
+static std::vector<uint32_t> initial_depths(const task *t)
 {
     std::vector<uint32_t> depths(t->graph.rows, UNSEEN);
     depths[t->start] = 0;
@@ -37,7 +37,7 @@ static std::vector<uint32_t> unseen_but(const task *t)
 
 static std::vector<uint32_t> search(const task *t)
 {
-    std::vector<uint32_t> depths = unseen_but(t);
+    std::vector<uint32_t> depths = initial_depths(t);
     size_t bytes = depths.size() * sizeof depths[0];
     ga_csr graph = graph_to_device(t->graph);
     uint32_t *on_device = to_device(depths.data(), depths.size());
@@ -52,7 +52,7 @@ static std::vector<uint32_t> search(const task *t)
 
 static std::vector<uint32_t> search_on_host(const task *t)
 {
-    std::vector<uint32_t> depths = unseen_but(t), queue = {t->start};
+    std::vector<uint32_t> depths = initial_depths(t), queue = {t->start};
     for (size_t at = 0; at < queue.size(); at++) {
         uint32_t from = queue[at];
         for (uint64_t e = t->graph.offsets[from]; e < t->graph.offsets[from + 1ull]; e++) {

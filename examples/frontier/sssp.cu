@@ -60,7 +60,7 @@ static void check_weights(const ga_csr *graph)
     }
 }
 
-static std::vector<double> far_but(const task *t)
+static std::vector<double> initial_distances(const task *t)
 {
     std::vector<double> distances(t->graph.rows, HUGE_VAL);
     distances[t->start] = 0;
@@ -69,7 +69,7 @@ static std::vector<double> far_but(const task *t)
 
 static std::vector<double> search(const task *t)
 {
-    std::vector<double> distances = far_but(t);
+    std::vector<double> distances = initial_distances(t);
     std::vector<uint32_t> never(t->graph.rows, 0);
     size_t bytes = distances.size() * sizeof distances[0];
     ga_csr graph = graph_to_device(t->graph);
@@ -87,7 +87,7 @@ static std::vector<double> search(const task *t)
 static std::vector<double> search_on_host(const task *t)
 {
     typedef std::pair<double, uint32_t> entry;
-    std::vector<double> distances = far_but(t);
+    std::vector<double> distances = initial_distances(t);
     std::priority_queue<entry, std::vector<entry>, std::greater<entry>> queue;
     for (queue.push(entry(0, t->start)); !queue.empty();) {
         entry nearest = queue.top();

@@ -18,11 +18,22 @@
 enum {
     BLOCKS_MAX = 8,        /* of a multiprocessor */
     SLOTS_MIN = 2048,      /* of a block */
-    SLOTS_MAX = 4096,      /* so that a multiprocessor has room for three blocks */
-    BLOCKS_DENSE = 4,      /* that compute dense rows at a time */
+    SLOTS_MAX = 4096,      /* 48 KiB in float64: four blocks on an H100, where there are registers
+                            * for four */
+    BLOCKS_DENSE = 4,      /* of a multiprocessor, that compute dense rows at a time */
     DENSE_LEAST = 1 << 28, /* bytes that buffers for dense rows may always take */
     DENSE_MOST = 1 << 30   /* of one buffer */
 };
+
+/* Device memory of a product, besides the vectors. */
+typedef enum scratch {
+    SCRATCH_TOTALS, /* ga_spgemm_totals, and upper bounds */
+    SCRATCH_ORDER,  /* words of order_tile.h: of the rows' pieces, or to cut them */
+    SCRATCH_PIECES, /* pieces, and words for them */
+    SCRATCH_ENDS,   /* words of the kernels that close gaps, or make positions of lengths */
+    SCRATCH_DENSE,  /* buffers for dense rows */
+    SCRATCH_COUNT
+} scratch;
 
 typedef struct product_run {
     const ga_csr *a, *b;
@@ -38,7 +49,7 @@ typedef struct product_run {
     ga_spgemm_work work;
     ga_spgemm_totals totals; /* as they were last read */
     double ratio;            /* entries of C for one multiplication, estimated */
-    CUdeviceptr blocks[5];   /* totals and upper bounds; order; pieces; ends; dense rows */
+    CUdeviceptr blocks[SCRATCH_COUNT];
     uint64_t scratch_bytes;
 } product_run;
 
@@ -75,9 +86,11 @@ static void end(product_run *run)
     ga_cuda_leave(&run->scope);
 }
 
-static ga_status allocate(product_run *run, int block, uint64_t bytes)
+/* The driver refuses 0 bytes. */
+static ga_status allocate(product_run *run, scratch block, uint64_t bytes)
 {
-    ga_status status = GA_CUDA_CALL(run->scope.driver, cuMemAlloc, &run->blocks[block], bytes + 16);
+    ga_status status =
+        GA_CUDA_CALL(run->scope.driver, cuMemAlloc, &run->blocks[block], bytes ? bytes : 1);
     run->scratch_bytes += status == GA_OK ? bytes : 0;
     return status == GA_ERR_MEMORY
                ? ga_fail(status, "spgemm: no scratch memory of %llu bytes on device %d",
@@ -127,7 +140,8 @@ static ga_status launch(product_run *run, const char *name, uint64_t threads, un
 /* Tickets are handed out from 0 again. */
 static ga_status reset_tickets(product_run *run)
 {
-    return clear(run, run->blocks[0] + offsetof(ga_spgemm_totals, tickets), sizeof(uint64_t));
+    return clear(run, run->blocks[SCRATCH_TOTALS] + offsetof(ga_spgemm_totals, tickets),
+                 sizeof(uint64_t));
 }
 
 /* ---- are the matrices valid? ----------------------------------------------------------------- */
@@ -198,7 +212,7 @@ static ga_status report_row(product_run *run, const ga_csr *m, uint64_t row)
 
 static ga_status launch_check(product_run *run, const ga_csr *m, uint32_t is_b)
 {
-    ga_spgemm_totals *totals = (ga_spgemm_totals *)run->blocks[0];
+    ga_spgemm_totals *totals = (ga_spgemm_totals *)run->blocks[SCRATCH_TOTALS];
     ga_csr copy = *m;
     void *parameters[] = {&copy, &totals, &is_b};
     return launch(run, "ga_spgemm_check_kernel", m->rows * 8, 0, parameters);
@@ -228,18 +242,19 @@ static ga_status plan(product_run *run)
     const ga_csr *a = run->a, *b = run->b;
     ga_spgemm_work *work = &run->work;
     void *parameters[] = {work};
-    ga_status status = allocate(run, 0, sizeof(ga_spgemm_totals) + a->rows * sizeof *work->uppers);
+    ga_status status =
+        allocate(run, SCRATCH_TOTALS, sizeof(ga_spgemm_totals) + a->rows * sizeof *work->uppers);
     if (status != GA_OK) {
         return status;
     }
     work->a = *a;
     work->b = *b;
-    work->totals = (ga_spgemm_totals *)run->blocks[0];
+    work->totals = (ga_spgemm_totals *)run->blocks[SCRATCH_TOTALS];
     work->uppers = (uint32_t *)(work->totals + 1);
-    status = clear(run, run->blocks[0], sizeof(ga_spgemm_totals));
+    status = clear(run, run->blocks[SCRATCH_TOTALS], sizeof(ga_spgemm_totals));
     status = status ? status
-                    : GA_CUDA_CALL(run->scope.driver, cuMemsetD8Async, run->blocks[0], 0xff,
-                                   sizeof work->totals->bad_row, run->stream);
+                    : GA_CUDA_CALL(run->scope.driver, cuMemsetD8Async, run->blocks[SCRATCH_TOTALS],
+                                   0xff, sizeof work->totals->bad_row, run->stream);
     status = status ? status : launch_check(run, a, 0);
     if (status == GA_OK && !is_same(a, b)) {
         status = launch_check(run, b, 1);
@@ -291,7 +306,7 @@ static ga_spgemm_fit fit_of(const ga_spgemm_totals *totals, uint32_t most)
 }
 
 /* Lanes and slots for a row: about as many lanes as a row of B has entries, and slots of which most
- * rows take two thirds. Rows that may take more than five sixths are large. */
+ * rows take at most about three quarters. Rows that may take more than five sixths are large. */
 static void configure(product_run *run, uint64_t b_entries)
 {
     ga_spgemm_work *work = &run->work;
@@ -327,7 +342,7 @@ static ga_status cut(product_run *run, uint64_t warps)
 {
     void *parameters[] = {&run->work};
     ga_status status = reset_tickets(run);
-    status = status ? status : clear(run, run->blocks[1], 2 * warps * sizeof(uint64_t));
+    status = status ? status : clear(run, run->blocks[SCRATCH_ORDER], 2 * warps * sizeof(uint64_t));
     return status ? status : launch(run, "ga_spgemm_cut_kernel", warps * 32, 0, parameters);
 }
 
@@ -346,10 +361,10 @@ static ga_status open_dense(product_run *run, uint64_t rows)
     most = most < 1 ? 1 : most < blocks ? most : blocks;
     dense->count = (uint32_t)(rows < most ? rows : most);
     uint64_t bytes = dense->count * (dense->bytes + sizeof *dense->turns);
-    ga_status status = allocate(run, 4, bytes);
-    dense->buffers = (char *)run->blocks[4];
+    ga_status status = allocate(run, SCRATCH_DENSE, bytes);
+    dense->buffers = (char *)run->blocks[SCRATCH_DENSE];
     dense->turns = (uint32_t *)(dense->buffers + dense->count * dense->bytes);
-    return status ? status : clear(run, run->blocks[4], bytes);
+    return status ? status : clear(run, run->blocks[SCRATCH_DENSE], bytes);
 }
 
 /* Cuts the rows into pieces, and makes the words that order them. */
@@ -359,17 +374,17 @@ static ga_status order_pieces(product_run *run)
     uint64_t each = GA_SPGEMM_BLOCK / work->width;
     uint64_t bundles = (run->a->rows + each - 1) / each, warps = (bundles + 31) / 32;
     work->piece_count = bundles;
-    ga_status status = allocate(run, 1, (bundles + 2) * sizeof *work->order);
-    work->order = (uint64_t *)run->blocks[1];
+    ga_status status = allocate(run, SCRATCH_ORDER, (bundles + 2) * sizeof *work->order);
+    work->order = (uint64_t *)run->blocks[SCRATCH_ORDER];
     if (status == GA_OK && run->totals.upper_most > work->tile_fit.upper) {
         status = cut(run, warps);
         status = status ? status : read_back(run, &run->totals, work->totals, sizeof run->totals);
         work->piece_count = run->totals.pieces;
         status = status
                      ? status
-                     : allocate(run, 2,
+                     : allocate(run, SCRATCH_PIECES,
                                 work->piece_count * (sizeof *work->pieces + sizeof *work->order));
-        work->pieces = (ga_spgemm_piece *)run->blocks[2];
+        work->pieces = (ga_spgemm_piece *)run->blocks[SCRATCH_PIECES];
         status = status ? status : cut(run, warps);
         work->order = (uint64_t *)(work->pieces + work->piece_count);
         if (status == GA_OK && run->totals.dense) {
@@ -410,8 +425,8 @@ static ga_status run_rows(product_run *run, bool counts_only)
 static ga_status run_with_words(product_run *run, const char *name, uint64_t threads,
                                 uint64_t bytes, uint64_t second)
 {
-    ga_status status = allocate(run, 3, bytes);
-    CUdeviceptr words = run->blocks[3], more = words + second;
+    ga_status status = allocate(run, SCRATCH_ENDS, bytes);
+    CUdeviceptr words = run->blocks[SCRATCH_ENDS], more = words + second;
     void *parameters[] = {&run->work, &words, &more};
     status = status ? status : clear(run, words, bytes);
     status = status ? status : reset_tickets(run);

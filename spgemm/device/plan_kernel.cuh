@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
 /* An estimate of the entries of a row of C by linear counting (Whang, Vander-Zanden and Taylor, A
  * Linear-time Probabilistic Counting Algorithm, 1990): each column sets the bit of its hash, and
  * the share of bits that stay 0 tells how many different columns there were. Cohen's estimator
- * (1997) needs 128 hashes of each column for an error of 9 %; this needs one for 2 %. For a warp;
+ * (1997) needs 128 hashes of each column for an error of 9 %; this needs one for 1 %. For a warp;
  * the bits are 0. */
 GA_SIMT float ga_spgemm_estimate(const ga_csr *a, const ga_csr *b, uint64_t row, uint32_t *bits)
 {

@@ -240,9 +240,8 @@ GA_SIMT void ga_spgemm_empty(ga_tile tile, ga_spgemm_table table)
     ga_tile_sync(tile);
 }
 
-/* Copy the columns to `columns`, in the order of their slots; returns their number. With NULL it
- * counts them. */
-GA_SIMT uint32_t ga_spgemm_list(ga_tile tile, ga_spgemm_table table, uint32_t *columns)
+/* Number of columns in the table. */
+GA_SIMT uint32_t ga_spgemm_count_columns(ga_tile tile, ga_spgemm_table table)
 {
     uint32_t count = 0;
     for (uint32_t at = 0; at <= table.mask; at += ga_tile_size(tile)) {
@@ -251,14 +250,7 @@ GA_SIMT uint32_t ga_spgemm_list(ga_tile tile, ga_spgemm_table table, uint32_t *c
         {
             ga_lane_write(&taken, own, table.keys[at + own] != GA_SPGEMM_EMPTY);
         }
-        uint32_t all = ga_lanes_nonzero(tile, taken);
-        if (columns) {
-            GA_EACH_LANE(tile, all, own)
-            {
-                columns[count + ga_bits_count(all & ga_bits_below(own))] = table.keys[at + own];
-            }
-        }
-        count += ga_bits_count(all);
+        count += ga_bits_count(ga_lanes_nonzero(tile, taken));
     }
     ga_tile_sync(tile);
     return count;
@@ -325,7 +317,6 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_add)(ga_spgemm_table table, GA_SPGEMM_VALUE 
         atomicAdd(sum, more);
         return;
     }
-    (void)table;
     *sum += more;
 }
 

@@ -133,7 +133,7 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spg
     ga_spgemm_part part = number < rows ? ga_spgemm_whole_row(&work->a, first + number) : none;
     bool fits = GA_SPGEMM_OF(ga_spgemm_add_part)(tile, &work->a, &work->b, part, table, sums);
     uint32_t count = sums ? GA_SPGEMM_OF(ga_spgemm_compact)(tile, table, sums)
-                          : ga_spgemm_list(tile, table, NULL);
+                          : ga_spgemm_count_columns(tile, table);
     if (tile.lane == 0) {
         block->counts[number] = fits ? count : GA_SPGEMM_NO_FIT;
     }

@@ -10,8 +10,8 @@
  *            has the sum 0. At most two thirds of the slots and one have columns, so that each
  *            search ends.
  *
- * device/row_tile.cuh is the same for tiles of a GPU. Entry by entry a CPU needs two thirds of the
- * time that it needs for their steps.
+ * device/row_tile.cuh is the same for tiles of a GPU. Entry by entry is faster on a CPU than their
+ * steps.
  */
 #ifndef GPUALLOC_SPGEMM_HOST_TABLE_H
 #define GPUALLOC_SPGEMM_HOST_TABLE_H
