@@ -40,7 +40,8 @@
 #define GA_ORDER_UNROLL
 #endif
 
-#define GA_ORDER_NONE (~(uint64_t)0) /* no position: an earlier piece has failed */
+#define GA_ORDER_NONE  (~(uint64_t)0) /* no position: an earlier piece has failed */
+#define GA_ORDER_LATER (~(uint64_t)3) /* no position yet: an earlier piece has no length */
 
 GA_SIMT void ga_order_store(ga_tile tile, uint64_t *words, uint64_t piece, uint64_t word)
 {
@@ -104,9 +105,9 @@ GA_SIMT uint64_t ga_order_lengths(ga_tile tile, ga_lanes low, ga_lanes high, uin
     return ga_order_sum(tile, low, lanes) + (ga_order_sum(tile, numbers, lanes) << 32);
 }
 
-/* The position behind the pieces before `piece`, or GA_ORDER_NONE. Waits for them. For a tile of 32
- * lanes. */
-GA_SIMT uint64_t ga_order_before(ga_tile tile, const uint64_t *words, uint64_t piece)
+/* The position behind the pieces before `piece`, or GA_ORDER_NONE. `waits` for them, or returns
+ * GA_ORDER_LATER. For a tile of 32 lanes. */
+GA_SIMT uint64_t ga_order_before(ga_tile tile, const uint64_t *words, uint64_t piece, bool waits)
 {
     uint64_t position = 0;
     for (;;) {
@@ -125,6 +126,9 @@ GA_SIMT uint64_t ga_order_before(ga_tile tile, const uint64_t *words, uint64_t p
                 return GA_ORDER_NONE;
             }
             if (unknown & ga_bits_below(nearest)) {
+                if (!waits) {
+                    return GA_ORDER_LATER;
+                }
                 ga_clock_sleep(100);
                 break;
             }
@@ -144,7 +148,7 @@ GA_SIMT uint64_t ga_order_before(ga_tile tile, const uint64_t *words, uint64_t p
 GA_SIMT uint64_t ga_order_position(ga_tile tile, uint64_t *words, uint64_t piece, uint64_t length)
 {
     ga_order_store(tile, words, piece, GA_ORDER_LENGTH | length);
-    uint64_t position = ga_order_before(tile, words, piece);
+    uint64_t position = ga_order_before(tile, words, piece, true);
     ga_order_store(tile, words, piece,
                    position == GA_ORDER_NONE ? GA_ORDER_FAILED
                                              : GA_ORDER_END | (position + length));

@@ -9,9 +9,11 @@
 #include "arena/vector_state.h"
 
 enum {
-    BLOCKS_DENSE = 4,      /* of a multiprocessor, that compute dense rows at a time */
-    DENSE_LEAST = 1 << 28, /* bytes that buffers for dense rows may always take */
-    DENSE_MOST = 1 << 30   /* of one buffer */
+    SPAN_MOST = 76 * 4096,  /* columns of a bitmap in shared memory: it takes as much as the tables
+                             * of GA_SPGEMM_SLOTS_MAX slots */
+    COLUMNS_MOST = 1 << 27, /* of bitmaps in device memory */
+    SPREAD = 256,           /* columns of a bitmap for each entry, at most */
+    BUFFERS_LEAST = 1 << 28 /* bytes that bitmaps of wide rows may always take */
 };
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -111,7 +113,7 @@ static void configure(ga_spgemm_device_run *run, uint64_t b_entries)
     run->ratio = ratio;
     work->tile_fit = fit_of(totals, (uint32_t)slots * 5 / 6);
     work->block_fit = fit_of(totals, (uint32_t)(slots * rows) / 2 * 2 / 3);
-    if (run->b->columns * ga_value_size(run->b->type) > DENSE_MOST) {
+    if (run->b->columns > COLUMNS_MOST) {
         work->block_fit = (ga_spgemm_fit){UINT32_MAX, UINT32_MAX}; /* in windows */
     }
     work->is_sorted = !(run->options->flags & GA_SPGEMM_UNSORTED);
@@ -135,25 +137,77 @@ static ga_status cut(ga_spgemm_device_run *run, uint64_t warps)
                   : ga_spgemm_run_kernel(run, "ga_spgemm_cut_kernel", warps * 32, 0, parameters);
 }
 
-/* Makes buffers for dense rows: not more than they are, nor than blocks run, nor than half of the
- * memory that the product is expected to take. */
-static ga_status open_dense(ga_spgemm_device_run *run, uint64_t rows)
+/* Bytes of a bitmap: bits, and a rank for each group. `columns` is a multiple of a chunk's. */
+static uint64_t bitmap_bytes(uint64_t columns)
 {
-    ga_spgemm_dense *dense = &run->work.dense;
-    uint64_t columns = run->b->columns, words = (columns + 1023) / 1024;
-    dense->bits = (columns * ga_value_size(run->a->type) + 127) / 128 * 128;
-    dense->summary = dense->bits + words * 32 * sizeof(uint32_t);
-    dense->bytes = (dense->summary + words * sizeof(uint32_t) + 127) / 128 * 128;
+    return columns / 8 + columns / GA_SPGEMM_GROUP * sizeof(uint32_t);
+}
+
+/* `columns`, rounded up to whole chunks; 0 for 0. */
+static uint64_t whole_chunks(uint64_t columns, uint32_t chunk_log)
+{
+    uint64_t chunk = (uint64_t)1 << chunk_log;
+    return (columns + chunk - 1) / chunk * chunk;
+}
+
+/* Makes bitmaps for wide rows: not more than they are, nor than blocks run, nor than half of the
+ * memory that the product is expected to take. */
+static ga_status open_buffers(ga_spgemm_device_run *run, uint64_t rows)
+{
+    ga_spgemm_buffers *buffers = &run->work.buffers;
+    buffers->chunk_log = GA_SPGEMM_CHUNK_LOG;
+    while ((run->b->columns - 1) >> buffers->chunk_log >= GA_SPGEMM_CHUNKS) {
+        buffers->chunk_log++;
+    }
+    uint64_t columns = whole_chunks(run->b->columns, buffers->chunk_log);
+    buffers->words = columns / 32;
+    buffers->bytes = bitmap_bytes(columns);
     uint64_t product = expected(run) * (sizeof(uint32_t) + ga_value_size(run->a->type));
-    uint64_t most = (product / 2 > DENSE_LEAST ? product / 2 : DENSE_LEAST) / dense->bytes;
-    uint64_t blocks = (uint64_t)run->multiprocessors * BLOCKS_DENSE;
+    uint64_t most = (product / 2 > BUFFERS_LEAST ? product / 2 : BUFFERS_LEAST) / buffers->bytes;
+    uint64_t blocks = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
     most = most < 1 ? 1 : most < blocks ? most : blocks;
-    dense->count = (uint32_t)(rows < most ? rows : most);
-    uint64_t bytes = dense->count * (dense->bytes + sizeof *dense->turns);
-    ga_status status = ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_DENSE, bytes);
-    dense->buffers = (char *)run->blocks[GA_SPGEMM_SCRATCH_DENSE];
-    dense->turns = (uint32_t *)(dense->buffers + dense->count * dense->bytes);
-    return status ? status : ga_spgemm_run_clear(run, run->blocks[GA_SPGEMM_SCRATCH_DENSE], bytes);
+    buffers->count = (uint32_t)(rows < most ? rows : most);
+    uint64_t bytes = buffers->count * (buffers->bytes + sizeof *buffers->turns);
+    ga_status status = ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_BITMAPS, bytes);
+    buffers->first = (char *)run->blocks[GA_SPGEMM_SCRATCH_BITMAPS];
+    buffers->turns = (uint32_t *)(buffers->first + buffers->count * buffers->bytes);
+    return status ? status
+                  : ga_spgemm_run_clear(run, run->blocks[GA_SPGEMM_SCRATCH_BITMAPS], bytes);
+}
+
+/* Chooses how large rows are computed. */
+static ga_status choose_kinds(ga_spgemm_device_run *run)
+{
+    uint32_t most = SPAN_MOST;
+    float spread = (float)(SPREAD * run->ratio);
+    void *parameters[] = {&run->work, &most, &spread};
+    uint64_t bytes = (run->a->rows + 15) / 16 * sizeof *run->work.kinds;
+    ga_status status = ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_KINDS, bytes);
+    run->work.kinds = (uint32_t *)run->blocks[GA_SPGEMM_SCRATCH_KINDS];
+    status =
+        status ? status : ga_spgemm_run_clear(run, run->blocks[GA_SPGEMM_SCRATCH_KINDS], bytes);
+    return status ? status
+                  : ga_spgemm_run_kernel(run, "ga_spgemm_span_kernel", run->a->rows * 8, 0,
+                                         parameters);
+}
+
+/* Cuts the rows into pieces, if some are large. */
+static ga_status cut_pieces(ga_spgemm_device_run *run, uint64_t warps)
+{
+    ga_spgemm_work *work = &run->work;
+    ga_status status = choose_kinds(run);
+    status = status ? status : cut(run, warps);
+    status = status ? status
+                    : ga_spgemm_run_read_back(run, &run->totals, work->totals, sizeof run->totals);
+    work->piece_count = run->totals.pieces;
+    status = status ? status
+                    : ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_PIECES,
+                                             work->piece_count *
+                                                 (sizeof *work->pieces + sizeof *work->order));
+    work->pieces = (ga_spgemm_piece *)run->blocks[GA_SPGEMM_SCRATCH_PIECES];
+    status = status ? status : cut(run, warps);
+    work->order = (uint64_t *)(work->pieces + work->piece_count);
+    return status || !run->totals.wide ? status : open_buffers(run, run->totals.wide);
 }
 
 /* Cuts the rows into pieces, and makes the words that order them. */
@@ -167,22 +221,9 @@ static ga_status order_pieces(ga_spgemm_device_run *run)
         ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_ORDER, (bundles + 2) * sizeof *work->order);
     work->order = (uint64_t *)run->blocks[GA_SPGEMM_SCRATCH_ORDER];
     if (status == GA_OK && run->totals.upper_most > work->tile_fit.upper) {
-        status = cut(run, warps);
-        status = status
-                     ? status
-                     : ga_spgemm_run_read_back(run, &run->totals, work->totals, sizeof run->totals);
-        work->piece_count = run->totals.pieces;
-        status = status ? status
-                        : ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_PIECES,
-                                                 work->piece_count *
-                                                     (sizeof *work->pieces + sizeof *work->order));
-        work->pieces = (ga_spgemm_piece *)run->blocks[GA_SPGEMM_SCRATCH_PIECES];
-        status = status ? status : cut(run, warps);
-        work->order = (uint64_t *)(work->pieces + work->piece_count);
-        if (status == GA_OK && run->totals.dense) {
-            status = open_dense(run, run->totals.dense);
-        }
+        status = cut_pieces(run, warps);
     }
+    work->span = (uint32_t)whole_chunks(run->totals.span, GA_SPGEMM_CHUNK_LOG);
     return status ? status
                   : ga_spgemm_run_clear(run, (CUdeviceptr)work->order,
                                         work->piece_count * sizeof *work->order);
@@ -196,19 +237,22 @@ static ga_status run_rows(ga_spgemm_device_run *run, bool counts_only)
     ga_spgemm_work *work = &run->work;
     void *parameters[] = {work};
     uint64_t slots = (uint64_t)GA_SPGEMM_BLOCK / work->width * work->slots;
-    uint64_t slot_bytes = 4 + (counts_only ? 0 : ga_value_size(work->a.type));
-    bool is_wide = work->a.type == GA_FLOAT64;
+    uint64_t tables = slots * (4 + (counts_only ? 0 : ga_value_size(work->a.type)));
+    uint64_t shared = bitmap_bytes(work->span) > tables ? bitmap_bytes(work->span) : tables;
+    uint64_t most = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
+    uint64_t blocks = work->piece_count < most ? work->piece_count : most;
+    bool is_double = work->a.type == GA_FLOAT64;
     work->indices = counts_only ? NULL : ga_vector_data(run->product->indices);
     work->values = counts_only ? NULL : ga_vector_data(run->product->values);
     ga_status status = ga_spgemm_run_reset_tickets(run);
     status = status ? status
-                    : ga_spgemm_run_clear(run, (CUdeviceptr)work->dense.turns,
-                                          work->dense.count * sizeof *work->dense.turns);
-    status = status ? status
-                    : ga_spgemm_run_kernel(
-                          run, is_wide ? "ga_spgemm_rows_kernel_f64" : "ga_spgemm_rows_kernel_f32",
-                          work->piece_count * GA_SPGEMM_BLOCK, (unsigned)(slots * slot_bytes),
-                          parameters);
+                    : ga_spgemm_run_clear(run, (CUdeviceptr)work->buffers.turns,
+                                          work->buffers.count * sizeof *work->buffers.turns);
+    status = status
+                 ? status
+                 : ga_spgemm_run_kernel(
+                       run, is_double ? "ga_spgemm_rows_kernel_f64" : "ga_spgemm_rows_kernel_f32",
+                       blocks * GA_SPGEMM_BLOCK, (unsigned)shared, parameters);
     return status
                ? status
                : ga_spgemm_run_read_back(run, &run->report->entries, work->offsets + run->a->rows,
@@ -279,19 +323,44 @@ static bool has_room(const ga_spgemm_device_run *run)
            ga_vector_capacity(run->product->values) >= most;
 }
 
+/* Entries of a piece that can be deferred: those for which a block has slots. */
+static uint32_t capacity_of(const ga_spgemm_device_run *run)
+{
+    return GA_SPGEMM_BLOCK / run->work.width * run->work.slots;
+}
+
+/* Makes memory for deferred pieces. */
+static ga_status open_store(ga_spgemm_device_run *run)
+{
+    ga_spgemm_work *work = &run->work;
+    uint64_t blocks = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
+    work->store.count = GA_SPGEMM_DEFERRED;
+    work->store.capacity = capacity_of(run);
+    work->store.bytes = GA_SPGEMM_ROWS_MAX * sizeof(uint32_t) +
+                        work->store.capacity * (sizeof(uint32_t) + ga_value_size(work->a.type));
+    ga_status status = ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_DEFERRED,
+                                              blocks * work->store.count * work->store.bytes);
+    work->store.first = (char *)run->blocks[GA_SPGEMM_SCRATCH_DEFERRED];
+    return status;
+}
+
 /* Nearly all that is expected is backed before, because a kernel waits for each step. */
 static ga_status multiply_growing(ga_spgemm_device_run *run)
 {
     ga_spgemm_product *c = run->product;
     ga_spgemm_loan loan = {0};
     const char *reason;
+    ga_status status = open_store(run);
+    if (status != GA_OK) {
+        return status;
+    }
     if (has_room(run)) {
         ga_status done = run_rows(run, false);
         ga_spgemm_note_peak(c, run->report);
         return done ? done : ga_spgemm_resize(c, run->report->entries);
     }
     uint64_t least = expected(run) / 50 * 49;
-    ga_status status = ga_vector_reserve(c->indices, least < c->indices->max ? least : 0);
+    status = ga_vector_reserve(c->indices, least < c->indices->max ? least : 0);
     status = status ? status : ga_vector_reserve(c->values, least < c->values->max ? least : 0);
     status = status == GA_ERR_MEMORY ? GA_OK : status;
     status = status ? status : ga_spgemm_lend(c, expected(run), &loan);
@@ -314,12 +383,13 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* Whether large rows more than double the pieces: then the others would wait for too long until
- * their positions are known. */
-static bool has_many_large(const ga_spgemm_device_run *run)
+/* Whether many pieces are large rows, and some are so large that they cannot be deferred: then the
+ * others would wait for them for too long. */
+static bool has_slow_pieces(const ga_spgemm_device_run *run)
 {
     uint64_t each = GA_SPGEMM_BLOCK / run->work.width;
-    return run->work.piece_count / 2 > run->a->rows / each;
+    double largest = (double)run->totals.upper_most * run->ratio;
+    return run->work.piece_count / 2 > run->a->rows / each && largest > (double)capacity_of(run);
 }
 
 static ga_status multiply(ga_spgemm_device_run *run)
@@ -345,7 +415,7 @@ static ga_status multiply(ga_spgemm_device_run *run)
     if (status != GA_OK) {
         return status;
     }
-    if (run->options->method == GA_SPGEMM_AUTO && has_many_large(run)) {
+    if (run->options->method == GA_SPGEMM_AUTO && has_slow_pieces(run)) {
         run->report->method = GA_SPGEMM_PRECISE;
     }
     switch (run->report->method) {

@@ -165,10 +165,38 @@ GA_SIMT bool ga_spgemm_fits(ga_spgemm_fit fit, uint32_t upper)
     return upper <= fit.upper || ((fit.sizes >> (31u - ga_bits_leading(upper))) & 1u);
 }
 
+/* Chooses how large rows are computed: in a hash table, those that fit, unless their columns are
+ * close together. Each row by a tile. Bitmaps of `most` columns are not wide; a row is worth a
+ * bitmap if it has at most `spread` columns for a multiplication. */
+extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
+    ga_spgemm_span_kernel(const __grid_constant__ ga_spgemm_work work, uint32_t most, float spread)
+{
+    ga_tile tile = ga_tile_of(GA_SPGEMM_ROW_LANES);
+    uint64_t tiles = (uint64_t)gridDim.x * (GA_SPGEMM_BLOCK / GA_SPGEMM_ROW_LANES);
+    uint64_t row = (uint64_t)blockIdx.x * (GA_SPGEMM_BLOCK / GA_SPGEMM_ROW_LANES) +
+                   threadIdx.x / GA_SPGEMM_ROW_LANES;
+    for (; row < work.a.rows; row += tiles) {
+        uint32_t upper = work.uppers[row];
+        if (ga_spgemm_fits(work.tile_fit, upper)) {
+            continue;
+        }
+        ga_spgemm_span span = ga_spgemm_span_of(&work, row, tile.lane, GA_SPGEMM_ROW_LANES, tile);
+        uint32_t columns = span.high - span.low / GA_SPGEMM_GROUP * GA_SPGEMM_GROUP;
+        bool is_close = (float)columns <= spread * (float)upper;
+        uint32_t kind = columns > most ? GA_SPGEMM_BY_WIDE : GA_SPGEMM_BY_NARROW;
+        if (tile.lane == 0 && (is_close || !ga_spgemm_fits(work.block_fit, upper))) {
+            atomicOr(work.kinds + row / 16u, kind << 2u * (row % 16u));
+            if (columns <= most && columns > work.totals->span) {
+                atomicMax(&work.totals->span, columns);
+            }
+        }
+    }
+}
+
 /* Number of pieces of the rows from `row` to `end`, which are stored at `pieces` unless that is
- * NULL. *dense is the number of dense rows before, and afterwards with these. By one lane. */
+ * NULL. *wide is the number of wide rows before, and afterwards with these. By one lane. */
 GA_SIMT uint32_t ga_spgemm_cut(const ga_spgemm_work *work, uint64_t row, uint64_t end,
-                               ga_spgemm_piece *pieces, uint32_t *dense)
+                               ga_spgemm_piece *pieces, uint32_t *wide)
 {
     uint32_t count = 0;
     while (row < end) {
@@ -183,10 +211,13 @@ GA_SIMT uint32_t ga_spgemm_cut(const ga_spgemm_work *work, uint64_t row, uint64_
             count++;
         }
         if (row < end) {
-            bool is_dense = !ga_spgemm_fits(work->block_fit, work->uppers[row]);
-            *dense += is_dense;
+            uint32_t kind = (work->kinds[row / 16u] >> 2u * (row % 16u)) & 3u;
+            *wide += kind == GA_SPGEMM_BY_WIDE;
             if (pieces) {
-                pieces[count] = ga_spgemm_piece{row, 0, is_dense ? *dense : 0};
+                uint32_t bitmap = kind == GA_SPGEMM_BY_WIDE     ? *wide
+                                  : kind == GA_SPGEMM_BY_NARROW ? GA_SPGEMM_NARROW
+                                                                : GA_SPGEMM_HASHED;
+                pieces[count] = ga_spgemm_piece{row, 0, bitmap};
             }
             count++;
             row++;
@@ -196,7 +227,7 @@ GA_SIMT uint32_t ga_spgemm_cut(const ga_spgemm_work *work, uint64_t row, uint64_
 }
 
 /* Cuts all rows into pieces: each lane those of a block. Without `pieces` it counts them. `order`
- * has two words for each warp: of the pieces, and of the dense rows. */
+ * has two words for each warp: of the pieces, and of the wide rows. */
 extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
     ga_spgemm_cut_kernel(const __grid_constant__ ga_spgemm_work work)
 {
@@ -214,19 +245,19 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
         }
         uint64_t first = (ticket * 32u + tile.lane) * each, end = first + each;
         end = end < work.a.rows ? end : work.a.rows;
-        uint32_t dense = 0, count = ga_spgemm_cut(&work, first, end, NULL, &dense);
+        uint32_t wide = 0, count = ga_spgemm_cut(&work, first, end, NULL, &wide);
         uint32_t before = ga_lanes_prefix_sum(tile, count), all = ga_lanes_sum(tile, count);
-        uint32_t dense_before = ga_lanes_prefix_sum(tile, dense);
-        uint32_t dense_all = ga_lanes_sum(tile, dense);
+        uint32_t wide_before = ga_lanes_prefix_sum(tile, wide);
+        uint32_t wide_all = ga_lanes_sum(tile, wide);
         uint64_t at = ga_order_position(tile, work.order, ticket, all);
-        uint64_t dense_at = ga_order_position(tile, work.order + warps, ticket, dense_all);
+        uint64_t wide_at = ga_order_position(tile, work.order + warps, ticket, wide_all);
         if (work.pieces) {
-            dense = (uint32_t)dense_at + dense_before;
-            ga_spgemm_cut(&work, first, end, work.pieces + at + before, &dense);
+            wide = (uint32_t)wide_at + wide_before;
+            ga_spgemm_cut(&work, first, end, work.pieces + at + before, &wide);
         }
         if (ticket + 1u == warps && tile.lane == 0) {
             work.totals->pieces = at + all;
-            work.totals->dense = dense_at + dense_all;
+            work.totals->wide = wide_at + wide_all;
         }
     }
 }

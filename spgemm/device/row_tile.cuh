@@ -27,23 +27,35 @@
 
 #include "simt/simt.h"
 
+#include "bitmap.cuh"
+
 #include <gpualloc/matrix.h>
 
 #define GA_SPGEMM_EMPTY   0xffffffffu /* no column: matrices have at most 2^32 - 1 */
 #define GA_SPGEMM_NO_SLOT 0xffffffffu
+#define GA_SPGEMM_LONG    256u /* entries of a row of B, above which it is long */
+#define GA_SPGEMM_LONGS   32u
 #define GA_SPGEMM_AHEAD   4u /* steps that a tile loads at once, because memory takes long */
 
-/* The columns of a row of C. */
+/* The columns of a row of C, with the slots of their sums. */
 typedef struct ga_spgemm_table {
     uint32_t *keys;  /* of the slots; aligned to 16 bytes */
     uint32_t mask;   /* slots - 1 */
     uint32_t shift;  /* 32 less the logarithm of slots */
     uint32_t probes; /* of four slots, that an addition makes at most; then the table is full */
     bool is_shared;  /* several tiles add to it */
-    /* A dense row: its slots are all columns, and `bits` says which are used, `summary` which words
-     * of `bits` are not 0. */
-    uint32_t *bits, *summary;
+    ga_spgemm_bitmap *bitmap; /* bitmap.cuh: instead of keys; or NULL */
 } ga_spgemm_table;
+
+/* Long rows of B, which all tiles of a block add together once each has added its others: else the
+ * block would wait for the tile that has them. In shared memory. */
+typedef struct ga_spgemm_longs {
+    uint32_t count; /* may exceed GA_SPGEMM_LONGS: those beyond were added as others are */
+    struct {
+        uint64_t begin, entry; /* in B, in A */
+        uint32_t length;
+    } rows[GA_SPGEMM_LONGS];
+} ga_spgemm_longs;
 
 /* The entries of a row of A that a tile multiplies: each `stride`-th from `first` on. Of B's rows
  * only the columns from `low` to below `high` count. */
@@ -51,7 +63,8 @@ typedef struct ga_spgemm_part {
     uint64_t first, end;
     uint32_t stride;
     uint32_t low, high;
-    bool is_whole; /* all columns of B count */
+    bool is_whole;          /* all columns of B count */
+    ga_spgemm_longs *longs; /* where long rows of B are put aside; or NULL */
 } ga_spgemm_part;
 
 /* One entry of A in each lane: the beginning and length of its row of B, and the steps that the
@@ -115,22 +128,12 @@ GA_SIMT bool ga_spgemm_claim(uint32_t *slot, uint32_t column)
     return seen == GA_SPGEMM_EMPTY || seen == column;
 }
 
-/* Add a column of a dense row. By one lane. */
-GA_SIMT void ga_spgemm_mark(ga_spgemm_table table, uint32_t column)
-{
-    uint32_t word = column / 32u, bit = 1u << column % 32u;
-    if (!(__ldcg(table.bits + word) & bit) && !atomicOr(table.bits + word, bit)) {
-        atomicOr(table.summary + word / 32u, 1u << word % 32u);
-    }
-}
-
 /* The slot of the column, which is added if it is new; or GA_SPGEMM_NO_SLOT. The hash is Knuth's
  * multiplicative one, which spreads columns that are close together. By one lane. */
 GA_SIMT uint32_t ga_spgemm_slot(ga_spgemm_table table, uint32_t column)
 {
-    if (table.bits) {
-        ga_spgemm_mark(table, column);
-        return column;
+    if (table.bitmap) {
+        return ga_spgemm_mark_or_rank(table.bitmap, column);
     }
     uint32_t slot = (column * 0x9e3779b1u) >> table.shift & ~3u;
     for (uint32_t left = table.probes; left;) {
@@ -173,8 +176,26 @@ GA_SIMT uint64_t ga_spgemm_find(const ga_csr *m, uint64_t begin, uint64_t end, u
 /* The part of one tile that multiplies the whole row. */
 GA_SIMT ga_spgemm_part ga_spgemm_whole_row(const ga_csr *a, uint64_t row)
 {
-    ga_spgemm_part part = {a->offsets[row], a->offsets[row + 1u], 1u, 0u, GA_SPGEMM_EMPTY, true};
+    ga_spgemm_part part = {
+        a->offsets[row], a->offsets[row + 1u], 1u, 0u, GA_SPGEMM_EMPTY, true, NULL};
     return part;
+}
+
+/* Put a row of B aside if it is long. Returns what remains of its length. By one lane. */
+GA_SIMT uint32_t ga_spgemm_put_aside(ga_spgemm_longs *longs, uint64_t begin, uint64_t entry,
+                                     uint32_t length)
+{
+    if (!longs || length <= GA_SPGEMM_LONG) {
+        return length;
+    }
+    uint32_t number = atomicAdd(&longs->count, 1u);
+    if (number >= GA_SPGEMM_LONGS) {
+        return length;
+    }
+    longs->rows[number].begin = begin;
+    longs->rows[number].entry = entry;
+    longs->rows[number].length = length;
+    return 0;
 }
 
 /* Load the rows of B for the entries of A from `at` on. */
@@ -194,7 +215,9 @@ GA_SIMT ga_spgemm_rows ga_spgemm_load(ga_tile tile, const ga_csr *a, const ga_cs
                 begin = ga_spgemm_find(b, begin, end, part.low);
                 end = ga_spgemm_find(b, begin, end, part.high);
             }
-            uint32_t length = (uint32_t)(end - begin), size = ga_tile_size(tile);
+            uint32_t size = ga_tile_size(tile);
+            uint32_t length =
+                ga_spgemm_put_aside(part.longs, begin, entry, (uint32_t)(end - begin));
             ga_lane_write(&rows.begin_low, own, (uint32_t)begin);
             ga_lane_write(&rows.begin_high, own, (uint32_t)(begin >> 32));
             ga_lane_write(&rows.length, own, length);
@@ -254,23 +277,6 @@ GA_SIMT uint32_t ga_spgemm_count_columns(ga_tile tile, ga_spgemm_table table)
     }
     ga_tile_sync(tile);
     return count;
-}
-
-/* The lower element of pair number `pair` of a stage of a bitonic network, which compares elements
- * that are `apart` (a power of two). */
-GA_SIMT uint32_t ga_spgemm_lower(uint32_t pair, uint32_t apart)
-{
-    return pair + (pair & ~(apart - 1u));
-}
-
-/* Compare and exchange the elements of a pair, in runs of `run` elements. By one lane. */
-GA_SIMT void ga_spgemm_exchange(uint32_t *columns, uint32_t low, uint32_t apart, uint32_t run)
-{
-    uint32_t lower = columns[low], upper = columns[low + apart];
-    if ((lower > upper) == !(low & run)) {
-        columns[low] = upper;
-        columns[low + apart] = lower;
-    }
 }
 
 #endif
@@ -372,6 +378,39 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_part)(ga_tile tile, const ga_csr *a, con
         }
     }
     return !is_full;
+}
+
+/* Add the rows of B that were put aside: tile number `number` of `tiles`. False if the table is
+ * full. */
+GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_longs)(ga_tile tile, uint32_t number, uint32_t tiles,
+                                               const ga_csr *a, const ga_csr *b,
+                                               const ga_spgemm_longs *longs, ga_spgemm_table table,
+                                               GA_SPGEMM_VALUE *sums)
+{
+    uint32_t count = longs->count < GA_SPGEMM_LONGS ? longs->count : GA_SPGEMM_LONGS;
+    uint32_t each = GA_SPGEMM_AHEAD * ga_tile_size(tile);
+    ga_lanes full = ga_lanes_all(0);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t begin = longs->rows[i].begin;
+        uint32_t length = longs->rows[i].length;
+        GA_SPGEMM_VALUE factor =
+            sums ? ((const GA_SPGEMM_VALUE *)a->values)[longs->rows[i].entry] : 0;
+        for (uint32_t at = number * each; ga_spgemm_any(tile, at < length); at += tiles * each) {
+            ga_spgemm_step steps[GA_SPGEMM_AHEAD];
+            GA_SPGEMM_OF(ga_spgemm_loaded) loaded[GA_SPGEMM_AHEAD];
+#pragma unroll
+            for (uint32_t j = 0; j < GA_SPGEMM_AHEAD; j++) {
+                uint32_t from = at + j * ga_tile_size(tile);
+                steps[j] = ga_spgemm_step{begin + from, from < length ? length - from : 0, 0};
+                loaded[j] = GA_SPGEMM_OF(ga_spgemm_load_step)(tile, b, steps[j], sums, factor);
+            }
+#pragma unroll
+            for (uint32_t j = 0; j < GA_SPGEMM_AHEAD; j++) {
+                full |= GA_SPGEMM_OF(ga_spgemm_add_step)(tile, b, steps[j], loaded[j], table, sums);
+            }
+        }
+    }
+    return !ga_lanes_nonzero(tile, full);
 }
 
 /* Set the sums of all slots to 0. */

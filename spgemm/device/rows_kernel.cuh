@@ -3,21 +3,23 @@
  * The rows of a product, by persistent blocks. Part of device_code.cu.
  *
  * STRUCTURE  Blocks take pieces in their order. Of a piece of whole rows, each tile of the block
- *            computes one row, in a table of its own in shared memory. A large row is computed by
- *            all tiles, in one table, and cut into windows of columns, one after another, if it
- *            does not fit. So is a row that does not fit into the table of a tile. A dense row is
- *            computed in a buffer of all columns in device memory.
+ *            computes one row, in a table of its own in shared memory. A large row is a piece, and
+ *            is computed by all tiles: in one table, which is cut into windows of columns, one
+ *            after another, if the row does not fit; or, if the row is too large for that, or its
+ *            columns are close together, with a bitmap of them (bitmap.cuh) in shared memory, or
+ *            for a wide row in device memory. A row that is expected to fit into the table of a
+ *            tile, but does not, is computed in windows.
  *
- * INVARIANT  Tables are empty between pieces. A window that is no wider than two thirds of the
- *            slots fits.
+ * INVARIANT  Tables and bitmaps are empty between pieces. A window that is no wider than two thirds
+ *            of the slots fits.
  *
  * ORDER      ga_order_position() gives the pieces their positions; the vectors may grow meanwhile.
  *            A block stores the length of its piece before it waits for the position, so that
  *            later pieces wait for its length only. If the tables have no room for all of the
- *            piece, it is computed twice: first for its length. DT: dense rows use a buffer in
- *            their order, each after the one before has emptied it.
+ *            piece, it is computed twice: first for its length. DT: wide rows use a bitmap in
+ *            device memory in their order, each after the one before has cleared it.
  *
- * PROGRESS   As order_tile.h; a dense row waits for the turn of an earlier one. A block that finds
+ * PROGRESS   As order_tile.h; a wide row waits for the turn of an earlier one. A block that finds
  *            no memory marks its piece as failed; then no block takes another one.
  */
 #ifndef GPUALLOC_SPGEMM_DEVICE_ROWS_KERNEL_CUH
@@ -28,21 +30,42 @@
 #include "values_tile.cuh"
 #include "work.h"
 
-#define GA_SPGEMM_RESIDENT 4u /* blocks of a multiprocessor for which there are registers */
-#define GA_SPGEMM_WARPS    (GA_SPGEMM_BLOCK / 32u)
-#define GA_SPGEMM_ROWS_MAX (GA_SPGEMM_BLOCK / 4u) /* of a piece */
-#define GA_SPGEMM_PROBES   16u                    /* of a window that may not fit */
+#define GA_SPGEMM_RESIDENT 4u  /* blocks of a multiprocessor for which there are registers */
+#define GA_SPGEMM_PROBES   16u /* of a window that may not fit */
 #define GA_SPGEMM_NO_FIT   0xffffffffu
 #define GA_SPGEMM_UNPLACED (~(uint64_t)1) /* a position that is not known yet */
 #define GA_SPGEMM_COUNTS   (~(uint64_t)2) /* no position: entries are counted, not stored */
 
+/* Uses of the shared memory. Each leaves it as it needs it: empty. */
+enum {
+    GA_SPGEMM_NOTHING,
+    GA_SPGEMM_TABLES, /* of tiles */
+    GA_SPGEMM_WINDOW, /* a table for all threads */
+    GA_SPGEMM_BITMAP
+};
+
+/* A piece that waits for its position: its rows, and how many entries they have. */
+typedef struct ga_spgemm_waiting {
+    uint64_t piece, row;
+    uint32_t rows, length;
+} ga_spgemm_waiting;
+
 /* What the warps of a block tell each other, in shared memory. */
 typedef struct ga_spgemm_block {
     uint64_t piece, position;
-    uint32_t counts[GA_SPGEMM_ROWS_MAX]; /* of the rows, or GA_SPGEMM_NO_FIT */
-    uint32_t before[GA_SPGEMM_ROWS_MAX]; /* elements of the rows before */
-    uint32_t total, done;                /* elements of the first `done` rows */
+    uint32_t *indices; /* where the entries of the piece belong */
+    void *values;
+    uint32_t *ends;                      /* of a deferred piece's rows */
+    uint32_t counts[GA_SPGEMM_ROWS_MAX]; /* of the rows, or GA_SPGEMM_NO_FIT; or of segments */
+    uint32_t before[GA_SPGEMM_ROWS_MAX]; /* elements of the rows, or segments, before */
+    uint32_t total, done;                /* elements of the first `done` rows, or of a bitmap */
     uint32_t listed;                     /* columns of a window */
+    uint32_t use;                        /* of the shared memory */
+    uint32_t deferred;                   /* pieces that wait for their position */
+    uint32_t oldest;                     /* of these, in `waiting` */
+    ga_spgemm_waiting waiting[GA_SPGEMM_DEFERRED];
+    ga_spgemm_bitmap bitmap;
+    ga_spgemm_longs longs;
 } ga_spgemm_block;
 
 /* The dynamic shared memory: the sums of all slots, and their keys. */
@@ -116,32 +139,51 @@ GA_SIMT void ga_spgemm_publish(const ga_spgemm_work *work, ga_spgemm_block *bloc
     ga_order_store(ga_tile_of(32), work->order, block->piece, GA_ORDER_LENGTH | length);
 }
 
-/* Set block->position to that of `length` elements: `position`, unless that is not known, and then
- * that of the piece, which has no other elements. GA_ORDER_NONE if there is no memory; 0 if the
- * kernel counts. For the first warp. */
-GA_SIMT void ga_spgemm_place(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t position,
-                             uint64_t length)
+/* The position of a piece whose length is published; GA_ORDER_LATER, unless it `waits`. For a warp.
+ */
+GA_SIMT uint64_t ga_spgemm_find_position(const ga_spgemm_work *work, uint64_t piece,
+                                         uint64_t length, bool waits)
 {
     ga_tile tile = ga_tile_of(32);
-    uint64_t piece = block->piece;
-    if (ga_spgemm_counts(work)) {
-        position = 0;
-    } else if (position == GA_SPGEMM_UNPLACED) {
-        position = ga_order_before(tile, work->order, piece);
-        if (position != GA_ORDER_NONE) {
-            ga_order_store(tile, work->order, piece, GA_ORDER_END | (position + length));
-            if (work->indices_state && piece + 1u == work->piece_count) {
-                /* relaxed: the host reads it after the kernel */
-                ga_store64_relaxed(&work->indices_state->tail, position + length);
-                ga_store64_relaxed(&work->values_state->tail, position + length);
-            }
+    uint64_t position = ga_order_before(tile, work->order, piece, waits);
+    if (position != GA_ORDER_NONE && position != GA_ORDER_LATER) {
+        ga_order_store(tile, work->order, piece, GA_ORDER_END | (position + length));
+        if (work->indices_state && piece + 1u == work->piece_count) {
+            /* relaxed: the host reads it after the kernel */
+            ga_store64_relaxed(&work->indices_state->tail, position + length);
+            ga_store64_relaxed(&work->values_state->tail, position + length);
         }
     }
+    return position;
+}
+
+/* `position`, once there is memory for a piece there; or GA_ORDER_NONE, and the piece has failed.
+ * For a warp. */
+GA_SIMT uint64_t ga_spgemm_await_memory(const ga_spgemm_work *work, uint64_t piece,
+                                        uint64_t position, uint64_t length)
+{
     if (position != GA_ORDER_NONE && !ga_spgemm_await_both(work, position, position + length)) {
         position = GA_ORDER_NONE;
     }
     if (position == GA_ORDER_NONE) {
-        ga_order_fail(tile, work->order, piece);
+        ga_order_fail(ga_tile_of(32), work->order, piece);
+    }
+    return position;
+}
+
+/* Set block->position to that of `length` elements: `position`, unless that is not known, and then
+ * that of the piece, which has no other elements. GA_ORDER_NONE if there is no memory; 0 if the
+ * kernel counts. GA_ORDER_LATER if the piece can be deferred. For the first warp. */
+GA_SIMT void ga_spgemm_place(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t position,
+                             uint64_t length, bool can_wait)
+{
+    if (ga_spgemm_counts(work)) {
+        position = 0;
+    } else if (position == GA_SPGEMM_UNPLACED) {
+        position = ga_spgemm_find_position(work, block->piece, length, !can_wait);
+    }
+    if (position != GA_ORDER_LATER) {
+        position = ga_spgemm_await_memory(work, block->piece, position, length);
     }
     block->position = position; /* all lanes store one value */
 }
@@ -174,13 +216,104 @@ GA_SIMT void ga_spgemm_sum_counts(const ga_spgemm_work *work, ga_spgemm_block *b
     ga_tile_sync(tile);
 }
 
+/* ---- the bitmap of a block: by all threads --------------------------------------------------- */
+
+GA_SIMT void ga_spgemm_begin_block(ga_spgemm_block *block)
+{
+    for (uint32_t i = threadIdx.x; i < GA_SPGEMM_CHUNKS / 32u; i += GA_SPGEMM_BLOCK) {
+        block->bitmap.used[i] = 0;
+    }
+    block->use = GA_SPGEMM_NOTHING; /* all threads store one value */
+    block->bitmap.is_wide = false;
+    block->deferred = block->oldest = 0;
+    block->longs.count = 0;
+    __syncthreads();
+}
+
+/* Whether the shared memory had another use, and must be emptied for this one. */
+GA_SIMT bool ga_spgemm_takes_over(ga_spgemm_block *block, uint32_t use)
+{
+    if (block->use == use) {
+        return false;
+    }
+    __syncthreads();
+    block->use = use; /* all threads store one value */
+    return true;
+}
+
+/* Use the shared memory for the bitmap. */
+GA_SIMT void ga_spgemm_make_bitmap(const ga_spgemm_work *work, ga_spgemm_block *block)
+{
+    uint32_t *bits = (uint32_t *)ga_spgemm_shared;
+    if (ga_spgemm_takes_over(block, GA_SPGEMM_BITMAP)) {
+        for (uint32_t at = threadIdx.x; at < work->span / 32u; at += GA_SPGEMM_BLOCK) {
+            bits[at] = 0;
+        }
+    }
+    __syncthreads();
+    block->bitmap.bits = bits; /* all threads store one value */
+    block->bitmap.ranks = bits + work->span / 32u;
+}
+
+/* Use a buffer in device memory for the bitmap. */
+GA_SIMT void ga_spgemm_use_buffer(const ga_spgemm_work *work, ga_spgemm_block *block,
+                                  uint32_t number)
+{
+    uint32_t *bits = (uint32_t *)(work->buffers.first + number * work->buffers.bytes);
+    __syncthreads();
+    block->bitmap.is_wide = true; /* all threads store one value */
+    block->bitmap.bits = bits;
+    block->bitmap.ranks = bits + work->buffers.words;
+}
+
+/* Set the bitmap's `low` and `high` to the columns of a row of C that has entries. */
+GA_SIMT void ga_spgemm_span_of_row(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t row)
+{
+    ga_spgemm_span span =
+        ga_spgemm_span_of(work, row, threadIdx.x, GA_SPGEMM_BLOCK, ga_tile_of(32));
+    block->bitmap.low = 0xffffffffu; /* all threads store one value */
+    block->bitmap.high = 0;
+    __syncthreads();
+    if (ga_warp_lane() == 0) {
+        atomicMin(&block->bitmap.low, span.low);
+        atomicMax(&block->bitmap.high, span.high);
+    }
+    __syncthreads();
+}
+
+/* Count the columns of each segment: block->before of those before it, and block->total of all. */
+GA_SIMT void ga_spgemm_count_bitmap(ga_spgemm_block *block)
+{
+    ga_tile tile = ga_tile_of(32);
+    for (uint32_t i = threadIdx.x / 32u; i < GA_SPGEMM_SEGMENTS; i += GA_SPGEMM_WARPS) {
+        block->counts[i] = ga_spgemm_count_segment(&block->bitmap, i); /* one value in all lanes */
+    }
+    __syncthreads();
+    if (threadIdx.x < 32u) {
+        uint32_t first = block->counts[2u * tile.lane], second = block->counts[2u * tile.lane + 1u];
+        uint32_t before = ga_lanes_prefix_sum(tile, first + second);
+        block->before[2u * tile.lane] = before;
+        block->before[2u * tile.lane + 1u] = before + first;
+        block->total = ga_lanes_sum(tile, first + second); /* one value in all lanes */
+    }
+    __syncthreads();
+}
+
 #define GA_SPGEMM_VALUE    double
 #define GA_SPGEMM_OF(name) name##_f64
+#include "deferred_of_kernel.cuh"
+#include "together_of_kernel.cuh"
+
+#include "bitmap_of_kernel.cuh"
 #include "large_of_kernel.cuh"
 #include "rows_of_kernel.cuh"
 
 #define GA_SPGEMM_VALUE    float
 #define GA_SPGEMM_OF(name) name##_f32
+#include "deferred_of_kernel.cuh"
+#include "together_of_kernel.cuh"
+
+#include "bitmap_of_kernel.cuh"
 #include "large_of_kernel.cuh"
 #include "rows_of_kernel.cuh"
 

@@ -89,10 +89,9 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_store_ranked)(ga_tile tile, const uint32_t *
 /* Store `count` compacted entries, sorted already if ga_spgemm_sorts(). */
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_store_row)(const ga_spgemm_work *work, ga_tile tile,
                                                const uint32_t *keys, const GA_SPGEMM_VALUE *sums,
-                                               uint32_t count, uint64_t position)
+                                               uint32_t count, uint32_t *indices,
+                                               GA_SPGEMM_VALUE *values)
 {
-    uint32_t *indices = work->indices + position;
-    GA_SPGEMM_VALUE *values = (GA_SPGEMM_VALUE *)work->values + position;
     bool sorted = GA_SPGEMM_OF(ga_spgemm_sorts)(work);
     if (work->is_sorted && !sorted) {
         GA_SPGEMM_OF(ga_spgemm_store_ranked)(tile, keys, sums, count, indices, values);
@@ -125,11 +124,13 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spg
     ga_tile tile = ga_tile_abreast(work->width);
     uint32_t number = threadIdx.x / work->width;
     uint32_t rows = (uint32_t)(end - first);
+    bool flushes = block->deferred;
+    GA_SPGEMM_OF(ga_spgemm_make_tables)(work, block);
     uint32_t *keys = ga_spgemm_keys(work, ga_spgemm_block_slots(work)) + number * work->slots;
     GA_SPGEMM_VALUE *sums = GA_SPGEMM_OF(ga_spgemm_sums)(work);
     sums = sums ? sums + number * work->slots : NULL;
     ga_spgemm_table table = ga_spgemm_table_of(keys, work->slots);
-    ga_spgemm_part none = {0, 0, 1u, 0, 0, true};
+    ga_spgemm_part none = {0, 0, 1u, 0, 0, true, NULL};
     ga_spgemm_part part = number < rows ? ga_spgemm_whole_row(&work->a, first + number) : none;
     bool fits = GA_SPGEMM_OF(ga_spgemm_add_part)(tile, &work->a, &work->b, part, table, sums);
     uint32_t count = sums ? GA_SPGEMM_OF(ga_spgemm_compact)(tile, table, sums)
@@ -148,23 +149,23 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spg
     if (sums && GA_SPGEMM_OF(ga_spgemm_sorts)(work)) { /* while earlier pieces are computed */
         GA_SPGEMM_OF(ga_spgemm_sort_keys)(tile, keys, count);
     }
-    if (threadIdx.x < 32u && (!is_unplaced || block->done == rows)) {
-        ga_spgemm_place(work, block, position, block->total);
-    }
     __syncthreads();
-    bool is_placed = !is_unplaced || block->done == rows;
-    position = is_placed ? block->position : position;
-    if (is_placed && position != GA_ORDER_NONE) {
-        bool stores = number < block->done;
-        uint64_t at = position + (stores ? block->before[number] : 0);
-        if (!ga_spgemm_counts(work)) {
-            GA_SPGEMM_OF(ga_spgemm_store_row)(work, tile, keys, sums, stores ? count : 0, at);
+    if (!is_unplaced || block->done == rows) {
+        GA_SPGEMM_OF(ga_spgemm_find_place)
+        (work, block, position, first, rows, block->total, flushes);
+        position = block->position;
+        bool stores = position != GA_ORDER_NONE && number < block->done;
+        uint32_t before = stores ? block->before[number] : 0;
+        if (!ga_spgemm_counts(work) && position != GA_ORDER_NONE) {
+            GA_SPGEMM_OF(ga_spgemm_store_row)
+            (work, tile, keys, sums, stores ? count : 0, block->indices + before,
+             (GA_SPGEMM_VALUE *)block->values + before);
         }
-        if (tile.lane == 0 && stores && !work->is_placed) {
-            work->offsets[first + number + 1u] =
-                work->has_gaps || ga_spgemm_counts(work) ? count : at + count;
+        if (stores && tile.lane == 0) {
+            GA_SPGEMM_OF(ga_spgemm_store_end)(work, block, first, number, before, count);
         }
-        position += block->total;
+        position = position == GA_ORDER_LATER ? 0 : position;
+        position += position == GA_ORDER_NONE ? 0 : block->total;
     }
     GA_SPGEMM_OF(ga_spgemm_empty_own)(tile, table, sums);
     return position;
@@ -190,7 +191,7 @@ static __device__ __noinline__ uint64_t GA_SPGEMM_OF(ga_spgemm_count_rows)(
     __syncthreads();
     if (threadIdx.x < 32u) {
         ga_spgemm_publish(work, block, all);
-        ga_spgemm_place(work, block, GA_SPGEMM_UNPLACED, all);
+        ga_spgemm_place(work, block, GA_SPGEMM_UNPLACED, all, false);
     }
     __syncthreads();
     return block->position;
@@ -237,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK, GA_SPGEMM_RESIDENT
 {
     __shared__ ga_spgemm_block block;
     uint32_t each = GA_SPGEMM_BLOCK / work.width;
-    GA_SPGEMM_OF(ga_spgemm_empty_all)(&work);
+    ga_spgemm_begin_block(&block);
     for (;;) {
         if (threadIdx.x == 0) {
             /* relaxed: as where it is stored */
@@ -247,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK, GA_SPGEMM_RESIDENT
         }
         __syncthreads();
         if (block.piece >= work.piece_count) {
-            return;
+            break;
         }
         uint64_t row = block.piece * each, left = work.a.rows - row;
         ga_spgemm_piece piece = {row, left < each ? (uint32_t)left : each, 0};
@@ -276,6 +277,9 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK, GA_SPGEMM_RESIDENT
             GA_SPGEMM_OF(ga_spgemm_run_large)(&work, &block, piece, position);
         }
         __syncthreads();
+    }
+    if (block.deferred) {
+        GA_SPGEMM_OF(ga_spgemm_flush)(&work, &block, 0);
     }
 }
 

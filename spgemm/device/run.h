@@ -13,6 +13,7 @@
 
 enum {
     GA_SPGEMM_BLOCKS_MAX = 8,   /* of a multiprocessor */
+    GA_SPGEMM_BLOCKS_ROWS = 4,  /* of it, that compute rows: as many as run at a time */
     GA_SPGEMM_SLOTS_MIN = 2048, /* of a block */
     GA_SPGEMM_SLOTS_MAX = 4096  /* 48 KiB in float64: four blocks on an H100, where there are
                                  * registers for four */
@@ -24,7 +25,9 @@ typedef enum ga_spgemm_scratch {
     GA_SPGEMM_SCRATCH_ORDER,  /* words of order_tile.h: of the rows' pieces, or to cut them */
     GA_SPGEMM_SCRATCH_PIECES, /* pieces, and words for them */
     GA_SPGEMM_SCRATCH_ENDS, /* words of the kernels that close gaps, or make positions of lengths */
-    GA_SPGEMM_SCRATCH_DENSE, /* buffers for dense rows */
+    GA_SPGEMM_SCRATCH_KINDS,    /* of large rows */
+    GA_SPGEMM_SCRATCH_DEFERRED, /* pieces that wait for their position */
+    GA_SPGEMM_SCRATCH_BITMAPS,  /* of wide rows */
     GA_SPGEMM_SCRATCH_COUNT
 } ga_spgemm_scratch;
 

@@ -68,4 +68,23 @@ static __device__ __forceinline__ void ga_spgemm_sort_own(ga_tile tile, uint32_t
     }
 }
 
+/* ---- in shared memory ------------------------------------------------------------------------ */
+
+/* The lower element of pair number `pair` of a stage of a bitonic network, which compares elements
+ * that are `apart` (a power of two). */
+GA_SIMT uint32_t ga_spgemm_lower(uint32_t pair, uint32_t apart)
+{
+    return pair + (pair & ~(apart - 1u));
+}
+
+/* Compare and exchange the elements of a pair, in runs of `run` elements. By one lane. */
+GA_SIMT void ga_spgemm_exchange(uint32_t *columns, uint32_t low, uint32_t apart, uint32_t run)
+{
+    uint32_t lower = columns[low], upper = columns[low + apart];
+    if ((lower > upper) == !(low & run)) {
+        columns[low] = upper;
+        columns[low + apart] = lower;
+    }
+}
+
 #endif

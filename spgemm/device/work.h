@@ -19,7 +19,19 @@ enum {
     GA_SPGEMM_BLOCK = 256,           /* threads of all kernels */
     GA_SPGEMM_SAMPLE = 1024,         /* rows, for the estimate */
     GA_SPGEMM_SAMPLE_ENDS = 1 << 14, /* multiplications of a row above which it is no sample */
-    GA_SPGEMM_SIZES = 32
+    GA_SPGEMM_SIZES = 32,
+    GA_SPGEMM_ROWS_MAX = GA_SPGEMM_BLOCK / 4, /* of a piece */
+    GA_SPGEMM_DEFERRED = 4,                   /* pieces of a block that wait for their position */
+    GA_SPGEMM_CHUNKS = 8192,                  /* of a bitmap, at most */
+    GA_SPGEMM_CHUNK_LOG = 12, /* of the least columns of a chunk: a group for each lane */
+    GA_SPGEMM_GROUP = 128     /* columns of a group of a bitmap, which has a rank */
+};
+
+/* How a large row is computed; two bits for each row. */
+enum {
+    GA_SPGEMM_BY_HASH,
+    GA_SPGEMM_BY_NARROW, /* a bitmap in shared memory */
+    GA_SPGEMM_BY_WIDE    /* a bitmap in device memory */
 };
 
 /* Why the kernels stopped. */
@@ -42,8 +54,9 @@ typedef struct ga_spgemm_totals {
     /* The most entries, estimated, of a row of the sample that takes 2^i to 2^(i+1) - 1
      * multiplications. */
     uint32_t sample_most[GA_SPGEMM_SIZES];
-    uint64_t tickets;       /* handed out by the next kernel */
-    uint64_t pieces, dense; /* of ga_spgemm_cut_kernel(): pieces, dense rows */
+    uint64_t tickets;      /* handed out by the next kernel */
+    uint64_t pieces, wide; /* of ga_spgemm_cut_kernel(): pieces, wide rows */
+    uint32_t span;         /* of the large rows that are not wide, the most */
     uint32_t stop;
 } ga_spgemm_totals;
 
@@ -51,8 +64,13 @@ typedef struct ga_spgemm_totals {
 typedef struct ga_spgemm_piece {
     uint64_t row;
     uint32_t count; /* 0: a large row */
-    uint32_t dense; /* 1 and the number of dense rows before, or 0: the row is not dense */
+    /* How a large row is computed: GA_SPGEMM_HASHED, GA_SPGEMM_NARROW, or with a bitmap in device
+     * memory: 1 and the number of such rows before. */
+    uint32_t bitmap;
 } ga_spgemm_piece;
+
+#define GA_SPGEMM_HASHED 0u
+#define GA_SPGEMM_NARROW 0xffffffffu
 
 /* Rows that a table has room for. */
 typedef struct ga_spgemm_fit {
@@ -60,14 +78,23 @@ typedef struct ga_spgemm_fit {
     uint32_t sizes; /* bit i: those of 2^i to 2^(i+1) - 1, as far as the sample shows */
 } ga_spgemm_fit;
 
-/* Memory for dense rows: an array of all columns, which blocks use in turn. */
-typedef struct ga_spgemm_dense {
-    char *buffers;
-    uint64_t bytes;         /* of one buffer: sums, bits of columns, bits of words of bits */
-    uint32_t *turns;        /* of each buffer: how often it has been used */
-    uint32_t count;         /* of the buffers */
-    uint64_t bits, summary; /* where these begin, in bytes */
-} ga_spgemm_dense;
+/* Bitmaps in device memory (bitmap.cuh), for rows whose columns are too far apart for one in shared
+ * memory. Each block has one; or, if they are fewer, blocks use them in turn. */
+typedef struct ga_spgemm_buffers {
+    char *first;
+    uint64_t bytes, words; /* of each, and of its bits */
+    uint32_t chunk_log;
+    uint32_t count;
+    uint32_t *turns; /* of each: how often it has been used */
+} ga_spgemm_buffers;
+
+/* Memory for pieces that wait for their position, some for each block (deferred.cuh). */
+typedef struct ga_spgemm_store {
+    char *first;
+    uint64_t bytes;    /* of a piece */
+    uint32_t count;    /* of the pieces of a block; 0: none waits so */
+    uint32_t capacity; /* entries of a piece */
+} ga_spgemm_store;
 
 /* A parameter of all kernels. */
 typedef struct ga_spgemm_work {
@@ -78,7 +105,10 @@ typedef struct ga_spgemm_work {
     uint32_t width;                    /* lanes for a row: 4, 8, 16 or 32 */
     uint32_t slots;                    /* of a row's table, a power of two of at least `width` */
     ga_spgemm_fit tile_fit, block_fit; /* the tables of a tile, and of a block */
-    ga_spgemm_dense dense;             /* for rows that do not fit into the table of a block */
+    uint32_t span;                     /* columns of the bitmap in shared memory */
+    uint32_t *kinds;                   /* of rows, 16 in a word: how large ones are computed */
+    ga_spgemm_store store;
+    ga_spgemm_buffers buffers; /* for wide rows */
 
     ga_spgemm_piece *pieces; /* NULL: no row is large, and each has as many rows as a block takes */
     uint64_t piece_count;

@@ -30,8 +30,8 @@ extern "C" {
 /* How the memory of the result is found (vmm-spgemm-2023, §2.2 and §3.2). The entries of a row of C
  * are at most the multiplications that the row takes: its upper bound. */
 typedef enum ga_spgemm_method {
-    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING; on a device, where many rows of C have more than some
-                         * hundred entries, GA_SPGEMM_PRECISE */
+    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING; on a device, where many rows of C have some hundred
+                         * entries and some have thousands, GA_SPGEMM_PRECISE */
     GA_SPGEMM_PRECISE,  /* computes the pattern first, for the exact size, and then the values */
     GA_SPGEMM_UPPER, /* computes once, into memory for the upper bound, and then closes the gaps */
     GA_SPGEMM_GROWING, /* computes once, and appends rows in their order while the vectors grow */
@@ -87,9 +87,10 @@ typedef struct ga_spgemm_report {
  * call. NaN and infinities are multiplied and added as IEEE 754 says.
  *
  * On a device the call waits for the stream, because it reads sizes back, and the matrices must
- * not change meanwhile. Besides the result it needs some bytes for each row, and if rows of C have
- * more than about a thousand entries, arrays of B's columns: at most 256 MiB, half of the expected
- * result, or one array of at most about 1 GiB.
+ * not change meanwhile. Besides the result it needs some bytes for each row; up to 1 MiB for each
+ * multiprocessor, for GA_SPGEMM_GROWING; and, if rows of C have more than about a thousand entries,
+ * up to 5/32 of a byte for each column of B in each running block: together at most 256 MiB, half
+ * of the expected result, or what one block needs.
  *
  * NULL for `options` is all zeros. `report` may be NULL.
  *
