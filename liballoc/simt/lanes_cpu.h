@@ -27,9 +27,9 @@ GA_SIMT ga_tile ga_tile_of(uint32_t width)
 
 /* A tile like ga_tile_of(), for a whole warp whose tiles all call the same functions together, in
  * no branch that only some of them take. Ballots and shuffles then cost the GPU one instruction
- * each. Such a tile works with ga_lanes_get, ga_lanes_nonzero, ga_lanes_any (which covers all tiles
- * of the warp), ga_tile_sync (at which all tiles wait), and with rows, except ga_row_match and
- * functions made of it. */
+ * each. Such a tile works with ga_lanes_get, ga_lanes_least, ga_lanes_nonzero, ga_lanes_any (which
+ * covers all tiles of the warp), ga_tile_sync (at which all tiles wait), and with rows, except
+ * ga_row_match and functions made of it. */
 GA_SIMT ga_tile ga_tile_abreast(uint32_t width)
 {
     return ga_tile_of(width);
@@ -267,6 +267,16 @@ GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
         sum += lanes[i];
     }
     return sum;
+}
+
+/* The least value. */
+GA_SIMT uint32_t ga_lanes_least(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t least = lanes[0];
+    for (uint32_t i = 1; i < tile.width; i++) {
+        least = lanes[i] < least ? lanes[i] : least;
+    }
+    return least;
 }
 
 /* The bitwise or of all lanes. */

@@ -269,6 +269,28 @@ GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
 #endif
 }
 
+GA_SIMT uint32_t ga_lanes_least(ga_tile tile, ga_lanes lanes)
+{
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+    if (tile.width == 32u) {
+        return __reduce_min_sync(tile.mask, lanes);
+    }
+#else
+    for (uint32_t rest = tile.has_gaps ? tile.mask : 0; rest; rest &= rest - 1u) {
+        uint32_t other = __shfl_sync(tile.mask, lanes, (int)ga_bits_lowest(rest));
+        lanes = other < lanes ? other : lanes;
+    }
+    if (tile.has_gaps) {
+        return lanes;
+    }
+#endif
+    for (uint32_t step = 1; step < tile.width; step *= 2u) {
+        uint32_t other = __shfl_xor_sync(tile.mask, lanes, (int)step);
+        lanes = other < lanes ? other : lanes;
+    }
+    return lanes;
+}
+
 GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
 {
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800

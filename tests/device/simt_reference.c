@@ -309,6 +309,7 @@ static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out
     bool parted = false;
     uint32_t nonzero = 0;
     uint32_t sum = 0;
+    uint32_t least = ~0u;
     uint32_t all = 0;
     uint32_t differ = 0;
     for (uint32_t i = 0; i < 32; i++) {
@@ -317,6 +318,7 @@ static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out
             same &= in->flags[i] == in->flags[nth(in->here, 0)];
             parted |= has(in->chosen, i) != has(in->chosen, nth(in->here, 0));
             sum += in->values[i];
+            least = in->values[i] < least ? in->values[i] : least;
             all |= in->flags[i];
         }
         differ |= in->row[i] != in->common ? 1u << i : 0;
@@ -330,6 +332,7 @@ static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out
     out->word[SIMT_lanes_any][lane] = nonzero ? 1 : 0;
     out->word[SIMT_lanes_same][lane] = (same ? 1u : 0) | 2u | (parted ? 0 : 4u);
     out->word[SIMT_lanes_sum][lane] = sum;
+    out->word[SIMT_lanes_least][lane] = least;
     out->word[SIMT_lanes_union][lane] = all;
     out->word[SIMT_row_seek][lane] = from(differ, in->start);
     out->word[SIMT_row_scan][lane] = differ;
