@@ -21,10 +21,22 @@ ga_status ga_spgemm_resize(const ga_spgemm_product *product, uint64_t entries)
     return status ? status : ga_vector_resize(product->values, entries);
 }
 
+static uint64_t bytes_of(const ga_vector *vector)
+{
+    return ga_vector_capacity(vector) * ga_vector_element(vector);
+}
+
+void ga_spgemm_note_bytes(const ga_spgemm_product *product, uint64_t more, ga_spgemm_report *report)
+{
+    uint64_t bytes = bytes_of(product->indices) + bytes_of(product->values) + more;
+    report->bytes_peak = bytes > report->bytes_peak ? bytes : report->bytes_peak;
+}
+
 void ga_spgemm_note_peak(const ga_spgemm_product *product, ga_spgemm_report *report)
 {
     uint64_t peak = ga_vector_capacity(product->indices);
     report->entries_peak = peak > report->entries_peak ? peak : report->entries_peak;
+    ga_spgemm_note_bytes(product, 0, report);
 }
 
 /* Bytes by which the vector grows, such that whole steps fill its limit, but for some bytes. */

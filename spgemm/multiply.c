@@ -5,13 +5,14 @@
 #include "multiply.h"
 
 #include "matrix.h"
+#include "rounds.h"
 
 #include "arena/vector_state.h"
 
 const char *ga_spgemm_method_text(ga_spgemm_method method)
 {
-    static const char *const texts[GA_SPGEMM_METHOD_COUNT] = {"auto", "precise", "upper",
-                                                              "growing"};
+    static const char *const texts[GA_SPGEMM_METHOD_COUNT] = {"auto", "precise", "upper", "growing",
+                                                              "dynamic"};
     return (unsigned)method < GA_SPGEMM_METHOD_COUNT ? texts[method] : "?";
 }
 
@@ -45,6 +46,15 @@ static ga_status check_options(const ga_spgemm_options *options)
     if ((unsigned)options->method >= GA_SPGEMM_METHOD_COUNT) {
         return ga_fail(GA_ERR_ARGUMENT, "spgemm: method=%d: expected 0 to %d", (int)options->method,
                        GA_SPGEMM_METHOD_COUNT - 1);
+    }
+    if ((unsigned)options->goal >= GA_SPGEMM_GOAL_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "spgemm: goal=%d: expected 0 to %d", (int)options->goal,
+                       GA_SPGEMM_GOAL_COUNT - 1);
+    }
+    if (options->size_per_row && (options->size_per_row < GA_SPGEMM_SIZE_MIN ||
+                                  options->size_per_row > GA_SPGEMM_SIZE_MAX)) {
+        return ga_fail(GA_ERR_ARGUMENT, "spgemm: size_per_row=%u: expected 0, or %d to %d",
+                       options->size_per_row, GA_SPGEMM_SIZE_MIN, GA_SPGEMM_SIZE_MAX);
     }
     return options->threads <= GA_SPGEMM_THREADS_MAX
                ? GA_OK
@@ -166,6 +176,14 @@ ga_status ga_spgemm_begin(const ga_csr *a, const ga_csr *b, ga_spgemm_product *p
     return status ? status : ga_vector_resize(product->offsets, a->rows + 1);
 }
 
+/* On a device GA_SPGEMM_AUTO may choose again, when more is known. */
+static ga_spgemm_method method_of(const ga_spgemm_options *options)
+{
+    return options->method                          ? options->method
+           : options->goal == GA_SPGEMM_GOAL_MEMORY ? GA_SPGEMM_PRECISE
+                                                    : GA_SPGEMM_GROWING;
+}
+
 ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b, const ga_spgemm_options *options,
                              ga_spgemm_product *product, ga_spgemm_report *report)
 {
@@ -177,7 +195,7 @@ ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b, const ga_spgemm_o
     if (status != GA_OK) {
         return status;
     }
-    *report = (ga_spgemm_report){.method = options->method ? options->method : GA_SPGEMM_GROWING};
+    *report = (ga_spgemm_report){.method = method_of(options)};
     status = product->offsets->carrier.place == GA_PLACE_HOST
                  ? ga_spgemm_on_host(a, b, options, product, report)
                  : ga_spgemm_on_device(a, b, options, product, report);

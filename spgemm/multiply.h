@@ -26,8 +26,12 @@ ga_status ga_spgemm_begin(const ga_csr *a, const ga_csr *b, ga_spgemm_product *p
 /* Gives the vectors of indices and values room for exactly `entries`. */
 ga_status ga_spgemm_resize(const ga_spgemm_product *product, uint64_t entries);
 
-/* The entries for which there is memory, if they are more than before. */
+/* Entries and bytes for which there is memory, if they are more than before. */
 void ga_spgemm_note_peak(const ga_spgemm_product *product, ga_spgemm_report *report);
+
+/* The bytes of indices and values and `more`, if they are more than before. */
+void ga_spgemm_note_bytes(const ga_spgemm_product *product, uint64_t more,
+                          ga_spgemm_report *report);
 
 /* ---- vectors on loan ------------------------------------------------------------------------- */
 

@@ -68,8 +68,7 @@ static uint64_t power_of_two(uint64_t least)
     return power;
 }
 
-/* The entries that a row of the product has at most, but for one in 32 rows of the sample. */
-static double usual_entries(const ga_spgemm_totals *totals)
+double ga_spgemm_usual_entries(const ga_spgemm_totals *totals)
 {
     uint32_t rows = 0, above = 0;
     int size = GA_SPGEMM_SIZES - 1;
@@ -106,7 +105,7 @@ static void configure(ga_spgemm_device_run *run, uint64_t b_entries)
     uint64_t width = power_of_two((uint64_t)(length * 0.8));
     work->width = (uint32_t)(width < 4 ? 4 : width > 32 ? 32 : width);
     uint64_t rows = GA_SPGEMM_BLOCK / work->width;
-    uint64_t slots = power_of_two((uint64_t)(usual_entries(totals) * 1.3));
+    uint64_t slots = power_of_two((uint64_t)(ga_spgemm_usual_entries(totals) * 1.3));
     slots = slots * rows < GA_SPGEMM_SLOTS_MIN ? GA_SPGEMM_SLOTS_MIN / rows : slots;
     slots = slots * rows > GA_SPGEMM_SLOTS_MAX ? GA_SPGEMM_SLOTS_MAX / rows : slots;
     work->slots = (uint32_t)slots;
@@ -411,6 +410,10 @@ static ga_status multiply(ga_spgemm_device_run *run)
         return status;
     }
     configure(run, b_entries);
+    run->report->entries_estimated = expected(run);
+    if (run->report->method == GA_SPGEMM_DYNAMIC) {
+        return ga_spgemm_dynamic_on_device(run);
+    }
     status = order_pieces(run);
     if (status != GA_OK) {
         return status;

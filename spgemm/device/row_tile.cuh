@@ -25,13 +25,10 @@
 #ifndef GPUALLOC_SPGEMM_DEVICE_ROW_TILE_CUH
 #define GPUALLOC_SPGEMM_DEVICE_ROW_TILE_CUH
 
-#include "simt/simt.h"
+#include "../csr_tile.h"
 
 #include "bitmap.cuh"
 
-#include <gpualloc/matrix.h>
-
-#define GA_SPGEMM_EMPTY   0xffffffffu /* no column: matrices have at most 2^32 - 1 */
 #define GA_SPGEMM_NO_SLOT 0xffffffffu
 #define GA_SPGEMM_LONG    256u /* entries of a row of B, above which it is long */
 #define GA_SPGEMM_LONGS   32u
@@ -151,26 +148,6 @@ GA_SIMT uint32_t ga_spgemm_slot(ga_spgemm_table table, uint32_t column)
         }
     }
     return GA_SPGEMM_NO_SLOT;
-}
-
-/* The lanes that have an element of the `left` ones. */
-GA_SIMT uint32_t ga_spgemm_lanes(ga_tile tile, uint64_t left)
-{
-    return left < ga_tile_size(tile) ? ga_bits_below((uint32_t)left) : ga_tile_lanes(tile);
-}
-
-/* The first entry from `begin` to `end` whose column is at least `column`. By one lane. */
-GA_SIMT uint64_t ga_spgemm_find(const ga_csr *m, uint64_t begin, uint64_t end, uint32_t column)
-{
-    while (begin < end) {
-        uint64_t middle = begin + (end - begin) / 2u;
-        if (m->indices[middle] < column) {
-            begin = middle + 1u;
-        } else {
-            end = middle;
-        }
-    }
-    return begin;
 }
 
 /* The part of one tile that multiplies the whole row. */

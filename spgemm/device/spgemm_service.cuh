@@ -5,6 +5,7 @@
 #ifndef GPUALLOC_SPGEMM_DEVICE_SPGEMM_SERVICE_CUH
 #define GPUALLOC_SPGEMM_DEVICE_SPGEMM_SERVICE_CUH
 
+#include "dynamic_kernel.cuh"
 #include "gaps_kernel.cuh"
 #include "plan_kernel.cuh"
 #include "rows_kernel.cuh"

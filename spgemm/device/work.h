@@ -6,7 +6,8 @@
  *      |- check, bound, estimate  plan_kernel.cuh: are the matrices valid, and how large is C?
  *      |- configure               device.c: lanes and slots for a row
  *      |- cut                     plan_kernel.cuh: the pieces, if some rows are large
- *      '- rows                    rows_kernel.cuh: the product, once or twice
+ *      |- rows                    rows_kernel.cuh: the product, once or twice
+ *      '- rounds                  dynamic.c, dynamic_kernel.cuh: GA_SPGEMM_DYNAMIC
  */
 #ifndef GPUALLOC_SPGEMM_DEVICE_WORK_H
 #define GPUALLOC_SPGEMM_DEVICE_WORK_H
@@ -55,6 +56,7 @@ typedef struct ga_spgemm_totals {
      * multiplications. */
     uint32_t sample_most[GA_SPGEMM_SIZES];
     uint64_t tickets;      /* handed out by the next kernel */
+    uint64_t active;       /* of a round of GA_SPGEMM_DYNAMIC: rows that have another one */
     uint64_t pieces, wide; /* of ga_spgemm_cut_kernel(): pieces, wide rows */
     uint32_t span;         /* of the large rows that are not wide, the most */
     uint32_t stop;

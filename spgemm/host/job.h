@@ -3,7 +3,7 @@
  * A product that host threads compute: its rows in pieces, which the threads take in order.
  *
  *     ga_spgemm_on_host           methods.c
- *      |- precise, upper, growing
+ *      |- precise, upper, growing, dynamic (dynamic.c)
  *      |   '- ga_spgemm_run_pieces threads.c: all threads go through the pieces
  *      |       '- a pass          rows.c: one piece
  *      '- plan                    plan.c: upper bounds of rows, and the pieces
@@ -59,6 +59,14 @@ struct ga_spgemm_job {
     uint64_t *order;
     ga_spgemm_loan loan;
 
+    /* GA_SPGEMM_DYNAMIC. */
+    struct ga_spgemm_rounds *rounds;
+    uint32_t width;   /* of the tiles */
+    uint64_t active;  /* relaxed: rows of the next round */
+    const char *from; /* of the array that is gathered, and to another one */
+    char *to;
+    size_t element; /* bytes */
+
     ga_spgemm_pass *pass;
     uint64_t next_piece;    /* relaxed: hands out pieces */
     uint64_t scratch_bytes; /* relaxed: of all threads */
@@ -89,6 +97,12 @@ bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uin
  * memory. */
 bool ga_spgemm_scratch_room(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t kept,
                             uint64_t entries);
+
+/* Turns the numbers of entries in offsets[1] and on into offsets. */
+void ga_spgemm_sum_counts(ga_spgemm_job *job);
+
+/* GA_SPGEMM_DYNAMIC, after the plan. */
+ga_status ga_spgemm_dynamic_on_host(ga_spgemm_job *job);
 
 /* The passes. The first counts the entries of each row in offsets[row + 1]. The second stores each
  * row at its offset, or for GA_SPGEMM_UPPER at its sum of upper bounds. The third appends the

@@ -16,8 +16,7 @@ static uint64_t entries_now(const ga_spgemm_job *job)
     return job->offsets[job->a->rows];
 }
 
-/* Turns the numbers of entries in offsets[1] and on into offsets. */
-static void sum_counts(ga_spgemm_job *job)
+void ga_spgemm_sum_counts(ga_spgemm_job *job)
 {
     for (uint64_t row = 0; row < job->a->rows; row++) {
         job->offsets[row + 1] += job->offsets[row];
@@ -32,7 +31,7 @@ static ga_status multiply_precise(ga_spgemm_job *job)
     if (status != GA_OK) {
         return status;
     }
-    sum_counts(job);
+    ga_spgemm_sum_counts(job);
     status = ga_spgemm_resize(job->product, entries_now(job));
     ga_spgemm_note_peak(job->product, job->report);
     return status == GA_OK ? ga_spgemm_run_pieces(job, ga_spgemm_store_piece) : status;
@@ -111,6 +110,20 @@ static ga_status check(const ga_csr *a, const ga_csr *b)
     return status || a == b ? status : ga_csr_check(b);
 }
 
+static ga_status run(ga_spgemm_job *job)
+{
+    switch (job->report->method) {
+    case GA_SPGEMM_PRECISE:
+        return multiply_precise(job);
+    case GA_SPGEMM_UPPER:
+        return multiply_upper(job);
+    case GA_SPGEMM_DYNAMIC:
+        return ga_spgemm_dynamic_on_host(job);
+    default:
+        return multiply_growing(job);
+    }
+}
+
 ga_status ga_spgemm_on_host(const ga_csr *a, const ga_csr *b, const ga_spgemm_options *options,
                             ga_spgemm_product *product, ga_spgemm_report *report)
 {
@@ -130,9 +143,7 @@ ga_status ga_spgemm_on_host(const ga_csr *a, const ga_csr *b, const ga_spgemm_op
     memset(job.offsets, 0, (a->rows + 1) * sizeof *job.offsets);
     status = ga_spgemm_plan(&job);
     if (status == GA_OK) {
-        status = report->method == GA_SPGEMM_PRECISE ? multiply_precise(&job)
-                 : report->method == GA_SPGEMM_UPPER ? multiply_upper(&job)
-                                                     : multiply_growing(&job);
+        status = run(&job);
     }
     if (status == GA_OK) {
         report->entries = entries_now(&job);

@@ -16,12 +16,11 @@
 #ifndef GPUALLOC_SPGEMM_HOST_TABLE_H
 #define GPUALLOC_SPGEMM_HOST_TABLE_H
 
-#include "simt/bits.h"
+#include "../csr_tile.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GA_SPGEMM_EMPTY     0xffffffffu /* no column: matrices have at most 2^32 - 1 */
 #define GA_SPGEMM_SLOTS_MIN 32u
 
 typedef struct ga_spgemm_table {

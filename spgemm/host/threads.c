@@ -163,6 +163,8 @@ ga_status ga_spgemm_run_pieces(ga_spgemm_job *job, ga_spgemm_pass *pass)
         pthread_join(others[i], NULL);
     }
     ga_libc.free(others);
-    job->report->threads = started + 1;
+    if (job->report->threads <= started) {
+        job->report->threads = started + 1;
+    }
     return job->failed ? report_failure(job) : GA_OK;
 }

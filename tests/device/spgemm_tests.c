@@ -49,7 +49,8 @@ static int count_devices(void *context)
 
 static void run_all(int device)
 {
-    const case_list lists[] = {shape_cases(), large_cases(), limit_cases(), refusal_cases()};
+    const case_list lists[] = {shape_cases(), large_cases(), limit_cases(), dynamic_cases(),
+                               refusal_cases()};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         const case_list *list = &lists[i];
         char title[64];

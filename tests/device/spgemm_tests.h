@@ -27,6 +27,7 @@ extern spgemm_suite suite;
 case_list shape_cases(void);
 case_list large_cases(void);
 case_list limit_cases(void);
+case_list dynamic_cases(void);
 case_list refusal_cases(void);
 
 /* ---- failures -------------------------------------------------------------------------------- */

@@ -3,145 +3,11 @@
  * Products of sparse matrices on the host, by each method, compared with a plain product: patterns
  * are equal, and values within rounding.
  */
-#include "support/expect.h"
-#include "support/random.h"
+#include "spgemm_products.h"
 
 #include "platform/libc.h"
 
-#include <gpualloc/spgemm.h>
-
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- matrices -------------------------------------------------------------------------------- */
-
-typedef struct matrix {
-    ga_csr view;
-    uint64_t *offsets;
-    uint32_t *indices;
-    void *values;
-} matrix;
-
-static void put_value(const matrix *m, uint64_t at, double value)
-{
-    if (m->view.type == GA_FLOAT64) {
-        ((double *)m->values)[at] = value;
-    } else {
-        ((float *)m->values)[at] = (float)value;
-    }
-}
-
-static double value_of(const ga_csr *m, uint64_t at)
-{
-    return m->type == GA_FLOAT64 ? ((const double *)m->values)[at]
-                                 : (double)((const float *)m->values)[at];
-}
-
-/* A matrix in which row i has entries with probability `share`, and all of them in row `full`. */
-static matrix make(uint64_t rows, uint32_t columns, double share, uint64_t full, ga_value_type type,
-                   uint64_t *random)
-{
-    uint64_t most = rows * columns;
-    matrix m = {.view = {.rows = rows, .columns = columns, .type = type}};
-    m.offsets = calloc(rows + 1, sizeof *m.offsets);
-    m.indices = calloc(most + 1, sizeof *m.indices);
-    m.values = calloc(most + 1, ga_value_size(type));
-    uint64_t count = 0;
-    for (uint64_t row = 0; row < rows; row++) {
-        for (uint32_t column = 0; column < columns; column++) {
-            if (row == full || (double)random_below(random, 1000000) < share * 1e6) {
-                m.indices[count] = column;
-                put_value(&m, count++, (double)random_below(random, 2001) / 1000 - 1);
-            }
-        }
-        m.offsets[row + 1] = count;
-    }
-    m.view.offsets = m.offsets;
-    m.view.indices = m.indices;
-    m.view.values = m.values;
-    return m;
-}
-
-static void matrix_end(matrix *m)
-{
-    free(m->offsets);
-    free(m->indices);
-    free(m->values);
-}
-
-/* ---- results --------------------------------------------------------------------------------- */
-
-static ga_spgemm_product vectors(ga_value_type type, uint64_t limit)
-{
-    ga_arena_options options = {.options_size = sizeof options,
-                                .place = GA_PLACE_HOST,
-                                .flags = GA_ARENA_EXACT,
-                                .limit = limit};
-    ga_arena_options free_options = {.options_size = sizeof options, .place = GA_PLACE_HOST};
-    ga_spgemm_product c = {0};
-    cr_assert_eq(ga_vector_open(&c.offsets, sizeof(uint64_t), &free_options, NULL), GA_OK);
-    cr_assert_eq(ga_vector_open(&c.indices, sizeof(uint32_t), &options, NULL), GA_OK);
-    cr_assert_eq(ga_vector_open(&c.values, ga_value_size(type), &options, NULL), GA_OK);
-    return c;
-}
-
-static void vectors_end(ga_spgemm_product *c)
-{
-    ga_vector_close(c->offsets);
-    ga_vector_close(c->indices);
-    ga_vector_close(c->values);
-}
-
-/* Row `row` of the product, dense; `met` says where entries met. */
-static void plain_row(const ga_csr *a, const ga_csr *b, uint64_t row, double *sums, bool *met)
-{
-    memset(sums, 0, b->columns * sizeof *sums);
-    memset(met, 0, b->columns * sizeof *met);
-    for (uint64_t e = a->offsets[row]; e < a->offsets[row + 1]; e++) {
-        uint32_t k = a->indices[e];
-        for (uint64_t f = b->offsets[k]; f < b->offsets[k + 1]; f++) {
-            sums[b->indices[f]] += value_of(a, e) * value_of(b, f);
-            met[b->indices[f]] = true;
-        }
-    }
-}
-
-static void expect_row(const ga_csr *c, uint64_t row, const double *sums, bool *met, bool sorted)
-{
-    double tolerance = c->type == GA_FLOAT64 ? 1e-9 : 1e-3;
-    for (uint64_t e = c->offsets[row]; e < c->offsets[row + 1]; e++) {
-        uint32_t column = c->indices[e];
-        cr_assert(column < c->columns && met[column], "row %llu: column %u is not in the product",
-                  (unsigned long long)row, column);
-        cr_assert(!sorted || e == c->offsets[row] || c->indices[e - 1] < column);
-        cr_assert(fabs(value_of(c, e) - sums[column]) <= tolerance, "row %llu, column %u: %g, %g",
-                  (unsigned long long)row, column, value_of(c, e), sums[column]);
-        met[column] = false; /* each column once */
-    }
-    for (uint32_t column = 0; column < c->columns; column++) {
-        cr_assert(!met[column], "row %llu: column %u is missing", (unsigned long long)row, column);
-    }
-}
-
-static void expect_product(const ga_csr *a, const ga_csr *b, const ga_spgemm_product *product,
-                           bool sorted)
-{
-    ga_csr c = ga_spgemm_view(product);
-    double *sums = calloc(b->columns + 1, sizeof *sums);
-    bool *met = calloc(b->columns + 1, sizeof *met);
-    cr_assert_eq(c.rows, a->rows);
-    cr_assert_eq(c.columns, b->columns);
-    cr_assert_eq(c.offsets[0], 0);
-    for (uint64_t row = 0; row < c.rows; row++) {
-        plain_row(a, b, row, sums, met);
-        expect_row(&c, row, sums, met, sorted);
-    }
-    cr_assert_eq(ga_vector_size(product->indices), c.offsets[c.rows]);
-    cr_assert_eq(ga_vector_size(product->values), c.offsets[c.rows]);
-    free(sums);
-    free(met);
-}
 
 /* Multiplies by each method, sorted or not, with one thread and several. */
 static void multiply_all(const ga_csr *a, const ga_csr *b)
@@ -233,27 +99,6 @@ Test(spgemm, zeros_and_infinities)
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
-
-static matrix band(uint64_t n, uint32_t width)
-{
-    uint64_t random = 5, count = 0;
-    matrix m = {.view = {.rows = n, .columns = n, .type = GA_FLOAT64}};
-    m.offsets = calloc(n + 1, sizeof *m.offsets);
-    m.indices = calloc(n * width, sizeof *m.indices);
-    m.values = calloc(n * width, sizeof(double));
-    for (uint64_t row = 0; row < n; row++) {
-        uint64_t first = row < width / 2 ? 0 : row - width / 2;
-        for (uint64_t column = first; column < first + width && column < n; column++) {
-            m.indices[count] = (uint32_t)column;
-            put_value(&m, count++, (double)random_below(&random, 1000));
-        }
-        m.offsets[row + 1] = count;
-    }
-    m.view.offsets = m.offsets;
-    m.view.indices = m.indices;
-    m.view.values = m.values;
-    return m;
-}
 
 /* The growing result takes little more memory than it has entries; the upper bound several times as
  * much. */
@@ -368,7 +213,7 @@ Test(spgemm, a_limit_that_is_just_enough)
         c = vectors(GA_FLOAT64, (report.entries * 8 + 4095) / 4096 * 4096);
         for (uint32_t method = GA_SPGEMM_PRECISE; method < GA_SPGEMM_METHOD_COUNT; method++) {
             options.method = method;
-            if (method != GA_SPGEMM_UPPER) {
+            if (method != GA_SPGEMM_UPPER && method != GA_SPGEMM_DYNAMIC) {
                 cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, &options, &c, NULL), GA_OK,
                              "%llu rows: %s", (unsigned long long)n, ga_error_text());
             }
@@ -434,11 +279,17 @@ Test(spgemm, refusals)
     bad = (ga_csr){1, 6, three, unsorted, a.values, GA_FLOAT64};
     expect_refused(&bad, &b.view, NULL, &c, "row 0");
     options.method = GA_SPGEMM_METHOD_COUNT;
-    expect_refused(&a.view, &b.view, &options, &c, "method=4: expected 0 to 3");
+    expect_refused(&a.view, &b.view, &options, &c, "method=5: expected 0 to 4");
     options = (ga_spgemm_options){.options_size = sizeof options, .flags = 6};
     expect_refused(&a.view, &b.view, &options, &c, "flags=0x6: expected GA_SPGEMM_UNSORTED");
     options = (ga_spgemm_options){.options_size = sizeof options, .threads = 1025};
     expect_refused(&a.view, &b.view, &options, &c, "threads=1025: expected 0 to 1024");
+    options = (ga_spgemm_options){.options_size = sizeof options, .size_per_row = 7};
+    expect_refused(&a.view, &b.view, &options, &c, "size_per_row=7: expected 0, or 8 to 256");
+    options.size_per_row = 257;
+    expect_refused(&a.view, &b.view, &options, &c, "size_per_row=257: expected 0, or 8 to 256");
+    options = (ga_spgemm_options){.options_size = sizeof options, .goal = GA_SPGEMM_GOAL_COUNT};
+    expect_refused(&a.view, &b.view, &options, &c, "goal=2: expected 0 to 1");
     options = (ga_spgemm_options){.options_size = 3};
     expect_refused(&a.view, &b.view, &options, &c, "options_size=3");
     ga_vector *kept = c.values;
@@ -448,6 +299,7 @@ Test(spgemm, refusals)
     expect_refused(&a.view, &b.view, NULL, &c, "one vector twice");
     c.values = kept;
     cr_assert_str_eq(ga_spgemm_method_text(GA_SPGEMM_GROWING), "growing");
+    cr_assert_str_eq(ga_spgemm_method_text(GA_SPGEMM_DYNAMIC), "dynamic");
     cr_assert_str_eq(ga_spgemm_method_text(99), "?");
     vectors_end(&c);
     vectors_end(&g);

@@ -35,6 +35,9 @@ typedef enum ga_spgemm_method {
     GA_SPGEMM_PRECISE,  /* computes the pattern first, for the exact size, and then the values */
     GA_SPGEMM_UPPER, /* computes once, into memory for the upper bound, and then closes the gaps */
     GA_SPGEMM_GROWING, /* computes once, and appends rows in their order while the vectors grow */
+    GA_SPGEMM_DYNAMIC, /* computes once, in rounds: in each the vectors grow by `size_per_row`
+                        * entries for each row that is not complete; then gathers the rows
+                        * (Algorithm 3, §3.2) */
     GA_SPGEMM_METHOD_COUNT
 } ga_spgemm_method;
 
@@ -47,12 +50,24 @@ enum {
     GA_SPGEMM_UNSORTED = 1
 };
 
+/* What decides where the caller leaves a choice: GA_SPGEMM_AUTO, and `size_per_row`. */
+typedef enum ga_spgemm_goal {
+    GA_SPGEMM_GOAL_TIME = 0,
+    GA_SPGEMM_GOAL_MEMORY, /* little memory at the peak: GA_SPGEMM_PRECISE */
+    GA_SPGEMM_GOAL_COUNT
+} ga_spgemm_goal;
+
 typedef struct ga_spgemm_options {
     uint32_t options_size; /* sizeof(ga_spgemm_options) */
     uint32_t flags;        /* GA_SPGEMM_UNSORTED, or 0 */
     ga_spgemm_method method;
     uint32_t threads; /* on the host: 1 to 1024; 0: one for each processor that the process may
                        * use */
+    ga_spgemm_goal goal;
+    /* GA_SPGEMM_DYNAMIC: the entries by which a row grows in a round, 8 to 256; 0: chosen by the
+     * goal and a sample of the rows. For time, the least of 8, 16, 32, 48, 64, 96, 128 and 256 that
+     * holds 31 of 32 rows in one round; for memory, the largest that wastes at most about 5 %. */
+    uint32_t size_per_row;
 } ga_spgemm_options;
 
 /* The result: vectors on the host, or all on one device and one stream, of elements of 8 bytes
@@ -73,11 +88,17 @@ GA_API ga_csr ga_spgemm_view(const ga_spgemm_product *product);
 typedef struct ga_spgemm_report {
     ga_spgemm_method method; /* that was used */
     uint32_t threads;
-    uint64_t multiplications; /* the sum of the upper bounds of all rows */
-    uint64_t entries;         /* of C */
-    uint64_t entries_peak;    /* for which memory was mapped at most, in the vector of indices */
-    uint64_t scratch_bytes;   /* of all threads together, when the last one ended; or in device
-                               * memory */
+    uint64_t multiplications;   /* the sum of the upper bounds of all rows */
+    uint64_t entries;           /* of C */
+    uint64_t entries_estimated; /* of C, from a sample of its rows; 0: no estimate was needed */
+    uint64_t entries_peak;      /* for which memory was mapped at most, in the vector of indices */
+    /* Of the indices and values, mapped at most, with the second copy of one of the vectors while
+     * GA_SPGEMM_DYNAMIC gathers rows. */
+    uint64_t bytes_peak;
+    uint64_t scratch_bytes; /* of all threads together, when the last one ended; or in device
+                               * memory; without the second copy */
+    uint64_t rounds;        /* GA_SPGEMM_DYNAMIC: of them; else 0 */
+    uint32_t size_per_row;  /* GA_SPGEMM_DYNAMIC: as it was chosen; else 0 */
 } ga_spgemm_report;
 
 /* C = A B, for matrices of one type: in host memory for vectors on the host, else in memory that
@@ -100,7 +121,8 @@ typedef struct ga_spgemm_report {
  *                     in one of the vectors, or an option is out of range
  * GA_ERR_MEMORY       out of memory, or a vector is at its limit
  * GA_ERR_DEVICE       the driver fails, or the library was built without device code
- * GA_ERR_SIZE         a row takes 2^32 - 1 multiplications or more: GA_SPGEMM_UPPER on a device
+ * GA_ERR_SIZE         a row takes 2^32 - 1 multiplications or more: GA_SPGEMM_UPPER on a device;
+ *                     2^32 rows or more: GA_SPGEMM_DYNAMIC
  * GA_ERR_SIZE, GA_ERR_CANNOT_GROW: as ga_vector_reserve() */
 GA_API ga_status ga_spgemm_multiply(const ga_csr *a, const ga_csr *b,
                                     const ga_spgemm_options *options, ga_spgemm_product *product,
