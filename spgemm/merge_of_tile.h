@@ -35,7 +35,7 @@ GA_SIMT uint32_t GA_SPGEMM_OF(ga_merge_group)(ga_tile tile, const ga_csr *b, ga_
                                               const GA_SPGEMM_VALUE *factors,
                                               GA_SPGEMM_OF(ga_merge_list) from, uint32_t listed,
                                               GA_SPGEMM_OF(ga_merge_list) to, uint32_t room,
-                                              ga_merged *merged)
+                                              ga_spgemm_progress *merged)
 {
     uint32_t taken = 0, count = 0;
     for (;;) {
@@ -69,14 +69,13 @@ GA_SIMT uint32_t GA_SPGEMM_OF(ga_merge_group)(ga_tile tile, const ga_csr *b, ga_
 
 /* Store the next entries of a row of C, at most `room`, at `out`. The row of A has the entries from
  * `at` to `end`. `spare` has as much room. */
-GA_SIMT ga_merged GA_SPGEMM_OF(ga_merge_row)(ga_tile tile, const ga_csr *a, const ga_csr *b,
-                                             uint64_t at, uint64_t end, uint32_t cursor,
-                                             GA_SPGEMM_OF(ga_merge_list) out,
-                                             GA_SPGEMM_OF(ga_merge_list) spare, uint32_t room)
+GA_SIMT ga_spgemm_progress GA_SPGEMM_OF(ga_merge_row)(
+    ga_tile tile, const ga_csr *a, const ga_csr *b, uint64_t at, uint64_t end, uint32_t cursor,
+    GA_SPGEMM_OF(ga_merge_list) out, GA_SPGEMM_OF(ga_merge_list) spare, uint32_t room)
 {
     uint32_t size = ga_tile_size(tile);
     uint64_t groups = (end - at) / size + ((end - at) % size != 0);
-    ga_merged merged = {0, cursor, false};
+    ga_spgemm_progress merged = {0, cursor, false};
     while (ga_merge_any(tile, groups)) {
         ga_merge_heads heads = ga_merge_load(tile, a, b, at, end, cursor);
         bool is_out = groups % 2u; /* the last one is */

@@ -26,6 +26,7 @@
 #define GPUALLOC_SPGEMM_MERGE_TILE_H
 
 #include "csr_tile.h"
+#include "round_tile.h"
 
 /* The positions of a group. */
 typedef struct ga_merge_heads {
@@ -34,13 +35,6 @@ typedef struct ga_merge_heads {
     ga_lanes done;                  /* of these */
     ga_lanes column;                /* of the entry behind those, or GA_SPGEMM_EMPTY */
 } ga_merge_heads;
-
-/* The result of a merge. */
-typedef struct ga_merged {
-    uint32_t count;  /* entries that were stored */
-    uint32_t cursor; /* the column behind the last one */
-    bool has_more;   /* the row has entries from the cursor on */
-} ga_merged;
 
 /* True if the condition, which is uniform in each tile, holds in any tile of the warp. */
 GA_SIMT bool ga_merge_any(ga_tile tile, bool condition)

@@ -51,6 +51,16 @@ static ga_status check_options(const ga_spgemm_options *options)
         return ga_fail(GA_ERR_ARGUMENT, "spgemm: goal=%d: expected 0 to %d", (int)options->goal,
                        GA_SPGEMM_GOAL_COUNT - 1);
     }
+    if ((unsigned)options->kernel >= GA_SPGEMM_KERNEL_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "spgemm: kernel=%d: expected 0 to %d", (int)options->kernel,
+                       GA_SPGEMM_KERNEL_COUNT - 1);
+    }
+    if (options->kernel == GA_SPGEMM_KERNEL_DOT &&
+        (options->method == GA_SPGEMM_AUTO || options->method == GA_SPGEMM_GROWING)) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "spgemm: method %s with the kernel dot: expected precise, upper or dynamic",
+                       ga_spgemm_method_text(options->method));
+    }
     if (options->size_per_row && (options->size_per_row < GA_SPGEMM_SIZE_MIN ||
                                   options->size_per_row > GA_SPGEMM_SIZE_MAX)) {
         return ga_fail(GA_ERR_ARGUMENT, "spgemm: size_per_row=%u: expected 0, or %d to %d",

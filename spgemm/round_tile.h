@@ -31,6 +31,13 @@ typedef struct ga_spgemm_round {
     uint64_t first, active; /* its first piece, and its pieces */
 } ga_spgemm_round;
 
+/* What has been stored of a row, by one piece. */
+typedef struct ga_spgemm_progress {
+    uint32_t count;  /* entries */
+    uint32_t cursor; /* a column behind the last one, and not behind the next one */
+    bool has_more;   /* the row has entries from the cursor on */
+} ga_spgemm_progress;
+
 /* Where a piece goes. */
 typedef struct ga_spgemm_copy {
     uint64_t from, to;

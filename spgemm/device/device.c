@@ -241,6 +241,9 @@ static ga_status run_rows(ga_spgemm_device_run *run, bool counts_only)
     uint64_t most = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
     uint64_t blocks = work->piece_count < most ? work->piece_count : most;
     bool is_double = work->a.type == GA_FLOAT64;
+    if (ga_spgemm_is_dot(run)) {
+        return ga_spgemm_dot_run(run, counts_only);
+    }
     work->indices = counts_only ? NULL : ga_vector_data(run->product->indices);
     work->values = counts_only ? NULL : ga_vector_data(run->product->values);
     ga_status status = ga_spgemm_run_reset_tickets(run);
@@ -411,6 +414,10 @@ static ga_status multiply(ga_spgemm_device_run *run)
     }
     configure(run, b_entries);
     run->report->entries_estimated = expected(run);
+    status = ga_spgemm_is_dot(run) ? ga_spgemm_dot_begin(run) : GA_OK;
+    if (status != GA_OK) {
+        return status;
+    }
     if (run->report->method == GA_SPGEMM_DYNAMIC) {
         return ga_spgemm_dynamic_on_device(run);
     }

@@ -16,24 +16,33 @@ enum {
 
 /* ---- a round --------------------------------------------------------------------------------- */
 
+static const char *kernel_name(const ga_spgemm_device_run *run)
+{
+    bool is_wide = run->work.a.type == GA_FLOAT64;
+    return ga_spgemm_is_dot(run)
+               ? (is_wide ? "ga_spgemm_dot_round_kernel_f64" : "ga_spgemm_dot_round_kernel_f32")
+               : (is_wide ? "ga_spgemm_round_kernel_f64" : "ga_spgemm_round_kernel_f32");
+}
+
+/* Bytes of the lists of a block's tiles. */
+static unsigned list_bytes(const ga_spgemm_device_run *run, uint32_t size)
+{
+    uint64_t entries = ga_spgemm_is_dot(run) ? 0 : GA_SPGEMM_BLOCK / run->work.width * size;
+    return (unsigned)(entries * (sizeof(uint32_t) + ga_value_size(run->work.a.type)));
+}
+
 static ga_status fill(ga_spgemm_rounds *rounds, uint64_t *active)
 {
     ga_spgemm_device_run *run = rounds->context;
     const ga_spgemm_work *work = &run->work;
-    size_t value = ga_value_size(work->a.type);
-    uint64_t tiles = GA_SPGEMM_BLOCK / work->width;
-    void *parameters[] = {&run->work, &rounds->round};
+    void *parameters[] = {&run->work, &rounds->round, &run->columns};
     ga_status status = ga_spgemm_run_clear(
         run, run->blocks[GA_SPGEMM_SCRATCH_TOTALS] + offsetof(ga_spgemm_totals, tickets),
         sizeof work->totals->tickets + sizeof work->totals->active);
-    status = status ? status
-                    : ga_spgemm_run_kernel(
-                          run,
-                          value == sizeof(double) ? "ga_spgemm_round_kernel_f64"
-                                                  : "ga_spgemm_round_kernel_f32",
-                          rounds->round.active * work->width,
-                          (unsigned)(tiles * rounds->round.size * (sizeof(uint32_t) + value)),
-                          parameters);
+    status = status
+                 ? status
+                 : ga_spgemm_run_kernel(run, kernel_name(run), rounds->round.active * work->width,
+                                        list_bytes(run, rounds->round.size), parameters);
     return status ? status
                   : ga_spgemm_run_read_back(run, active, &work->totals->active, sizeof *active);
 }
@@ -67,7 +76,7 @@ static ga_status choose_width(ga_spgemm_device_run *run, uint32_t size)
            (width * run->a->rows < entries || GA_SPGEMM_BLOCK / width * size > LISTS)) {
         width *= 2;
     }
-    run->work.width = width;
+    run->work.width = ga_spgemm_is_dot(run) ? 1 : width;
     return status;
 }
 

@@ -61,7 +61,7 @@ GA_SIMT void ga_spgemm_list_rows(const ga_spgemm_work *work, const ga_spgemm_rou
 /* Store the progress of a row, and list it if it is not complete. By all lanes of the warp, of
  * which those with `stores` have a row. */
 GA_SIMT void ga_spgemm_end_piece(const ga_spgemm_work *work, const ga_spgemm_round *round,
-                                 uint64_t row, bool stores, ga_merged merged)
+                                 uint64_t row, bool stores, ga_spgemm_progress merged)
 {
     if (stores) {
         work->offsets[row + 1u] += merged.count;

@@ -28,8 +28,8 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_fill_round)(const ga_spgemm_work *work,
         uint64_t at = own.is_there ? work->a.offsets[own.row] : 0;
         uint64_t end = own.is_there ? work->a.offsets[own.row + 1u] : 0;
         uint32_t cursor = own.is_there ? round->cursors[own.row] : 0;
-        ga_merged merged = GA_SPGEMM_OF(ga_merge_row)(tile, &work->a, &work->b, at, end, cursor,
-                                                      out, spare, round->size);
+        ga_spgemm_progress merged = GA_SPGEMM_OF(ga_merge_row)(tile, &work->a, &work->b, at, end,
+                                                               cursor, out, spare, round->size);
         ga_spgemm_end_piece(work, round, own.row, own.is_there && tile.lane == 0, merged);
     }
 }

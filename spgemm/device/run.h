@@ -28,6 +28,7 @@ typedef enum ga_spgemm_scratch {
     GA_SPGEMM_SCRATCH_KINDS,    /* of large rows */
     GA_SPGEMM_SCRATCH_DEFERRED, /* pieces that wait for their position */
     GA_SPGEMM_SCRATCH_BITMAPS,  /* of wide rows */
+    GA_SPGEMM_SCRATCH_COLUMNS,  /* the transpose of B */
     GA_SPGEMM_SCRATCH_COUNT
 } ga_spgemm_scratch;
 
@@ -43,6 +44,7 @@ typedef struct ga_spgemm_device_run {
     unsigned multiprocessors;
 
     ga_spgemm_work work;
+    ga_csr columns;          /* the transpose of B; GA_SPGEMM_KERNEL_DOT */
     ga_spgemm_totals totals; /* as they were last read */
     double ratio;            /* entries of C for one multiplication, estimated */
     CUdeviceptr blocks[GA_SPGEMM_SCRATCH_COUNT];
@@ -81,6 +83,19 @@ ga_status ga_spgemm_run_sum_rows(ga_spgemm_device_run *run);
 
 /* The entries that a row of the product has at most, but for one in 32 rows of the sample. */
 double ga_spgemm_usual_entries(const ga_spgemm_totals *totals);
+
+/* ---- dot.c ----------------------------------------------------------------------------------- */
+
+static inline bool ga_spgemm_is_dot(const ga_spgemm_device_run *run)
+{
+    return run->options->kernel == GA_SPGEMM_KERNEL_DOT;
+}
+
+/* Prepares the kernel dot: transposes B, and makes each row a piece. */
+ga_status ga_spgemm_dot_begin(ga_spgemm_device_run *run);
+
+/* Runs the kernel dot, as device.c the kernel of rows, and waits for it. */
+ga_status ga_spgemm_dot_run(ga_spgemm_device_run *run, bool counts_only);
 
 /* ---- dynamic.c ------------------------------------------------------------------------------- */
 

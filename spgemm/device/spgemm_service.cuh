@@ -5,6 +5,7 @@
 #ifndef GPUALLOC_SPGEMM_DEVICE_SPGEMM_SERVICE_CUH
 #define GPUALLOC_SPGEMM_DEVICE_SPGEMM_SERVICE_CUH
 
+#include "dot_kernel.cuh"
 #include "dynamic_kernel.cuh"
 #include "gaps_kernel.cuh"
 #include "plan_kernel.cuh"

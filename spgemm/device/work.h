@@ -7,6 +7,7 @@
  *      |- configure               device.c: lanes and slots for a row
  *      |- cut                     plan_kernel.cuh: the pieces, if some rows are large
  *      |- rows                    rows_kernel.cuh: the product, once or twice
+ *      |- dot                     dot.c, dot_kernel.cuh: the same by GA_SPGEMM_KERNEL_DOT
  *      '- rounds                  dynamic.c, dynamic_kernel.cuh: GA_SPGEMM_DYNAMIC
  */
 #ifndef GPUALLOC_SPGEMM_DEVICE_WORK_H

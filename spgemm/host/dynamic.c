@@ -30,8 +30,8 @@ typedef struct row_buffer {
 } row_buffer;
 
 /* Stores the next entries of a row, at most `room`, at `columns` and `values`. */
-static ga_merged merge(const ga_spgemm_job *job, uint64_t row, uint32_t cursor, uint32_t *columns,
-                       void *values, uint32_t room)
+static ga_spgemm_progress merge(const ga_spgemm_job *job, uint64_t row, uint32_t cursor,
+                                uint32_t *columns, void *values, uint32_t room)
 {
     row_buffer other;
     ga_tile tile = ga_tile_of(job->width);
@@ -51,20 +51,28 @@ static uint64_t run_end(uint64_t first, uint64_t pieces)
     return pieces - first < RUN ? pieces : first + RUN;
 }
 
+/* Stores the next piece of a row from entry `to` of the vectors on. */
+static ga_spgemm_progress store(const ga_spgemm_job *job, uint64_t row, uint64_t to)
+{
+    const ga_spgemm_round *round = &job->rounds->round;
+    char *values = (char *)job->values + to * ga_value_size(job->a->type);
+    uint32_t cursor = round->cursors[row];
+    return job->options->kernel == GA_SPGEMM_KERNEL_DOT
+               ? ga_spgemm_dot_some(job, row, cursor, round->size, to)
+               : merge(job, row, cursor, job->indices + to, values, round->size);
+}
+
 static bool fill_run(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t number)
 {
     const ga_spgemm_round *round = &job->rounds->round;
-    size_t size = ga_value_size(job->a->type);
     uint64_t end = run_end(number * RUN, round->active);
     (void)scratch;
     for (uint64_t i = number * RUN; i < end; i++) {
         uint64_t row = ga_spgemm_row_of(round, round->first + i);
-        uint64_t to = (round->first + i) * round->size;
-        ga_merged merged = merge(job, row, round->cursors[row], job->indices + to,
-                                 (char *)job->values + to * size, round->size);
-        job->offsets[row + 1] += merged.count;
-        round->cursors[row] = merged.cursor;
-        if (merged.has_more) {
+        ga_spgemm_progress progress = store(job, row, (round->first + i) * round->size);
+        job->offsets[row + 1] += progress.count;
+        round->cursors[row] = progress.cursor;
+        if (progress.has_more) {
             /* relaxed: hands out places in the list */
             ga_spgemm_add_row(round, ga_add64_relaxed(&job->active, 1), row);
         }
@@ -124,7 +132,7 @@ static ga_status gather(ga_spgemm_rounds *rounds, const void *from, void *to, si
 static uint32_t count_row(const ga_spgemm_job *job, uint64_t row)
 {
     row_buffer buffer;
-    ga_merged merged = {.has_more = true};
+    ga_spgemm_progress merged = {.has_more = true};
     uint32_t count = 0;
     while (merged.has_more) {
         merged = merge(job, row, merged.cursor, buffer.columns, &buffer.values, GA_SPGEMM_SIZE_MAX);

@@ -5,13 +5,15 @@
  *     ga_spgemm_on_host           methods.c
  *      |- precise, upper, growing, dynamic (dynamic.c)
  *      |   '- ga_spgemm_run_pieces threads.c: all threads go through the pieces
- *      |       '- a pass          rows.c: one piece
+ *      |       '- a pass          rows.c, dot.c: one piece
  *      '- plan                    plan.c: upper bounds of rows, and the pieces
  */
 #ifndef GPUALLOC_SPGEMM_HOST_JOB_H
 #define GPUALLOC_SPGEMM_HOST_JOB_H
 
 #include "../multiply.h"
+#include "../round_tile.h"
+#include "../transpose.h"
 #include "table.h"
 
 enum {
@@ -43,6 +45,8 @@ struct ga_spgemm_job {
     const ga_spgemm_options *options;
     ga_spgemm_product *product;
     ga_spgemm_report *report;
+
+    ga_spgemm_transpose columns; /* of B; GA_SPGEMM_KERNEL_DOT */
 
     /* By plan.c; uppers[i] is the sum of the upper bounds of all rows before row i. */
     uint64_t *uppers; /* rows + 1 */
@@ -108,5 +112,13 @@ ga_status ga_spgemm_dynamic_on_host(ga_spgemm_job *job);
  * row at its offset, or for GA_SPGEMM_UPPER at its sum of upper bounds. The third appends the
  * piece. */
 ga_spgemm_pass ga_spgemm_count_piece, ga_spgemm_store_piece, ga_spgemm_append_piece;
+
+/* The first two for GA_SPGEMM_KERNEL_DOT. */
+ga_spgemm_pass ga_spgemm_dot_count, ga_spgemm_dot_store;
+
+/* Stores the next entries of a row, from the column `cursor` on and at most `room`, from entry `to`
+ * of the vectors on. */
+ga_spgemm_progress ga_spgemm_dot_some(const ga_spgemm_job *job, uint64_t row, uint32_t cursor,
+                                      uint32_t room, uint64_t to);
 
 #endif

@@ -25,16 +25,27 @@ void ga_spgemm_sum_counts(ga_spgemm_job *job)
 
 /* ---- two passes ----------------------------------------------------------------------------- */
 
+static bool is_dot(const ga_spgemm_job *job)
+{
+    return job->options->kernel == GA_SPGEMM_KERNEL_DOT;
+}
+
+static ga_status store(ga_spgemm_job *job)
+{
+    return ga_spgemm_run_pieces(job, is_dot(job) ? ga_spgemm_dot_store : ga_spgemm_store_piece);
+}
+
 static ga_status multiply_precise(ga_spgemm_job *job)
 {
-    ga_status status = ga_spgemm_run_pieces(job, ga_spgemm_count_piece);
+    ga_status status =
+        ga_spgemm_run_pieces(job, is_dot(job) ? ga_spgemm_dot_count : ga_spgemm_count_piece);
     if (status != GA_OK) {
         return status;
     }
     ga_spgemm_sum_counts(job);
     status = ga_spgemm_resize(job->product, entries_now(job));
     ga_spgemm_note_peak(job->product, job->report);
-    return status == GA_OK ? ga_spgemm_run_pieces(job, ga_spgemm_store_piece) : status;
+    return status ? status : store(job);
 }
 
 /* ---- the upper bound ------------------------------------------------------------------------ */
@@ -62,7 +73,7 @@ static ga_status multiply_upper(ga_spgemm_job *job)
     ga_status status = ga_spgemm_resize(job->product, job->uppers[job->a->rows]);
     ga_spgemm_note_peak(job->product, job->report);
     if (status == GA_OK) {
-        status = ga_spgemm_run_pieces(job, ga_spgemm_store_piece);
+        status = store(job);
     }
     if (status != GA_OK) {
         return status;
@@ -142,13 +153,17 @@ ga_status ga_spgemm_on_host(const ga_csr *a, const ga_csr *b, const ga_spgemm_op
                          .values = ga_vector_data(product->values)};
     memset(job.offsets, 0, (a->rows + 1) * sizeof *job.offsets);
     status = ga_spgemm_plan(&job);
+    if (status == GA_OK && is_dot(&job)) {
+        status = ga_spgemm_transpose_make(b, &job.columns);
+    }
     if (status == GA_OK) {
         status = run(&job);
     }
     if (status == GA_OK) {
         report->entries = entries_now(&job);
-        report->scratch_bytes = job.scratch_bytes;
+        report->scratch_bytes = job.scratch_bytes + job.columns.bytes;
     }
+    ga_spgemm_transpose_free(&job.columns);
     ga_spgemm_plan_free(&job);
     return status;
 }

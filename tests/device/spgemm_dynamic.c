@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * GA_SPGEMM_DYNAMIC on a device, with pieces of each size.
+ * GA_SPGEMM_DYNAMIC on a device, with pieces of each size, and GA_SPGEMM_KERNEL_DOT.
  */
 #include "spgemm_tests.h"
 
@@ -9,7 +9,8 @@
 static const uint32_t sizes[] = {8, 9, 16, 32, 48, 64, 96, 128, 255, 256};
 
 enum {
-    SIZES = sizeof sizes / sizeof *sizes
+    SIZES = sizeof sizes / sizeof *sizes,
+    DOT_MOST = 1 << 22 /* dot products of a case */
 };
 
 static ga_spgemm_options dynamic(uint32_t size)
@@ -40,12 +41,28 @@ static bool multiply_size(const ga_csr *a, const ga_csr *b, const ga_spgemm_opti
         FAIL("a product, got: %s", ga_error_text());
         return false;
     }
-    EXPECT(report.method == GA_SPGEMM_DYNAMIC && report.entries == entries);
-    EXPECT(report.size_per_row == options->size_per_row || !options->size_per_row);
-    EXPECT(report.rounds == rounds_of(want, report.size_per_row));
+    EXPECT(report.method == options->method && report.entries == entries);
     EXPECT(report.entries_peak >= entries);
-    EXPECT(report.bytes_peak >= entries * (2 * sizeof(uint32_t) + ga_value_size(a->type)));
+    if (options->method == GA_SPGEMM_DYNAMIC) {
+        EXPECT(report.size_per_row == options->size_per_row || !options->size_per_row);
+        EXPECT(report.rounds == rounds_of(want, report.size_per_row));
+        EXPECT(report.bytes_peak >= entries * (2 * sizeof(uint32_t) + ga_value_size(a->type)));
+    }
     return is_product(c, want, true);
+}
+
+/* By the kernel dot: with pieces of two sizes, and by the methods precise and upper. */
+static void multiply_dot(const ga_csr *a, const ga_csr *b, ga_spgemm_product *c,
+                         const ga_spgemm_product *want)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        ga_spgemm_options options = dynamic(i == 0 ? 8 : 48);
+        options.method = i < 2 ? GA_SPGEMM_DYNAMIC : i == 2 ? GA_SPGEMM_PRECISE : GA_SPGEMM_UPPER;
+        options.kernel = GA_SPGEMM_KERNEL_DOT;
+        describe("%s, dot, %s, size %u", ga_value_type_text(a->type),
+                 ga_spgemm_method_text(options.method), options.size_per_row);
+        multiply_size(a, b, &options, c, want);
+    }
 }
 
 static void multiply_sizes(int device, const char *name, matrix *a, matrix *b)
@@ -61,6 +78,9 @@ static void multiply_sizes(int device, const char *name, matrix *a, matrix *b)
             ga_spgemm_options options = dynamic(sizes[i]);
             describe("%s, %s, size %u", name, ga_value_type_text(type), sizes[i]);
             good = multiply_size(&on_a.view, &on_b.view, &options, &c, &want);
+        }
+        if (a->view.rows * b->view.columns < DOT_MOST) {
+            multiply_dot(&on_a.view, &on_b.view, &c, &want);
         }
         device_matrix_close(&on_a);
         device_matrix_close(&on_b);

@@ -290,6 +290,14 @@ Test(spgemm, refusals)
     expect_refused(&a.view, &b.view, &options, &c, "size_per_row=257: expected 0, or 8 to 256");
     options = (ga_spgemm_options){.options_size = sizeof options, .goal = GA_SPGEMM_GOAL_COUNT};
     expect_refused(&a.view, &b.view, &options, &c, "goal=2: expected 0 to 1");
+    options = (ga_spgemm_options){.options_size = sizeof options, .kernel = GA_SPGEMM_KERNEL_COUNT};
+    expect_refused(&a.view, &b.view, &options, &c, "kernel=2: expected 0 to 1");
+    options.kernel = GA_SPGEMM_KERNEL_DOT;
+    expect_refused(&a.view, &b.view, &options, &c,
+                   "method auto with the kernel dot: expected precise, upper or dynamic");
+    options.method = GA_SPGEMM_GROWING;
+    expect_refused(&a.view, &b.view, &options, &c,
+                   "method growing with the kernel dot: expected precise, upper or dynamic");
     options = (ga_spgemm_options){.options_size = 3};
     expect_refused(&a.view, &b.view, &options, &c, "options_size=3");
     ga_vector *kept = c.values;

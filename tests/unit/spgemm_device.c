@@ -71,9 +71,12 @@ static ga_csr upload_empty(ga_spgemm_product *m)
     return upload(m, &none);
 }
 
+static ga_spgemm_kernel kernel; /* that multiply() uses */
+
 static ga_status multiply(const ga_csr *a, ga_spgemm_method method, ga_spgemm_product *c)
 {
-    ga_spgemm_options options = {.options_size = sizeof options, .method = method};
+    ga_spgemm_options options = {
+        .options_size = sizeof options, .method = method, .kernel = kernel};
     return ga_spgemm_multiply(a, a, &options, c, NULL);
 }
 
@@ -254,6 +257,11 @@ Test(spgemm_device, driver_calls_that_fail)
         fail_each_call(&a, method, CUDA_ERROR_OUT_OF_MEMORY);
         fail_each_call(&a, method, CUDA_ERROR_INVALID_VALUE);
     }
+    kernel = GA_SPGEMM_KERNEL_DOT;
+    fail_each_call(&a, GA_SPGEMM_PRECISE, CUDA_ERROR_OUT_OF_MEMORY);
+    fail_each_call(&a, GA_SPGEMM_UPPER, CUDA_ERROR_OUT_OF_MEMORY);
+    fail_each_call(&a, GA_SPGEMM_DYNAMIC, CUDA_ERROR_OUT_OF_MEMORY);
+    kernel = GA_SPGEMM_KERNEL_ROWS;
     close_product(&m);
     expect_nothing_left();
     vmm_driver_stop();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of sparse matrices on the host in rounds (GA_SPGEMM_DYNAMIC), compared with a plain
- * product.
+ * Products of sparse matrices on the host in rounds (GA_SPGEMM_DYNAMIC) and by dot products
+ * (GA_SPGEMM_KERNEL_DOT), compared with a plain product.
  */
 #include "spgemm_products.h"
 
@@ -27,13 +27,14 @@ static uint64_t most_pieces(const ga_spgemm_product *c, uint32_t size)
     return most;
 }
 
-/* Each size of pieces, with one thread and several. */
-static void multiply_each(const ga_csr *a, const ga_csr *b)
+/* Each size of pieces and kernel, with one thread and several. */
+static void multiply_rounds(const ga_csr *a, const ga_csr *b)
 {
     ga_spgemm_product c = vectors(a->type, 0);
-    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < 4 * sizeof sizes / sizeof *sizes; i++) {
         ga_spgemm_report report;
-        ga_spgemm_options options = dynamic(sizes[i / 2], i % 2 ? 4 : 1);
+        ga_spgemm_options options = dynamic(sizes[i / 4], i & 1 ? 4 : 1);
+        options.kernel = i & 2 ? GA_SPGEMM_KERNEL_DOT : GA_SPGEMM_KERNEL_ROWS;
         cr_assert_eq(ga_spgemm_multiply(a, b, &options, &c, &report), GA_OK, "%s", ga_error_text());
         expect_product(a, b, &c, true);
         cr_assert(report.size_per_row == options.size_per_row || !options.size_per_row);
@@ -44,6 +45,30 @@ static void multiply_each(const ga_csr *a, const ga_csr *b)
                       report.entries * (2 * sizeof(uint32_t) + ga_value_size(a->type)));
     }
     vectors_end(&c);
+}
+
+static void multiply_dot(const ga_csr *a, const ga_csr *b)
+{
+    ga_spgemm_product c = vectors(a->type, 0);
+    for (uint32_t threads = 1; threads < 6; threads += 4) {
+        ga_spgemm_options options = dynamic(0, threads);
+        ga_spgemm_report report;
+        options.kernel = GA_SPGEMM_KERNEL_DOT;
+        options.method = GA_SPGEMM_PRECISE;
+        cr_assert_eq(ga_spgemm_multiply(a, b, &options, &c, &report), GA_OK, "%s", ga_error_text());
+        expect_product(a, b, &c, true);
+        options.method = GA_SPGEMM_UPPER;
+        cr_assert_eq(ga_spgemm_multiply(a, b, &options, &c, &report), GA_OK, "%s", ga_error_text());
+        expect_product(a, b, &c, true);
+        cr_assert_geq(report.entries_peak, report.multiplications);
+    }
+    vectors_end(&c);
+}
+
+static void multiply_each(const ga_csr *a, const ga_csr *b)
+{
+    multiply_rounds(a, b);
+    multiply_dot(a, b);
 }
 
 static void multiply_random(uint64_t n, uint64_t k, uint64_t m, double share, uint64_t full,

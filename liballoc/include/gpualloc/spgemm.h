@@ -50,6 +50,17 @@ enum {
     GA_SPGEMM_UNSORTED = 1
 };
 
+/* How rows of C are computed. */
+typedef enum ga_spgemm_kernel {
+    GA_SPGEMM_KERNEL_ROWS = 0, /* the rows of B that a row of A names are added up */
+    /* Expert: each row of A is merged with each column of B (vmm-spgemm-2023, Listing 2.1), by one
+     * thread a row, which takes time proportional to rows times columns. For small matrices, to
+     * reproduce the thesis: on a device B is copied to the host, transposed there, and copied back.
+     * Not with GA_SPGEMM_GROWING, GA_SPGEMM_AUTO. */
+    GA_SPGEMM_KERNEL_DOT,
+    GA_SPGEMM_KERNEL_COUNT
+} ga_spgemm_kernel;
+
 /* What decides where the caller leaves a choice: GA_SPGEMM_AUTO, and `size_per_row`. */
 typedef enum ga_spgemm_goal {
     GA_SPGEMM_GOAL_TIME = 0,
@@ -68,6 +79,7 @@ typedef struct ga_spgemm_options {
      * goal and a sample of the rows. For time, the least of 8, 16, 32, 48, 64, 96, 128 and 256 that
      * holds 31 of 32 rows in one round; for memory, the largest that wastes at most about 5 %. */
     uint32_t size_per_row;
+    ga_spgemm_kernel kernel;
 } ga_spgemm_options;
 
 /* The result: vectors on the host, or all on one device and one stream, of elements of 8 bytes
