@@ -39,8 +39,9 @@ static ga_status check_options(const ga_spgemm_options *options)
         return ga_fail(GA_ERR_ARGUMENT, "spgemm: options_size=%u: expected %zu",
                        options->options_size, sizeof *options);
     }
-    if (options->flags & ~(uint32_t)GA_SPGEMM_UNSORTED) {
-        return ga_fail(GA_ERR_ARGUMENT, "spgemm: flags=%#x: expected GA_SPGEMM_UNSORTED or 0",
+    if (options->flags & ~(uint32_t)(GA_SPGEMM_UNSORTED | GA_SPGEMM_COOPERATIVE)) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "spgemm: flags=%#x: expected GA_SPGEMM_UNSORTED, GA_SPGEMM_COOPERATIVE or 0",
                        options->flags);
     }
     if ((unsigned)options->method >= GA_SPGEMM_METHOD_COUNT) {
@@ -119,6 +120,21 @@ static ga_status check_places(const ga_spgemm_product *c)
                                           "the host, or all on one device and one stream");
 }
 
+static ga_status check_cooperative(const ga_spgemm_options *options, const ga_spgemm_product *c)
+{
+    ga_place place = c->offsets->carrier.place;
+    if (!(options->flags & GA_SPGEMM_COOPERATIVE) ||
+        (options->method == GA_SPGEMM_DYNAMIC && options->kernel == GA_SPGEMM_KERNEL_ROWS &&
+         place == GA_PLACE_DEVICE)) {
+        return GA_OK;
+    }
+    return ga_fail(GA_ERR_ARGUMENT,
+                   "spgemm: GA_SPGEMM_COOPERATIVE with method %s, kernel %d and place %s: expected "
+                   "dynamic, 0 and device",
+                   ga_spgemm_method_text(options->method), (int)options->kernel,
+                   ga_place_text(place));
+}
+
 static bool points_into(const ga_vector *vector, const void *array)
 {
     uintptr_t data = (uintptr_t)ga_vector_data(vector), at = (uintptr_t)array;
@@ -163,6 +179,7 @@ static ga_status check(const ga_csr *a, const ga_csr *b, const ga_spgemm_options
     status = status ? status : check_vector(product->indices, "indices", sizeof(uint32_t));
     status = status ? status : check_vector(product->values, "values", ga_value_size(a->type));
     status = status ? status : check_places(product);
+    status = status ? status : check_cooperative(options, product);
     return status ? status : check_apart(a, b, product);
 }
 

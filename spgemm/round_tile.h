@@ -10,6 +10,9 @@
  * INVARIANT  A row has a piece in each round from the first to its last, and all of them but the
  *            last one are full. So its piece of round r has the entries from r * size on.
  *
+ *            Rows are listed for the next round one behind another, so the number of those that
+ *            have been listed in all rounds is the place of the next one in `rows`.
+ *
  * ORDER      None: the tiles of a round touch different rows and pieces, and rounds are ordered by
  *            the caller.
  *
@@ -49,10 +52,12 @@ GA_SIMT uint64_t ga_spgemm_row_of(const ga_spgemm_round *round, uint64_t piece)
     return piece < round->all ? piece : round->rows[piece - round->all];
 }
 
-/* The next round gets a piece of the row; `before` have been added to it already. */
-GA_SIMT void ga_spgemm_add_row(const ga_spgemm_round *round, uint64_t before, uint64_t row)
+/* The next round. `listed` rows have been listed in all rounds so far. */
+GA_SIMT void ga_spgemm_next_round(ga_spgemm_round *round, uint64_t listed)
 {
-    round->rows[round->first + round->active + before - round->all] = (uint32_t)row;
+    round->first += round->active;
+    round->active = round->all + listed - round->first;
+    round->number++;
 }
 
 /* The round of a piece, after all rounds: `round->number` is how many there were. */

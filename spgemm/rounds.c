@@ -66,12 +66,10 @@ static ga_status run(ga_spgemm_rounds *r)
 {
     ga_status status = GA_OK;
     while (status == GA_OK && r->round.active) {
-        uint64_t next = 0;
+        uint64_t listed = 0;
         status = grow(r);
-        status = status ? status : r->fill(r, &next);
-        r->round.first += r->round.active;
-        r->round.active = next;
-        r->round.number++;
+        status = status ? status : r->fill(r, &listed);
+        ga_spgemm_next_round(&r->round, listed);
     }
     return status;
 }
@@ -106,7 +104,7 @@ static ga_status gather_both(ga_spgemm_rounds *r)
 ga_status ga_spgemm_run_rounds(ga_spgemm_rounds *r)
 {
     ga_status status = open_lists(r);
-    status = status ? status : run(r);
+    status = status ? status : r->run ? r->run(r) : run(r);
     status = status ? status : gather_both(r);
     if (status == GA_OK) {
         r->report->rounds = r->round.number;

@@ -27,8 +27,11 @@ struct ga_spgemm_rounds {
     void *context;
 
     /* Computes the pieces of the round, adds their numbers of entries to offsets[row + 1], and
-     * lists the rows for the next one. *active is their number. */
-    ga_status (*fill)(ga_spgemm_rounds *rounds, uint64_t *active);
+     * lists the rows for the next one. *listed is the number of rows in the list then. */
+    ga_status (*fill)(ga_spgemm_rounds *rounds, uint64_t *listed);
+
+    /* NULL, or computes all rounds, and the memory that they need. */
+    ga_status (*run)(ga_spgemm_rounds *rounds);
 
     /* Makes offsets of the numbers of entries. *entries is their sum. */
     ga_status (*sum)(ga_spgemm_rounds *rounds, uint64_t *entries);

@@ -123,7 +123,13 @@
     X(cuLaunchKernel, "cuLaunchKernel",                                                            \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,                 \
-       void **parameters, void **extra))
+       void **parameters, void **extra))                                                           \
+    X(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel",                                      \
+      (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
+       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,                 \
+       void **parameters))                                                                         \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor",  \
+      (int *blocks, CUfunction function, int threads, size_t shared_bytes))
 /* clang-format on */
 
 #define GA_CUDA_MEMBER(name, symbol, parameters) CUresult(*name) parameters;

@@ -8,8 +8,6 @@
 
 #include "arena/vector_state.h"
 
-#include <stddef.h>
-
 enum {
     LISTS = 4096 /* entries of all lists in the shared memory of a block: 48 KiB in float64 */
 };
@@ -31,21 +29,90 @@ static unsigned list_bytes(const ga_spgemm_device_run *run, uint32_t size)
     return (unsigned)(entries * (sizeof(uint32_t) + ga_value_size(run->work.a.type)));
 }
 
-static ga_status fill(ga_spgemm_rounds *rounds, uint64_t *active)
+static ga_status fill(ga_spgemm_rounds *rounds, uint64_t *listed)
 {
     ga_spgemm_device_run *run = rounds->context;
-    const ga_spgemm_work *work = &run->work;
     void *parameters[] = {&run->work, &rounds->round, &run->columns};
-    ga_status status = ga_spgemm_run_clear(
-        run, run->blocks[GA_SPGEMM_SCRATCH_TOTALS] + offsetof(ga_spgemm_totals, tickets),
-        sizeof work->totals->tickets + sizeof work->totals->active);
+    ga_status status = ga_spgemm_run_reset_tickets(run);
+    status =
+        status ? status
+               : ga_spgemm_run_kernel(run, kernel_name(run), rounds->round.active * run->work.width,
+                                      list_bytes(run, rounds->round.size), parameters);
+    return status ? status
+                  : ga_spgemm_run_read_back(run, listed, &run->work.totals->listed, sizeof *listed);
+}
+
+/* ---- one launch for all rounds --------------------------------------------------------------- */
+
+/* Lends the vectors and the list, with room for the first round. */
+static ga_status lend(ga_spgemm_rounds *rounds, ga_spgemm_loan *loan, void **rows)
+{
+    const ga_spgemm_product *c = rounds->product;
+    ga_kernel_vector view = {0};
+    uint64_t first = rounds->round.all * rounds->round.size;
+    uint64_t estimate = rounds->report->entries_estimated;
+    ga_status status = ga_vector_reserve(c->indices, first);
+    status = status ? status : ga_vector_reserve(c->values, first);
+    status = status ? status : ga_vector_reserve(rounds->rows, rounds->round.all);
+    status = status ? status : ga_spgemm_lend(c, first > estimate ? first : estimate, loan);
+    status = status ? status : ga_vector_lend(rounds->rows, 0, &view);
+    *rows = view.state;
+    return status;
+}
+
+/* Launches the kernel, and waits for it. */
+static ga_status run_lent(ga_spgemm_rounds *rounds, const ga_spgemm_loan *loan, void *rows)
+{
+    ga_spgemm_device_run *run = rounds->context;
+    ga_spgemm_grid last;
+    ga_status status = ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_GRID, sizeof last);
+    CUdeviceptr grid = run->blocks[GA_SPGEMM_SCRATCH_GRID];
+    void *parameters[] = {&run->work, &rounds->round, &grid, &rows};
+    const char *name = run->work.a.type == GA_FLOAT64 ? "ga_spgemm_rounds_kernel_f64"
+                                                      : "ga_spgemm_rounds_kernel_f32";
+    run->work.indices_state = loan->indices;
+    run->work.values_state = loan->values;
+    status = status ? status : ga_spgemm_run_clear(run, grid, sizeof last);
+    status = status ? status
+                    : ga_spgemm_run_together(run, name, rounds->round.all * run->work.width,
+                                             list_bytes(run, rounds->round.size), parameters);
+    status = status ? status : ga_spgemm_run_read_back(run, &last, (void *)grid, sizeof last);
     status = status
                  ? status
-                 : ga_spgemm_run_kernel(run, kernel_name(run), rounds->round.active * work->width,
-                                        list_bytes(run, rounds->round.size), parameters);
-    return status ? status
-                  : ga_spgemm_run_read_back(run, active, &work->totals->active, sizeof *active);
+                 : ga_spgemm_run_read_back(run, &run->totals, run->work.totals, sizeof run->totals);
+    if (status == GA_OK) {
+        rounds->round.first = last.first;
+        rounds->round.number = last.number;
+    }
+    return status;
 }
+
+static ga_status run_together(ga_spgemm_rounds *rounds)
+{
+    ga_spgemm_device_run *run = rounds->context;
+    ga_spgemm_loan loan = {0};
+    void *rows = NULL;
+    const char *reason;
+    ga_vector_appended list = {.reason = ""};
+    if (!rounds->round.all) {
+        return GA_OK;
+    }
+    ga_status status = lend(rounds, &loan, &rows);
+    status = status ? status : run_lent(rounds, &loan, rows);
+    ga_status list_ended = rows ? ga_vector_end_loan(rounds->rows, &list) : GA_OK;
+    ga_status ended = ga_spgemm_end_loan(rounds->product, &loan, &reason);
+    ga_spgemm_note_peak(rounds->product, rounds->report);
+    if (status == GA_OK && run->totals.stop) {
+        static const char *const names[] = {"", "vector of indices", "vector of values",
+                                            "list of rows"};
+        bool is_list = run->totals.stop == GA_SPGEMM_STOP_ROWS;
+        return ga_fail(GA_ERR_MEMORY, "spgemm: the %s has no room: %s", names[run->totals.stop],
+                       is_list ? list.reason : reason);
+    }
+    return status ? status : ended ? ended : list_ended;
+}
+
+/* ---- after the rounds ------------------------------------------------------------------------ */
 
 static ga_status sum(ga_spgemm_rounds *rounds, uint64_t *entries)
 {
@@ -99,6 +166,7 @@ ga_status ga_spgemm_dynamic_on_device(ga_spgemm_device_run *run)
         .row_most = most < columns ? most : columns,
         .context = run,
         .fill = fill,
+        .run = run->options->flags & GA_SPGEMM_COOPERATIVE ? run_together : NULL,
         .sum = sum,
         .gather = gather,
         .round = {.size = choose_size(run), .all = run->a->rows, .cursors = run->work.uppers},

@@ -49,12 +49,12 @@ GA_SIMT void ga_spgemm_list_rows(const ga_spgemm_work *work, const ga_spgemm_rou
     uint32_t lanes = __ballot_sync(GA_ALL_BITS, is_listed);
     uint64_t before = 0;
     if (lanes && ga_warp_lane() == 0) {
-        before = atomicAdd((unsigned long long *)&work->totals->active, ga_bits_count(lanes));
+        before = atomicAdd((unsigned long long *)&work->totals->listed, ga_bits_count(lanes));
     }
     before = __shfl_sync(GA_ALL_BITS, before, 0);
     if (is_listed) {
         before += ga_bits_count(lanes & ga_bits_below(ga_warp_lane()));
-        ga_spgemm_add_row(round, before, row);
+        round->rows[before] = (uint32_t)row;
     }
 }
 

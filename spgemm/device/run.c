@@ -69,6 +69,24 @@ ga_status ga_spgemm_run_read_back(ga_spgemm_device_run *run, void *to, const voi
     return status ? status : GA_CUDA_CALL(run->scope.driver, cuStreamSynchronize, run->stream);
 }
 
+/* The kernel, which may have `shared` bytes of dynamic shared memory. */
+static ga_status find_kernel(ga_spgemm_device_run *run, const char *name, unsigned shared,
+                             CUfunction *kernel)
+{
+    ga_status status = ga_device_function(kernel, run->device, name);
+    if (status == GA_OK && shared) {
+        /* One value for all launches, because threads may launch at a time. */
+        status = GA_CUDA_CALL(run->scope.driver, cuFuncSetAttribute, *kernel,
+                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                              GA_SPGEMM_SLOTS_MAX * (int)(sizeof(uint32_t) + sizeof(double)));
+        /* In percent. By itself the driver reserves shared memory for one block only. */
+        status = status ? status
+                        : GA_CUDA_CALL(run->scope.driver, cuFuncSetAttribute, *kernel,
+                                       CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
+    }
+    return status;
+}
+
 /* `threads` in all, at most as many as the device can run at a time. */
 ga_status ga_spgemm_run_kernel(ga_spgemm_device_run *run, const char *name, uint64_t threads,
                                unsigned shared, void **parameters)
@@ -76,22 +94,47 @@ ga_status ga_spgemm_run_kernel(ga_spgemm_device_run *run, const char *name, uint
     CUfunction kernel;
     uint64_t blocks = (threads + GA_SPGEMM_BLOCK - 1) / GA_SPGEMM_BLOCK;
     uint64_t most = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_MAX;
-    ga_status status = ga_device_function(&kernel, run->device, name);
-    if (status == GA_OK && shared) {
-        /* One value for all launches, because threads may launch at a time. */
-        status = GA_CUDA_CALL(run->scope.driver, cuFuncSetAttribute, kernel,
-                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                              GA_SPGEMM_SLOTS_MAX * (int)(sizeof(uint32_t) + sizeof(double)));
-        /* In percent. By itself the driver reserves shared memory for one block only. */
-        status = status ? status
-                        : GA_CUDA_CALL(run->scope.driver, cuFuncSetAttribute, kernel,
-                                       CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
-    }
+    ga_status status = find_kernel(run, name, shared, &kernel);
     return status || !blocks
                ? status
                : GA_CUDA_CALL(run->scope.driver, cuLaunchKernel, kernel,
                               (unsigned)(blocks < most ? blocks : most), 1, 1, GA_SPGEMM_BLOCK, 1,
                               1, shared, run->stream, parameters, NULL);
+}
+
+/* Can the device run all blocks of a kernel at a time, as barriers require? */
+static ga_status check_cooperative(ga_spgemm_device_run *run)
+{
+    CUdevice device;
+    int can = 0;
+    ga_status status = GA_CUDA_CALL(run->scope.driver, cuDeviceGet, &device, run->device);
+    status = status ? status
+                    : GA_CUDA_CALL(run->scope.driver, cuDeviceGetAttribute, &can,
+                                   CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, device);
+    return status || can
+               ? status
+               : ga_fail(GA_ERR_DEVICE,
+                         "spgemm: device %d has no cooperative launches: expected a device that "
+                         "has, for GA_SPGEMM_COOPERATIVE",
+                         run->device);
+}
+
+ga_status ga_spgemm_run_together(ga_spgemm_device_run *run, const char *name, uint64_t threads,
+                                 unsigned shared, void **parameters)
+{
+    CUfunction kernel;
+    int each = 0; /* blocks of a multiprocessor */
+    uint64_t blocks = (threads + GA_SPGEMM_BLOCK - 1) / GA_SPGEMM_BLOCK;
+    ga_status status = check_cooperative(run);
+    status = status ? status : find_kernel(run, name, shared, &kernel);
+    status = status ? status
+                    : GA_CUDA_CALL(run->scope.driver, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                   &each, kernel, GA_SPGEMM_BLOCK, shared);
+    uint64_t most = (uint64_t)run->multiprocessors * (unsigned)each;
+    return status ? status
+                  : GA_CUDA_CALL(run->scope.driver, cuLaunchCooperativeKernel, kernel,
+                                 (unsigned)(blocks < most ? blocks : most), 1, 1, GA_SPGEMM_BLOCK,
+                                 1, 1, shared, run->stream, parameters);
 }
 
 /* Tickets are handed out from 0 again. */

@@ -29,6 +29,7 @@ typedef enum ga_spgemm_scratch {
     GA_SPGEMM_SCRATCH_DEFERRED, /* pieces that wait for their position */
     GA_SPGEMM_SCRATCH_BITMAPS,  /* of wide rows */
     GA_SPGEMM_SCRATCH_COLUMNS,  /* the transpose of B */
+    GA_SPGEMM_SCRATCH_GRID,     /* ga_spgemm_grid */
     GA_SPGEMM_SCRATCH_COUNT
 } ga_spgemm_scratch;
 
@@ -72,6 +73,11 @@ ga_status ga_spgemm_run_read_back(ga_spgemm_device_run *run, void *to, const voi
  * `shared` bytes of dynamic shared memory for each block. */
 ga_status ga_spgemm_run_kernel(ga_spgemm_device_run *run, const char *name, uint64_t threads,
                                unsigned shared, void **parameters);
+
+/* As ga_spgemm_run_kernel(), with all blocks running at a time. GA_ERR_DEVICE if the device cannot
+ * do that. */
+ga_status ga_spgemm_run_together(ga_spgemm_device_run *run, const char *name, uint64_t threads,
+                                 unsigned shared, void **parameters);
 
 /* Tickets are handed out from 0 again. */
 ga_status ga_spgemm_run_reset_tickets(ga_spgemm_device_run *run);

@@ -8,6 +8,7 @@
 #include "dot_kernel.cuh"
 #include "dynamic_kernel.cuh"
 #include "gaps_kernel.cuh"
+#include "grid_kernel.cuh"
 #include "plan_kernel.cuh"
 #include "rows_kernel.cuh"
 #include "scan_kernel.cuh"

@@ -40,7 +40,8 @@ enum {
 enum {
     GA_SPGEMM_STOP_NONE,
     GA_SPGEMM_STOP_INDICES, /* a vector cannot grow */
-    GA_SPGEMM_STOP_VALUES
+    GA_SPGEMM_STOP_VALUES,
+    GA_SPGEMM_STOP_ROWS /* the list of rows cannot */
 };
 
 /* Results of the kernels, in device memory; zeroed before, except bad_row. */
@@ -57,7 +58,7 @@ typedef struct ga_spgemm_totals {
      * multiplications. */
     uint32_t sample_most[GA_SPGEMM_SIZES];
     uint64_t tickets;      /* handed out by the next kernel */
-    uint64_t active;       /* of a round of GA_SPGEMM_DYNAMIC: rows that have another one */
+    uint64_t listed;       /* GA_SPGEMM_DYNAMIC: rows in the list of all rounds */
     uint64_t pieces, wide; /* of ga_spgemm_cut_kernel(): pieces, wide rows */
     uint32_t span;         /* of the large rows that are not wide, the most */
     uint32_t stop;
@@ -91,13 +92,19 @@ typedef struct ga_spgemm_buffers {
     uint32_t *turns; /* of each: how often it has been used */
 } ga_spgemm_buffers;
 
-/* Memory for pieces that wait for their position, some for each block (deferred.cuh). */
+/* Memory for deferred pieces, some for each block (deferred_of_kernel.cuh). */
 typedef struct ga_spgemm_store {
     char *first;
     uint64_t bytes;    /* of a piece */
     uint32_t count;    /* of the pieces of a block; 0: none waits so */
     uint32_t capacity; /* entries of a piece */
 } ga_spgemm_store;
+
+/* GA_SPGEMM_COOPERATIVE: the launch's memory, zeroed before. */
+typedef struct ga_spgemm_grid {
+    uint64_t arrived;       /* blocks at barriers, in all */
+    uint64_t first, number; /* of the round behind the last one */
+} ga_spgemm_grid;
 
 /* A parameter of all kernels. */
 typedef struct ga_spgemm_work {

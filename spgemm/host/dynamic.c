@@ -74,7 +74,7 @@ static bool fill_run(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t nu
         round->cursors[row] = progress.cursor;
         if (progress.has_more) {
             /* relaxed: hands out places in the list */
-            ga_spgemm_add_row(round, ga_add64_relaxed(&job->active, 1), row);
+            round->rows[ga_add64_relaxed(&job->listed, 1)] = (uint32_t)row;
         }
     }
     return true;
@@ -87,13 +87,12 @@ static ga_status run_all(ga_spgemm_job *job, ga_spgemm_pass *pass, uint64_t piec
     return ga_spgemm_run_pieces(job, pass);
 }
 
-static ga_status fill(ga_spgemm_rounds *rounds, uint64_t *active)
+static ga_status fill(ga_spgemm_rounds *rounds, uint64_t *listed)
 {
     ga_spgemm_job *job = rounds->context;
     rounds->round.starts[rounds->round.number] = rounds->round.first;
-    job->active = 0;
     ga_status status = run_all(job, fill_run, rounds->round.active);
-    *active = job->active;
+    *listed = job->listed;
     return status;
 }
 

@@ -66,7 +66,7 @@ struct ga_spgemm_job {
     /* GA_SPGEMM_DYNAMIC. */
     struct ga_spgemm_rounds *rounds;
     uint32_t width;   /* of the tiles */
-    uint64_t active;  /* relaxed: rows of the next round */
+    uint64_t listed;  /* relaxed: rows in the list, for this round and all before */
     const char *from; /* of the array that is gathered, and to another one */
     char *to;
     size_t element; /* bytes */

@@ -51,6 +51,22 @@ static bool multiply_size(const ga_csr *a, const ga_csr *b, const ga_spgemm_opti
     return is_product(c, want, true);
 }
 
+/* All rounds in one launch, with pieces of some sizes. */
+static void multiply_together(const ga_csr *a, const ga_csr *b, ga_spgemm_product *c,
+                              const ga_spgemm_product *want)
+{
+    for (uint32_t i = 0; !suite.no_growing && i < SIZES; i += suite.quick ? 4 : 3) {
+        ga_spgemm_options options = dynamic(sizes[i]);
+        options.flags |= GA_SPGEMM_COOPERATIVE;
+        describe("%s, one launch, size %u", ga_value_type_text(a->type), sizes[i]);
+        ga_vector_resize(c->indices, 0); /* so that it grows again */
+        ga_vector_resize(c->values, 0);
+        ga_vector_shrink_to_fit(c->indices);
+        ga_vector_shrink_to_fit(c->values);
+        multiply_size(a, b, &options, c, want);
+    }
+}
+
 /* By the kernel dot: with pieces of two sizes, and by the methods precise and upper. */
 static void multiply_dot(const ga_csr *a, const ga_csr *b, ga_spgemm_product *c,
                          const ga_spgemm_product *want)
@@ -79,6 +95,7 @@ static void multiply_sizes(int device, const char *name, matrix *a, matrix *b)
             describe("%s, %s, size %u", name, ga_value_type_text(type), sizes[i]);
             good = multiply_size(&on_a.view, &on_b.view, &options, &c, &want);
         }
+        multiply_together(&on_a.view, &on_b.view, &c, &want);
         if (a->view.rows * b->view.columns < DOT_MOST) {
             multiply_dot(&on_a.view, &on_b.view, &c, &want);
         }
@@ -207,6 +224,13 @@ static void a_limit(int device)
     EXPECT(ga_spgemm_multiply(&on_a.view, &on_a.view, &options, &c, NULL) == GA_ERR_MEMORY);
     EXPECT(test_error_has("limit"));
     EXPECT(ga_vector_size(c.offsets) + ga_vector_size(c.indices) + ga_vector_size(c.values) == 0);
+    if (!suite.no_growing) {
+        describe("a limit in the second round of one launch");
+        options.flags |= GA_SPGEMM_COOPERATIVE;
+        EXPECT(ga_spgemm_multiply(&on_a.view, &on_a.view, &options, &c, NULL) == GA_ERR_MEMORY);
+        EXPECT(test_error_has("the vector of values has no room"));
+        EXPECT(ga_vector_size(c.offsets) + ga_vector_size(c.values) == 0);
+    }
     close_product(&c);
     device_matrix_close(&on_a);
     matrix_free(&a);

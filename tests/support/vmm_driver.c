@@ -293,6 +293,8 @@ static int attribute_of(CUdevice_attribute attribute)
         return !o->no_managed;
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
         return !o->no_concurrent;
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+        return !o->no_cooperative;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
         return !o->no_vmm;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:

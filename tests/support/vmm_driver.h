@@ -53,6 +53,7 @@ typedef struct vmm_driver_options {
     bool no_vmm;            /* a device without virtual memory management */
     bool no_managed;        /* devices without managed memory */
     bool no_concurrent;     /* devices whose managed memory the host must not use meanwhile */
+    bool no_cooperative;    /* devices without cooperative launches */
     bool no_peers;          /* devices cannot reach each other's memory */
     bool no_fd;             /* memory cannot be shared as a file descriptor */
     bool fabric, rdma;      /* the device can do these */

@@ -297,12 +297,35 @@ static CUresult launch(CUfunction kernel, unsigned grid_x, unsigned grid_y, unsi
     return result;
 }
 
+/* Kernels of products only, which do nothing. */
+static CUresult launch_together(CUfunction kernel, unsigned grid_x, unsigned grid_y,
+                                unsigned grid_z, unsigned block_x, unsigned block_y,
+                                unsigned block_z, unsigned shared, CUstream stream,
+                                void **parameters)
+{
+    VMM_CALL(cuLaunchCooperativeKernel)
+    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
+    (void)shared, (void)stream;
+    kernel->run(parameters);
+    return CUDA_SUCCESS;
+}
+
+static CUresult count_blocks(int *blocks, CUfunction kernel, int threads, size_t shared)
+{
+    VMM_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+    (void)threads, (void)shared;
+    *blocks = 1;
+    return kernel ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 void vmm_kernels_fill(ga_cuda_driver *table)
 {
     bool some = vmm.options.kernels != VMM_KERNELS_NONE;
     if (some) {
         table->cuLaunchKernel = launch;
+        table->cuLaunchCooperativeKernel = launch_together;
         table->cuFuncSetAttribute = set_attribute;
+        table->cuOccupancyMaxActiveBlocksPerMultiprocessor = count_blocks;
     }
     ga_device_code_set(some ? find : NULL);
     ga_growth_forget();

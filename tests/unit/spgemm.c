@@ -295,7 +295,13 @@ Test(spgemm, refusals)
     options.kernel = GA_SPGEMM_KERNEL_DOT;
     expect_refused(&a.view, &b.view, &options, &c,
                    "method auto with the kernel dot: expected precise, upper or dynamic");
-    options.method = GA_SPGEMM_GROWING;
+    options = (ga_spgemm_options){.options_size = sizeof options,
+                                  .method = GA_SPGEMM_DYNAMIC,
+                                  .flags = GA_SPGEMM_COOPERATIVE};
+    expect_refused(&a.view, &b.view, &options, &c, "place host: expected dynamic, 0 and device");
+    options = (ga_spgemm_options){.options_size = sizeof options,
+                                  .method = GA_SPGEMM_GROWING,
+                                  .kernel = GA_SPGEMM_KERNEL_DOT};
     expect_refused(&a.view, &b.view, &options, &c,
                    "method growing with the kernel dot: expected precise, upper or dynamic");
     options = (ga_spgemm_options){.options_size = 3};

@@ -72,11 +72,12 @@ static ga_csr upload_empty(ga_spgemm_product *m)
 }
 
 static ga_spgemm_kernel kernel; /* that multiply() uses */
+static uint32_t flags;          /* likewise */
 
 static ga_status multiply(const ga_csr *a, ga_spgemm_method method, ga_spgemm_product *c)
 {
     ga_spgemm_options options = {
-        .options_size = sizeof options, .method = method, .kernel = kernel};
+        .options_size = sizeof options, .method = method, .kernel = kernel, .flags = flags};
     return ga_spgemm_multiply(a, a, &options, c, NULL);
 }
 
@@ -262,6 +263,30 @@ Test(spgemm_device, driver_calls_that_fail)
     fail_each_call(&a, GA_SPGEMM_UPPER, CUDA_ERROR_OUT_OF_MEMORY);
     fail_each_call(&a, GA_SPGEMM_DYNAMIC, CUDA_ERROR_OUT_OF_MEMORY);
     kernel = GA_SPGEMM_KERNEL_ROWS;
+    flags = GA_SPGEMM_COOPERATIVE;
+    fail_each_call(&a, GA_SPGEMM_DYNAMIC, CUDA_ERROR_OUT_OF_MEMORY);
+    fail_each_call(&a, GA_SPGEMM_DYNAMIC, CUDA_ERROR_NOT_SUPPORTED);
+    close_product(&m);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
+Test(spgemm_device, cooperative_launches)
+{
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW, .no_cooperative = true});
+    ga_spgemm_product m, c = open_product(GA_PLACE_DEVICE, 0, NULL);
+    ga_csr a = upload_empty(&m);
+    flags = GA_SPGEMM_COOPERATIVE;
+    cr_assert_eq(multiply(&a, GA_SPGEMM_DYNAMIC, &c), GA_ERR_DEVICE);
+    cr_assert(strstr(ga_error_text(), "device 0 has no cooperative launches: expected a device "
+                                      "that has"));
+    expect_empty(&c);
+    cr_assert_eq(multiply(&a, GA_SPGEMM_PRECISE, &c), GA_ERR_ARGUMENT);
+    cr_assert(strstr(ga_error_text(), "method precise, kernel 0 and place device: expected"));
+    kernel = GA_SPGEMM_KERNEL_DOT;
+    cr_assert_eq(multiply(&a, GA_SPGEMM_DYNAMIC, &c), GA_ERR_ARGUMENT);
+    cr_assert(strstr(ga_error_text(), "method dynamic, kernel 1 and place device: expected"));
+    close_product(&c);
     close_product(&m);
     expect_nothing_left();
     vmm_driver_stop();

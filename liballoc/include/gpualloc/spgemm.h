@@ -47,7 +47,10 @@ GA_API const char *ga_spgemm_method_text(ga_spgemm_method method);
 enum {
     /* The columns of each row of C are in any order, which is faster. Then C is no matrix for
      * ga_csr_check(), and so neither for another product nor for ga_matrix_write(). */
-    GA_SPGEMM_UNSORTED = 1
+    GA_SPGEMM_UNSORTED = 1,
+    /* Expert: all rounds of GA_SPGEMM_DYNAMIC in one launch, while the vectors grow, with barriers
+     * of all blocks between them (§6.2). On a device, with GA_SPGEMM_KERNEL_ROWS only. */
+    GA_SPGEMM_COOPERATIVE = 2
 };
 
 /* How rows of C are computed. */
@@ -70,7 +73,7 @@ typedef enum ga_spgemm_goal {
 
 typedef struct ga_spgemm_options {
     uint32_t options_size; /* sizeof(ga_spgemm_options) */
-    uint32_t flags;        /* GA_SPGEMM_UNSORTED, or 0 */
+    uint32_t flags;        /* GA_SPGEMM_UNSORTED and GA_SPGEMM_COOPERATIVE, or 0 */
     ga_spgemm_method method;
     uint32_t threads; /* on the host: 1 to 1024; 0: one for each processor that the process may
                        * use */
@@ -132,7 +135,8 @@ typedef struct ga_spgemm_report {
  *                     vectors are in different places, the kernels cannot access A or B, A or B is
  *                     in one of the vectors, or an option is out of range
  * GA_ERR_MEMORY       out of memory, or a vector is at its limit
- * GA_ERR_DEVICE       the driver fails, or the library was built without device code
+ * GA_ERR_DEVICE       the driver fails, the library was built without device code, or the device
+ *                     has no cooperative launches: GA_SPGEMM_COOPERATIVE
  * GA_ERR_SIZE         a row takes 2^32 - 1 multiplications or more: GA_SPGEMM_UPPER on a device;
  *                     2^32 rows or more: GA_SPGEMM_DYNAMIC
  * GA_ERR_SIZE, GA_ERR_CANNOT_GROW: as ga_vector_reserve() */
