@@ -36,7 +36,8 @@ def other(method: str, ms: float, peak: int, matrix: dict = PWTK) -> str:
 LOG = [
     line(PWTK, "precise", 20), line(PWTK, "growing", 12),
     line(PWTK, "upper", 1, metric="failed", value=5, reason="no memory"),
-    line(PWTK, "dynamic", 16, size_per_row=8), line(PWTK, "dynamic", 14, size_per_row=64),
+    line(PWTK, "dynamic", 16, size_per_row=8, entries_estimated=33000000),
+    line(PWTK, "dynamic", 14, size_per_row=64, entries_estimated=33000000),
     other("cusparse-ALG1", 30, 4400), other("cusparse-ALG2", 24, 2200),
     "a line of another program",
     line(SKEWED, "precise", 4), line(SKEWED, "growing", 5), line(SKEWED, "upper", 3),
@@ -72,6 +73,8 @@ class Figures(unittest.TestCase):
                 "| geometric mean | 61.46 | 40.00 |  |  |",
                 "| like-pwtk | 32,772,236 | 32,772,236 | 1.000 | 626,054,402 | 626,054,402 | 1.000 "
                 "| 19.103 | 19.103 | stand-in |",
+                "| like-pwtk | 32,772,236 | 33,000,000 | 1.007 |",
+                "| geometric mean |  |  | 1.007 |",
                 "| like-pwtk | 20.00 | 12.00 | 16.00 | 14.00 | failed | 24.00 (ALG2) |",
                 "| like-pwtk | 1.20 | 2.00 | 1.50 | 1.71 | failed |",
                 "| rmat | 2.50 | 2.00 |  |  | 3.33 |",

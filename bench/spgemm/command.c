@@ -41,6 +41,7 @@ enum {
     KEY_SCALE,
     KEY_ROUNDS,
     KEY_THREADS,
+    KEY_METHODS,
     KEY_UNSORTED,
     KEY_FLOAT,
     KEY_DEVICE,
@@ -58,6 +59,11 @@ static const struct argp_option options[] = {
      "rows of generated matrices, in those of the original (default: 1; 0.01 with --quick)", 0},
     {"rounds", KEY_ROUNDS, "N", 0, "measure all N times (default: 5; 1 with --quick)", 0},
     {"threads", KEY_THREADS, "N", 0, "threads on the host (default: one for each processor)", 0},
+    {"methods", KEY_METHODS, "LIST", 0,
+     "precise, upper, growing (default: these), dynamic, cooperative, with pieces of 8 to 256 "
+     "entries, dynamic-time, dynamic-memory, and for small matrices dot-precise, dot-upper, "
+     "dot-dynamic",
+     0},
     {"unsorted", KEY_UNSORTED, NULL, 0, "the columns of a row in any order", 0},
     {"float", KEY_FLOAT, NULL, 0, "values of 4 bytes instead of 8", 0},
     {"device", KEY_DEVICE, NULL, 0, "on device 0 instead of the host", 0},
@@ -77,6 +83,7 @@ static const char doc[] =
     "\v"
     "  gpualloc bench spgemm --quick\n"
     "  gpualloc bench spgemm atmosmodl like-pwtk --scale 0.1 --threads 8\n"
+    "  gpualloc bench spgemm like-pwtk --scale 0.1 --methods precise,upper,dynamic\n"
     "  gpualloc bench spgemm --device --cusparse libcusparse.so.12 --json FILE\n"
     "  gpualloc bench spgemm --file pwtk.mtx\n"
     "\n"
@@ -154,6 +161,37 @@ static void add_file(const char *path, request *r)
     source->path = path;
 }
 
+static void add_method(request *r, const char *name)
+{
+    bench_spgemm_plan *plan = &r->plan;
+    bench_square_method found[BENCH_SQUARE_METHODS];
+    size_t count = bench_square_methods(name, found);
+    if (!count || found[0].algorithm) {
+        refuse("--methods: unknown method \"%s\"; expected %s", name, bench_square_method_names());
+    }
+    for (size_t i = 0; i < plan->method_count; i++) {
+        if (strcmp(plan->methods[i].name, name) == 0) {
+            refuse("--methods: \"%s\" twice; expected each method once", name);
+        }
+    }
+    memcpy(plan->methods + plan->method_count, found, count * sizeof *found);
+    plan->method_count += count;
+}
+
+static void add_methods(request *r, const char *list)
+{
+    char name[32];
+    for (const char *at = list;; at++) {
+        size_t length = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        add_method(r, name);
+        at += length;
+        if (!*at) {
+            return;
+        }
+    }
+}
+
 static _Noreturn void list_matrices(void)
 {
     const bench_facts *facts;
@@ -182,6 +220,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_THREADS:
         r->plan.threads = parse_number("threads", value, THREADS_MAX);
+        return 0;
+    case KEY_METHODS:
+        add_methods(r, value);
         return 0;
     case KEY_UNSORTED:
         r->plan.flags = GA_SPGEMM_UNSORTED;
@@ -216,6 +257,24 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
+static void settle_methods(request *r)
+{
+    bench_spgemm_plan *plan = &r->plan;
+    if (!plan->method_count) {
+        add_methods(r, "precise,upper,growing");
+    }
+    for (size_t i = 0; i < plan->method_count; i++) {
+        if (plan->methods[i].flags & GA_SPGEMM_COOPERATIVE && plan->place == GA_PLACE_HOST) {
+            refuse("--methods %s: expected --device as well", plan->methods[i].name);
+        }
+    }
+    for (int i = 1; plan->library && i <= BENCH_CUSPARSE_ALGORITHMS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "cusparse-ALG%d", i);
+        plan->method_count += bench_square_methods(name, plan->methods + plan->method_count);
+    }
+}
+
 static void settle(request *r)
 {
     bench_spgemm_plan *plan = &r->plan;
@@ -226,6 +285,7 @@ static void settle(request *r)
     if (plan->place == GA_PLACE_DEVICE && plan->threads) {
         refuse("--threads %u: expected no --device", plan->threads);
     }
+    settle_methods(r);
     plan->rounds = plan->rounds ? plan->rounds : r->quick ? ROUNDS_QUICK : ROUNDS;
     plan->scale = plan->scale > 0 ? plan->scale : r->quick ? SCALE_QUICK : SCALE;
     bool all = !plan->matrix_count;
@@ -303,13 +363,12 @@ static void print_preface(const bench_spgemm_plan *plan, int cusparse)
         }
         putchar('\n');
     }
-    printf(
-        "%u round%s at scale %g, %s%s, methods alternating; a time is the median +- half the\n"
-        "interquartile range, times the ratio to %s, round by round; efficiency: entries over\n"
-        "those that had memory at most; mapped: bytes of the product over those mapped at most\n",
-        plan->rounds, plan->rounds == 1 ? "" : "s", plan->scale, ga_value_type_text(plan->type),
-        plan->flags & GA_SPGEMM_UNSORTED ? ", unsorted" : "",
-        ga_spgemm_method_text(GA_SPGEMM_PRECISE));
+    printf("%u round%s at scale %g, %s%s, methods alternating; a time is the median +- half the\n"
+           "interquartile range, times the ratio to %s, round by round; efficiency: entries over\n"
+           "those that had memory at most, before they were gathered; mapped: bytes of the product "
+           "over\nthose mapped at most\n",
+           plan->rounds, plan->rounds == 1 ? "" : "s", plan->scale, ga_value_type_text(plan->type),
+           plan->flags & GA_SPGEMM_UNSORTED ? ", unsorted" : "", plan->methods[0].text);
 }
 
 int ga_bench_spgemm_command(int argc, char **argv)

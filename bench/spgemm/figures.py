@@ -40,10 +40,15 @@ STYLES = {  # gnuplot's types of points, and colours
     "upper": "pointtype 5 linecolor rgb '#cc0000'",
     "precise": "pointtype 9 linecolor rgb '#008800'",
     "growing": "pointtype 7 linecolor rgb '#0044cc'",
-    "dynamic": "pointtype 15 linecolor rgb '#6699ff'"}
+    "dynamic": "pointtype 15 linecolor rgb '#6699ff'",
+    "cooperative": "pointtype 14 linecolor rgb '#0044cc'",
+    "dot-upper": "pointtype 4 linecolor rgb '#cc0000'",
+    "dot-precise": "pointtype 8 linecolor rgb '#008800'",
+    "dot-dynamic": "pointtype 14 linecolor rgb '#6699ff'"}
 OTHER_STYLE = "pointtype 13 linecolor rgb '#666666'"
 NAMES = {"upper": "upper bound"}
-LEGEND = "square: upper bound, triangle: precise, disc: growing, pentagon: dynamic"
+LEGEND = ("square: upper bound, triangle: precise, disc: growing, pentagon: dynamic with its "
+          "size per row; hollow: dot products")
 PAGE = "background '#ffffff' noenhanced font 'sans,11'"
 AXES = """set xlabel 'time, ms'
 set ylabel 'memory efficiency'
@@ -261,6 +266,20 @@ def overestimation(log: Log, facts: dict[str, Facts]) -> str:
                   "factor, thesis", "factor, ours", "pattern"], rows)
 
 
+def estimates(log: Log) -> str:
+    """The estimate from a sample of rows beside the actual number of entries."""
+    rows, ratios = [], []
+    for matrix in log.matrices:
+        line = next((one for one in log.times[matrix].values() if one.get("entries_estimated")),
+                    None)
+        if line:
+            ratios.append(line["entries_estimated"] / line["entries"])
+            rows.append([matrix, f"{line['entries']:,}", f"{line['entries_estimated']:,}",
+                         number(ratios[-1])])
+    rows.append(["geometric mean", "", "", number(mean(ratios))])
+    return table(["", "actual", "estimated", "ratio"], rows)
+
+
 def by_method(log: Log, value: Callable[[str, dict], float], digits: int, last: str = "",
               last_value: Callable[[str], str] = lambda matrix: "", with_mean: bool = True) -> str:
     """A row for each matrix, a column for each method, and a last one."""
@@ -338,7 +357,9 @@ def tables(log: Log) -> str:
         estimation(log),
         "## Table 5.2: entries of the product, and the upper bound\n\nThe mean is over the "
         "thesis's matrices.\n",
-        overestimation(log, facts), *cusparse_tables(log)])
+        overestimation(log, facts),
+        "## Entries of the product, estimated from a sample of its rows\n",
+        estimates(log), *cusparse_tables(log)])
 
 
 def main() -> int:

@@ -9,24 +9,70 @@
 #include <gpualloc/backend.h>
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-bench_square_method bench_square_method_at(size_t number)
+/* ---- methods --------------------------------------------------------------------------------- */
+
+#define ROWS GA_SPGEMM_KERNEL_ROWS
+#define DOT  GA_SPGEMM_KERNEL_DOT
+#define TIME GA_SPGEMM_GOAL_TIME
+
+static const struct {
+    const char *name;
+    ga_spgemm_method method;
+    ga_spgemm_kernel kernel;
+    ga_spgemm_goal goal;
+    uint32_t flags;
+    bool has_sizes; /* with pieces of each size */
+    int algorithm;
+} named[] = {
+    {"precise", GA_SPGEMM_PRECISE, ROWS, TIME, 0, false, 0},
+    {"upper", GA_SPGEMM_UPPER, ROWS, TIME, 0, false, 0},
+    {"growing", GA_SPGEMM_GROWING, ROWS, TIME, 0, false, 0},
+    {"dynamic", GA_SPGEMM_DYNAMIC, ROWS, TIME, 0, true, 0},
+    {"dynamic-time", GA_SPGEMM_DYNAMIC, ROWS, TIME, 0, false, 0},
+    {"dynamic-memory", GA_SPGEMM_DYNAMIC, ROWS, GA_SPGEMM_GOAL_MEMORY, 0, false, 0},
+    {"cooperative", GA_SPGEMM_DYNAMIC, ROWS, TIME, GA_SPGEMM_COOPERATIVE, true, 0},
+    {"dot-precise", GA_SPGEMM_PRECISE, DOT, TIME, 0, false, 0},
+    {"dot-upper", GA_SPGEMM_UPPER, DOT, TIME, 0, false, 0},
+    {"dot-dynamic", GA_SPGEMM_DYNAMIC, DOT, TIME, 0, true, 0},
+    {"cusparse-ALG1", 0, ROWS, TIME, 0, false, 1},
+    {"cusparse-ALG2", 0, ROWS, TIME, 0, false, 2},
+    {"cusparse-ALG3", 0, ROWS, TIME, 0, false, 3},
+};
+
+const char *bench_square_method_names(void)
 {
-    size_t methods = GA_SPGEMM_METHOD_COUNT - GA_SPGEMM_PRECISE;
-    bench_square_method method = {0};
-    if (number < methods) {
-        method.method = (ga_spgemm_method)(GA_SPGEMM_PRECISE + number);
-    } else {
-        method.algorithm = (int)(number - methods) + 1;
-    }
-    return method;
+    return "precise, upper, growing, dynamic, dynamic-time, dynamic-memory, cooperative, "
+           "dot-precise, dot-upper, dot-dynamic";
 }
 
-const char *bench_square_method_text(bench_square_method method)
+size_t bench_square_methods(const char *name, bench_square_method *list)
 {
-    static const char *const algorithms[] = {"cusparse-ALG1", "cusparse-ALG2", "cusparse-ALG3"};
-    return method.algorithm ? algorithms[method.algorithm - 1]
-                            : ga_spgemm_method_text(method.method);
+    static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128, 256}; /* the thesis's */
+    size_t i = 0, count;
+    while (strcmp(named[i].name, name) != 0) {
+        if (++i == sizeof named / sizeof *named) {
+            return 0;
+        }
+    }
+    count = named[i].has_sizes ? sizeof sizes / sizeof *sizes : 1;
+    for (size_t at = 0; at < count; at++) {
+        bench_square_method *m = &list[at];
+        *m = (bench_square_method){.name = named[i].name,
+                                   .method = named[i].method,
+                                   .kernel = named[i].kernel,
+                                   .goal = named[i].goal,
+                                   .flags = named[i].flags,
+                                   .algorithm = named[i].algorithm};
+        snprintf(m->text, sizeof m->text, "%s", name);
+        if (named[i].has_sizes) {
+            m->size_per_row = sizes[at];
+            snprintf(m->text, sizeof m->text, "%s %u", name, sizes[at]);
+        }
+    }
+    return count;
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */
@@ -133,21 +179,30 @@ static void fill(bench_square_sample *out, const bench_square_case *c,
     out->allocation_ms = NAN;
     out->entries = report->entries;
     out->product_bytes = report->entries * entry + (product->rows + 1) * sizeof(uint64_t);
+    uint64_t mapped = peak_of(product->indices) + peak_of(product->values);
+    out->estimated = report->entries_estimated;
+    out->rounds = report->rounds;
+    out->size_per_row = report->size_per_row;
     out->peak_bytes =
-        peak_of(product->offsets) + peak_of(product->indices) + peak_of(product->values);
+        peak_of(product->offsets) + (report->bytes_peak > mapped ? report->bytes_peak : mapped);
     out->scratch_bytes = report->scratch_bytes;
     out->efficiency = (double)report->entries / (double)report->entries_peak;
     out->threads = c->place == GA_PLACE_HOST ? report->threads : 0;
     out->sorted = !(c->flags & GA_SPGEMM_UNSORTED);
 }
 
-static ga_status multiply(const bench_square_case *c, ga_spgemm_method method, bool checks,
-                          bench_square_sample *out)
+static ga_status multiply(const bench_square_case *c, const bench_square_method *method,
+                          bool checks, bench_square_sample *out)
 {
     ga_spgemm_product product;
     ga_spgemm_report report;
-    ga_spgemm_options options = {
-        .options_size = sizeof options, .method = method, .threads = c->threads, .flags = c->flags};
+    ga_spgemm_options options = {.options_size = sizeof options,
+                                 .method = method->method,
+                                 .kernel = method->kernel,
+                                 .goal = method->goal,
+                                 .size_per_row = method->size_per_row,
+                                 .threads = c->threads,
+                                 .flags = c->flags | method->flags};
     ga_status status = bench_product_open(&product, c->place, c->a.type);
     if (status == GA_OK) {
         uint64_t begin = ga_bench_now();
@@ -183,12 +238,12 @@ static ga_status multiply_by_cusparse(const bench_square_case *c, int algorithm,
     return status;
 }
 
-ga_status bench_square(const bench_square_case *c, bench_square_method method, bool checks,
+ga_status bench_square(const bench_square_case *c, const bench_square_method *method, bool checks,
                        bench_square_sample *out)
 {
     *out = (bench_square_sample){0};
-    ga_status status = method.algorithm ? multiply_by_cusparse(c, method.algorithm, checks, out)
-                                        : multiply(c, method.method, checks, out);
+    ga_status status = method->algorithm ? multiply_by_cusparse(c, method->algorithm, checks, out)
+                                         : multiply(c, method, checks, out);
     out->mapped_efficiency = (double)out->product_bytes / (double)out->peak_bytes;
     return status;
 }

@@ -19,28 +19,38 @@ typedef struct bench_square_case {
     uint64_t multiplications;
 } bench_square_case;
 
-/* Methods in the order of ga_spgemm_method, then the algorithms of cuSPARSE. */
+/* A method of gpualloc/spgemm.h with its options, or an algorithm of cuSPARSE. */
 typedef struct bench_square_method {
-    ga_spgemm_method method; /* GA_SPGEMM_AUTO for cuSPARSE */
-    int algorithm;           /* of cuSPARSE: 1 to BENCH_CUSPARSE_ALGORITHMS; else 0 */
+    const char *name; /* "precise", ..., "cusparse-ALG3" */
+    char text[24];    /* the name, and the size of pieces if several are measured */
+    ga_spgemm_method method;
+    ga_spgemm_kernel kernel;
+    ga_spgemm_goal goal;
+    uint32_t flags, size_per_row;
+    int algorithm; /* of cuSPARSE: 1 to BENCH_CUSPARSE_ALGORITHMS; else 0 */
 } bench_square_method;
 
 enum {
-    BENCH_SQUARE_METHODS = GA_SPGEMM_METHOD_COUNT - GA_SPGEMM_PRECISE + BENCH_CUSPARSE_ALGORITHMS
+    BENCH_SQUARE_METHODS = 40 /* at most, all of bench_square_methods() */
 };
 
-/* Method number `number`. */
-bench_square_method bench_square_method_at(size_t number);
+/* Appends the methods of a name to `list`, which has room for BENCH_SQUARE_METHODS: several if they
+ * differ by the size of pieces. Returns their number; 0 for an unknown name. */
+size_t bench_square_methods(const char *name, bench_square_method *list);
 
-/* "precise", ..., "cusparse-ALG3". Static. */
-const char *bench_square_method_text(bench_square_method method);
+/* The names, separated by commas. Static. */
+const char *bench_square_method_names(void);
 
 typedef struct bench_square_sample {
     double ms;                /* all of the call, with its allocations */
     double allocation_ms;     /* of cuSPARSE: the part of cudaMalloc and cudaFree; else NAN */
     uint64_t entries;         /* of the product */
+    uint64_t estimated;       /* entries, from a sample; 0: no estimate was made */
+    uint64_t rounds;          /* of GA_SPGEMM_DYNAMIC */
+    uint32_t size_per_row;    /* likewise */
     uint64_t product_bytes;   /* of the product, without unused memory */
-    uint64_t peak_bytes;      /* of the product's memory, at most; of cuSPARSE with all buffers */
+    uint64_t peak_bytes;      /* of the product's memory, at most, with a second copy of a part;
+                               * of cuSPARSE with all buffers */
     uint64_t scratch_bytes;   /* beside peak_bytes */
     double efficiency;        /* entries over those that had memory at most; NAN for cuSPARSE */
     double mapped_efficiency; /* product_bytes over peak_bytes */
@@ -54,7 +64,7 @@ typedef struct bench_square_sample {
  * ga_spgemm_multiply(), and
  *
  * GA_ERR_LIBRARY  the product differs from `expected`, or cuSPARSE fails */
-ga_status bench_square(const bench_square_case *c, bench_square_method method, bool checks,
+ga_status bench_square(const bench_square_case *c, const bench_square_method *method, bool checks,
                        bench_square_sample *out);
 
 /* A copy of a matrix on the host, in new vectors of a place; closed by bench_product_close(), also

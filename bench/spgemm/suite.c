@@ -5,7 +5,6 @@
 #include "suite.h"
 
 #include "matrices.h"
-#include "measure.h"
 
 #include "../runner/child.h"
 #include "../runner/figures.h"
@@ -30,7 +29,7 @@ static const ga_bench_metric failed_metric = {"failed", "rounds", false, NULL};
 
 /* A method of a matrix. */
 typedef struct row {
-    bench_square_method method;
+    const bench_square_method *method;
     bench_square_sample last; /* of the last round that succeeded */
     double *times;            /* of the rounds in ms; NAN: none */
     size_t failed;            /* rounds */
@@ -78,8 +77,7 @@ static void measure(cell *c)
         for (size_t turn = 0; turn < c->row_count; turn++) {
             row *r = &c->rows[((size_t)(round + warm_ups) + turn) % c->row_count];
             measure_once(c, r, round);
-            snprintf(text, sizeof text, "%s, %s", c->source->name,
-                     bench_square_method_text(r->method));
+            snprintf(text, sizeof text, "%s, %s", c->source->name, r->method->text);
             ga_bench_progress_step(&progress, text);
         }
     }
@@ -116,14 +114,13 @@ static json_t *extra_of(const cell *c, const row *r, double ms)
 {
     const bench_facts *facts = bench_facts_of(c->source->name);
     const bench_square_sample *s = &r->last;
-    json_t *extra =
-        json_pack("{s:s, s:s, s:b, s:f, s:s, s:i, s:b, s:I, s:I, s:o}", "method",
-                  bench_square_method_text(r->method), "matrix", c->source->name, "exact",
-                  c->source->path || (facts && facts->exact && c->plan->scale == 1), "scale",
-                  c->source->path ? 1 : c->plan->scale, "type",
-                  ga_value_type_text(c->square.host.type), "rounds", (int)c->plan->rounds, "sorted",
-                  s->sorted, "rows", (json_int_t)c->square.host.rows, "multiplications",
-                  (json_int_t)c->square.multiplications, "gflops", real_or_null(gflops_of(c, ms)));
+    json_t *extra = json_pack(
+        "{s:s, s:s, s:b, s:f, s:s, s:i, s:b, s:I, s:I, s:o}", "method", r->method->name, "matrix",
+        c->source->name, "exact", c->source->path || (facts && facts->exact && c->plan->scale == 1),
+        "scale", c->source->path ? 1 : c->plan->scale, "type",
+        ga_value_type_text(c->square.host.type), "rounds", (int)c->plan->rounds, "sorted",
+        s->sorted, "rows", (json_int_t)c->square.host.rows, "multiplications",
+        (json_int_t)c->square.multiplications, "gflops", real_or_null(gflops_of(c, ms)));
     json_t *memory = json_pack(
         "{s:I, s:I, s:I, s:o, s:o, s:o}", "entries", (json_int_t)s->entries, "peak_bytes",
         (json_int_t)s->peak_bytes, "scratch_bytes", (json_int_t)s->scratch_bytes, "efficiency",
@@ -131,6 +128,14 @@ static json_t *extra_of(const cell *c, const row *r, double ms)
         "allocation_ms", real_or_null(s->allocation_ms));
     if (isfinite(ms)) {
         json_object_update(extra, memory);
+    }
+    uint32_t size = s->size_per_row ? s->size_per_row : r->method->size_per_row;
+    if (size) {
+        json_object_set_new(extra, "size_per_row", json_integer(size));
+        json_object_set_new(extra, "growth_rounds", json_integer((json_int_t)s->rounds));
+    }
+    if (s->estimated) {
+        json_object_set_new(extra, "entries_estimated", json_integer((json_int_t)s->estimated));
     }
     if (*r->failure) {
         json_object_set_new(extra, "reason", json_string(r->failure));
@@ -146,7 +151,7 @@ static bool record(const cell *c, const row *r, const ga_bench_metric *metric)
     ga_bench_result result = {
         .bench = "spgemm",
         .place = ga_place_text(c->plan->place),
-        .spec = bench_square_method_text(r->method),
+        .spec = r->method->text,
         .device = c->plan->device,
         .driver = c->plan->driver,
         .threads = r->last.threads,
@@ -154,7 +159,7 @@ static bool record(const cell *c, const row *r, const ga_bench_metric *metric)
         .metric = metric,
         .value = is_time ? figures.median : (double)r->failed,
         .spread = is_time ? figures.high - figures.low : NAN,
-        .baseline = bench_square_method_text(c->rows[0].method),
+        .baseline = c->rows[0].method->text,
         .ratio = is_time ? figures_of(c, r, &c->rows[0]).median : NAN,
         .extra = extra_of(c, r, figures.median),
     };
@@ -173,11 +178,11 @@ static bool record_row(const cell *c, const row *r)
 static void print_head(const cell *c)
 {
     const ga_csr *a = &c->square.host;
-    fprintf(c->out, "\n%s: %llu rows, %llu entries, %llu multiplications\n%-14s %10s %5s %6s",
+    fprintf(c->out, "\n%s: %llu rows, %llu entries, %llu multiplications\n%-15s %10s %5s %6s",
             c->source->name, (unsigned long long)a->rows, (unsigned long long)a->offsets[a->rows],
             (unsigned long long)c->square.multiplications, "", "ms", "+-", "times");
-    fprintf(c->out, " %8s %11s %9s %10s %10s %6s\n", "Gflop/s", "entries", "peak MB", "scratch MB",
-            "efficiency", "mapped");
+    fprintf(c->out, " %8s %11s %11s %9s %10s %10s %6s\n", "Gflop/s", "entries", "estimated",
+            "peak MB", "scratch MB", "efficiency", "mapped");
 }
 
 static void print_ratio(const cell *c, int width, int digits, double value)
@@ -193,17 +198,17 @@ static void print_row(const cell *c, const row *r)
 {
     const bench_square_sample *s = &r->last;
     ga_bench_figures figures = figures_of(c, r, NULL);
-    const char *name = bench_square_method_text(r->method);
+    const char *name = r->method->text;
     if (r->failed == c->plan->rounds) {
-        fprintf(c->out, "%-14s failed\n", name);
+        fprintf(c->out, "%-15s failed\n", name);
         return;
     }
-    fprintf(c->out, "%-14s %10.2f %4.0f%%", name, figures.median,
+    fprintf(c->out, "%-15s %10.2f %4.0f%%", name, figures.median,
             50 * (figures.high - figures.low) / figures.median);
     print_ratio(c, 6, 2, figures_of(c, r, &c->rows[0]).median);
-    fprintf(c->out, " %8.2f %11llu %9.1f %10.1f", gflops_of(c, figures.median),
-            (unsigned long long)s->entries, (double)s->peak_bytes / 1e6,
-            (double)s->scratch_bytes / 1e6);
+    fprintf(c->out, " %8.2f %11llu", gflops_of(c, figures.median), (unsigned long long)s->entries);
+    print_ratio(c, 11, 0, s->estimated ? (double)s->estimated : NAN);
+    fprintf(c->out, " %9.1f %10.1f", (double)s->peak_bytes / 1e6, (double)s->scratch_bytes / 1e6);
     print_ratio(c, 10, 3, s->efficiency);
     print_ratio(c, 6, 3, s->mapped_efficiency);
     fprintf(c->out, "%s%s\n", s->sorted ? "" : " unsorted", r->failed ? " !" : "");
@@ -219,8 +224,8 @@ static ga_status report(cell *c, double *failed)
             r->failed += isfinite(r->times[round]) ? 0 : 1;
         }
         if (*r->failure) {
-            fprintf(stderr, "gpualloc bench spgemm: %s, %s: %s\n", c->source->name,
-                    bench_square_method_text(r->method), r->failure);
+            fprintf(stderr, "gpualloc bench spgemm: %s, %s: %s\n", c->source->name, r->method->text,
+                    r->failure);
         }
         *failed += r->failed != 0;
         print_row(c, r);
@@ -236,14 +241,14 @@ static ga_status report(cell *c, double *failed)
 
 static ga_status prepare_rows(cell *c)
 {
-    c->row_count = BENCH_SQUARE_METHODS - (c->plan->library ? 0 : BENCH_CUSPARSE_ALGORITHMS);
+    c->row_count = c->plan->method_count;
     c->times = calloc((c->row_count + 1) * c->plan->rounds, sizeof *c->times);
     if (!c->times) {
         return ga_fail(GA_ERR_MEMORY, "no memory for %u rounds", c->plan->rounds);
     }
     c->space = c->times + c->row_count * c->plan->rounds;
     for (size_t i = 0; i < c->row_count; i++) {
-        c->rows[i].method = bench_square_method_at(i);
+        c->rows[i].method = &c->plan->methods[i];
         c->rows[i].times = c->times + i * c->plan->rounds;
         for (unsigned round = 0; round < c->plan->rounds; round++) {
             c->rows[i].times[round] = NAN;

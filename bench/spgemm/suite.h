@@ -6,7 +6,7 @@
 #ifndef GPUALLOC_BENCH_SPGEMM_SUITE_H
 #define GPUALLOC_BENCH_SPGEMM_SUITE_H
 
-#include <gpualloc/matrix.h>
+#include "measure.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,6 +23,8 @@ typedef struct bench_spgemm_source {
 typedef struct bench_spgemm_plan {
     bench_spgemm_source matrices[BENCH_SPGEMM_MATRICES];
     size_t matrix_count;
+    bench_square_method methods[BENCH_SQUARE_METHODS];
+    size_t method_count;
     double scale; /* of generated matrices */
     unsigned rounds;
     uint32_t threads, flags; /* as in ga_spgemm_options */
