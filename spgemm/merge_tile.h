@@ -78,12 +78,7 @@ GA_SIMT ga_merge_heads ga_merge_load(ga_tile tile, const ga_csr *a, const ga_csr
 /* The lanes that have the column. */
 GA_SIMT uint32_t ga_merge_matching(ga_tile tile, const ga_merge_heads *heads, uint32_t column)
 {
-    ga_lanes equal = ga_lanes_all(0);
-    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
-    {
-        ga_lane_write(&equal, own, ga_lane_read(heads->column, own) == column);
-    }
-    return ga_lanes_nonzero(tile, equal);
+    return ga_lanes_nonzero(tile, (ga_lanes)(heads->column == ga_lanes_all(column)));
 }
 
 /* These lanes go on to the next entry of their rows. */

@@ -24,27 +24,33 @@ uint32_t ga_spgemm_choose_size(ga_spgemm_goal goal, double usual, double mean)
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-/* A vector where the product is. */
-static ga_status open_vector(const ga_spgemm_product *product, size_t element, ga_vector **out)
+/* A vector where the product is, with addresses for `most` elements: by default there would be
+ * many more. */
+static ga_status open_vector(const ga_spgemm_product *product, size_t element, uint64_t most,
+                             ga_vector **out)
 {
     const ga_carrier *carrier = &product->offsets->carrier;
     ga_arena_options options = {.options_size = sizeof options,
                                 .flags = GA_ARENA_EXACT,
                                 .place = carrier->place,
-                                .device = carrier->device};
+                                .device = carrier->device,
+                                .reserve = (most + 1) * element};
     return ga_vector_open(out, element, &options, carrier->stream);
 }
 
 static ga_status open_lists(ga_spgemm_rounds *r)
 {
-    uint64_t most = r->row_most / r->round.size + 1; /* rounds */
+    uint64_t rounds = r->row_most / r->round.size + 1;
+    /* The list of the next round has room for all rows of this one. */
+    uint64_t rows = r->report->multiplications / r->round.size + 2 * r->round.all +
+                    GA_SPGEMM_LIST_STEP / sizeof *r->round.rows;
     if (r->round.all > UINT32_MAX) {
         return ga_fail(GA_ERR_SIZE, "spgemm: %llu rows: expected at most %u for the method dynamic",
                        (unsigned long long)r->round.all, UINT32_MAX);
     }
-    ga_status status = open_vector(r->product, sizeof *r->round.starts, &r->starts);
-    status = status ? status : open_vector(r->product, sizeof *r->round.rows, &r->rows);
-    status = status ? status : ga_vector_reserve(r->starts, most);
+    ga_status status = open_vector(r->product, sizeof *r->round.starts, rounds, &r->starts);
+    status = status ? status : open_vector(r->product, sizeof *r->round.rows, rows, &r->rows);
+    status = status ? status : ga_vector_reserve(r->starts, rounds);
     if (status == GA_OK) {
         r->round.starts = ga_vector_data(r->starts);
         r->round.rows = ga_vector_data(r->rows);
@@ -81,7 +87,7 @@ static ga_status gather(ga_spgemm_rounds *r, ga_vector *vector)
 {
     ga_vector *copy = NULL;
     uint64_t entries = r->report->entries;
-    ga_status status = open_vector(r->product, vector->element, &copy);
+    ga_status status = open_vector(r->product, vector->element, entries, &copy);
     status = status ? status : ga_vector_reserve(copy, entries);
     if (status == GA_OK) {
         ga_spgemm_note_bytes(r->product, ga_vector_capacity(copy) * copy->element, r->report);

@@ -14,7 +14,8 @@
 
 enum {
     GA_SPGEMM_SIZE_MIN = 8,
-    GA_SPGEMM_SIZE_MAX = 256
+    GA_SPGEMM_SIZE_MAX = 256,
+    GA_SPGEMM_LIST_STEP = 2 << 20 /* bytes by which the list of rows grows under a kernel */
 };
 
 typedef struct ga_spgemm_rounds ga_spgemm_rounds;

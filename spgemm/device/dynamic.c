@@ -44,7 +44,8 @@ static ga_status fill(ga_spgemm_rounds *rounds, uint64_t *listed)
 
 /* ---- one launch for all rounds --------------------------------------------------------------- */
 
-/* Lends the vectors and the list, with room for the first round. */
+/* Lends the vectors and the list, with room for the first round. *rows is the list's state for
+ * arena/append.h. */
 static ga_status lend(ga_spgemm_rounds *rounds, ga_spgemm_loan *loan, void **rows)
 {
     const ga_spgemm_product *c = rounds->product;
@@ -55,7 +56,7 @@ static ga_status lend(ga_spgemm_rounds *rounds, ga_spgemm_loan *loan, void **row
     status = status ? status : ga_vector_reserve(c->values, first);
     status = status ? status : ga_vector_reserve(rounds->rows, rounds->round.all);
     status = status ? status : ga_spgemm_lend(c, first > estimate ? first : estimate, loan);
-    status = status ? status : ga_vector_lend(rounds->rows, 0, &view);
+    status = status ? status : ga_vector_lend(rounds->rows, GA_SPGEMM_LIST_STEP, &view);
     *rows = view.state;
     return status;
 }
@@ -126,8 +127,8 @@ static ga_status gather(ga_spgemm_rounds *rounds, const void *from, void *to, si
     ga_spgemm_device_run *run = rounds->context;
     uint32_t size = (uint32_t)element;
     void *parameters[] = {&rounds->round, &run->work.offsets, &from, &to, &size};
-    return ga_spgemm_run_kernel(run, "ga_spgemm_gather_kernel", rounds->round.first * 8, 0,
-                                parameters);
+    return ga_spgemm_run_kernel(run, "ga_spgemm_gather_kernel",
+                                rounds->round.first * GA_SPGEMM_GATHER_LANES, 0, parameters);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */

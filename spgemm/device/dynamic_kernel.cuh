@@ -18,8 +18,6 @@
 #include "rows_kernel.cuh"
 #include "work.h"
 
-#define GA_SPGEMM_GATHER_LANES 8u /* that move a piece */
-
 /* A lane's piece of a round. */
 typedef struct ga_spgemm_own_piece {
     uint64_t number, row;

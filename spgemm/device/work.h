@@ -22,6 +22,7 @@ enum {
     GA_SPGEMM_SAMPLE = 1024,         /* rows, for the estimate */
     GA_SPGEMM_SAMPLE_ENDS = 1 << 14, /* multiplications of a row above which it is no sample */
     GA_SPGEMM_SIZES = 32,
+    GA_SPGEMM_GATHER_LANES = 8,               /* that copy a piece of a round */
     GA_SPGEMM_ROWS_MAX = GA_SPGEMM_BLOCK / 4, /* of a piece */
     GA_SPGEMM_DEFERRED = 4,                   /* pieces of a block that wait for their position */
     GA_SPGEMM_CHUNKS = 8192,                  /* of a bitmap, at most */
