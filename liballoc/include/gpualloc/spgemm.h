@@ -31,7 +31,8 @@ extern "C" {
  * are at most the multiplications that the row takes: its upper bound. */
 typedef enum ga_spgemm_method {
     GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING; on a device, where many rows of C have some hundred
-                         * entries and some have thousands, GA_SPGEMM_PRECISE */
+                         * entries and some have thousands, and for the goal memory,
+                         * GA_SPGEMM_PRECISE */
     GA_SPGEMM_PRECISE,  /* computes the pattern first, for the exact size, and then the values */
     GA_SPGEMM_UPPER, /* computes once, into memory for the upper bound, and then closes the gaps */
     GA_SPGEMM_GROWING, /* computes once, and appends rows in their order while the vectors grow */
@@ -64,7 +65,7 @@ typedef enum ga_spgemm_kernel {
     GA_SPGEMM_KERNEL_COUNT
 } ga_spgemm_kernel;
 
-/* What decides where the caller leaves a choice: GA_SPGEMM_AUTO, and `size_per_row`. */
+/* What GA_SPGEMM_AUTO, and `size_per_row` of 0, are chosen for. */
 typedef enum ga_spgemm_goal {
     GA_SPGEMM_GOAL_TIME = 0,
     GA_SPGEMM_GOAL_MEMORY, /* little memory at the peak: GA_SPGEMM_PRECISE */
@@ -80,7 +81,8 @@ typedef struct ga_spgemm_options {
     ga_spgemm_goal goal;
     /* GA_SPGEMM_DYNAMIC: the entries by which a row grows in a round, 8 to 256; 0: chosen by the
      * goal and a sample of the rows. For time, the least of 8, 16, 32, 48, 64, 96, 128 and 256 that
-     * holds 31 of 32 rows in one round; for memory, the largest that wastes at most about 5 %. */
+     * holds 31 of 32 rows in one round; for memory, the largest of them that wastes at most about
+     * 5 %, or 8. */
     uint32_t size_per_row;
     ga_spgemm_kernel kernel;
 } ga_spgemm_options;
@@ -127,6 +129,8 @@ typedef struct ga_spgemm_report {
  * multiprocessor, for GA_SPGEMM_GROWING; and, if rows of C have more than about a thousand entries,
  * up to 5/32 of a byte for each column of B in each running block: together at most 256 MiB, half
  * of the expected result, or what one block needs.
+ * GA_SPGEMM_DYNAMIC needs 4 bytes for each row and for each piece of `size_per_row` entries, and a
+ * second copy of the indices, and then of the values.
  *
  * NULL for `options` is all zeros. `report` may be NULL.
  *
