@@ -5,38 +5,62 @@
  *
  * STRUCTURE  A block that has computed a piece while an earlier one has no length yet does not wait
  *            for it: it stores the entries in memory of its own, and goes on with the next piece.
- *            Later it moves them to their place. That memory is small, and stays in the L2 cache.
+ *            Later it moves them to their place. That memory is a ring of entries, which begins
+ *            again at its start once it is empty, so that what is used of it stays in the L2 cache.
  *
  * PROGRESS   The length of a piece is published before it is deferred, so that no other block waits
- *            for it. A block with GA_SPGEMM_DEFERRED such pieces waits for the oldest.
+ *            for it. A block with GA_SPGEMM_DEFERRED such pieces waits for the oldest. If the ring
+ *            has no room for a piece, the block waits for the piece's position.
  */
 
-/* The memory of deferred piece number `slot` of the block: ends of rows, then values, then columns.
- */
-GA_SIMT char *GA_SPGEMM_OF(ga_spgemm_slot_of)(const ga_spgemm_work *work, uint32_t slot)
+/* The block's ring: ends of the rows of each deferred piece, then values, then columns. */
+GA_SIMT char *GA_SPGEMM_OF(ga_spgemm_ring)(const ga_spgemm_work *work)
 {
-    return work->store.first +
-           ((uint64_t)blockIdx.x * work->store.count + slot) * work->store.bytes;
+    return work->store.first + blockIdx.x * work->store.bytes;
 }
 
-GA_SIMT GA_SPGEMM_VALUE *GA_SPGEMM_OF(ga_spgemm_slot_values)(char *slot)
+GA_SIMT uint32_t *GA_SPGEMM_OF(ga_spgemm_ring_ends)(const ga_spgemm_work *work, uint32_t number)
 {
-    return (GA_SPGEMM_VALUE *)(slot + GA_SPGEMM_ROWS_MAX * sizeof(uint32_t));
+    return (uint32_t *)GA_SPGEMM_OF(ga_spgemm_ring)(work) + number * GA_SPGEMM_ROWS_MAX;
 }
 
-GA_SIMT uint32_t *GA_SPGEMM_OF(ga_spgemm_slot_columns)(const ga_spgemm_work *work, char *slot)
+GA_SIMT GA_SPGEMM_VALUE *GA_SPGEMM_OF(ga_spgemm_ring_values)(const ga_spgemm_work *work)
 {
-    return (uint32_t *)(GA_SPGEMM_OF(ga_spgemm_slot_values)(slot) + work->store.capacity);
+    return (GA_SPGEMM_VALUE *)GA_SPGEMM_OF(ga_spgemm_ring_ends)(work, GA_SPGEMM_DEFERRED);
+}
+
+GA_SIMT uint32_t *GA_SPGEMM_OF(ga_spgemm_ring_columns)(const ga_spgemm_work *work)
+{
+    return (uint32_t *)(GA_SPGEMM_OF(ga_spgemm_ring_values)(work) + work->store.capacity);
+}
+
+/* Where `length` entries have room in the ring, or GA_SPGEMM_NO_ROOM. */
+GA_SIMT uint32_t GA_SPGEMM_OF(ga_spgemm_ring_room)(const ga_spgemm_work *work,
+                                                   const ga_spgemm_block *block, uint64_t length)
+{
+    uint32_t capacity = work->store.capacity;
+    if (!block->deferred) {
+        return length <= capacity ? 0 : GA_SPGEMM_NO_ROOM;
+    }
+    uint32_t newest = (block->oldest + block->deferred - 1u) % GA_SPGEMM_DEFERRED;
+    uint32_t first = block->waiting[block->oldest].at, last = block->waiting[newest].at;
+    uint32_t end = last + block->waiting[newest].length;
+    /* The newest never ends where the oldest begins, so that their order tells whether the ring has
+     * begun at its start again. */
+    if (last < first) {
+        return end + length < first ? end : GA_SPGEMM_NO_ROOM;
+    }
+    return end + length <= capacity ? end : length < first ? 0 : GA_SPGEMM_NO_ROOM;
 }
 
 /* Move the entries of a deferred piece to `position`, and store the ends of its rows. By all
  * threads. */
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_settle)(const ga_spgemm_work *work, ga_spgemm_waiting waiting,
-                                            char *slot, uint64_t position)
+                                            uint32_t number, uint64_t position)
 {
-    const uint32_t *ends = (const uint32_t *)slot;
-    const uint32_t *columns = GA_SPGEMM_OF(ga_spgemm_slot_columns)(work, slot);
-    const GA_SPGEMM_VALUE *from = GA_SPGEMM_OF(ga_spgemm_slot_values)(slot);
+    const uint32_t *ends = GA_SPGEMM_OF(ga_spgemm_ring_ends)(work, number);
+    const uint32_t *columns = GA_SPGEMM_OF(ga_spgemm_ring_columns)(work) + waiting.at;
+    const GA_SPGEMM_VALUE *from = GA_SPGEMM_OF(ga_spgemm_ring_values)(work) + waiting.at;
     GA_SPGEMM_VALUE *values = (GA_SPGEMM_VALUE *)work->values + position;
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < waiting.length; i += GA_SPGEMM_BLOCK) {
@@ -70,10 +94,9 @@ GA_SPGEMM_OF(ga_spgemm_flush)(const ga_spgemm_work *work, ga_spgemm_block *block
             break;
         }
         if (block->position != GA_ORDER_NONE) {
-            GA_SPGEMM_OF(ga_spgemm_settle)
-            (work, waiting, GA_SPGEMM_OF(ga_spgemm_slot_of)(work, oldest), block->position);
+            GA_SPGEMM_OF(ga_spgemm_settle)(work, waiting, oldest, block->position);
         }
-        oldest = oldest + 1u < work->store.count ? oldest + 1u : 0;
+        oldest = (oldest + 1u) % GA_SPGEMM_DEFERRED;
     }
     __syncthreads();
     block->deferred = deferred; /* all threads store one value */
@@ -81,18 +104,18 @@ GA_SPGEMM_OF(ga_spgemm_flush)(const ga_spgemm_work *work, ga_spgemm_block *block
     __syncthreads();
 }
 
-/* Add the block's piece to those that wait. For the first warp. */
+/* Add the block's piece to those that wait, at `at` in the ring. For the first warp. */
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_defer)(const ga_spgemm_work *work, ga_spgemm_block *block,
-                                           uint64_t row, uint32_t rows, uint32_t length)
+                                           uint64_t row, uint32_t rows, uint32_t length,
+                                           uint32_t at)
 {
-    uint32_t deferred = block->deferred, number = block->oldest + deferred;
-    number -= number < work->store.count ? 0 : work->store.count;
-    char *slot = GA_SPGEMM_OF(ga_spgemm_slot_of)(work, number);
+    uint32_t deferred = block->deferred, number = (block->oldest + deferred) % GA_SPGEMM_DEFERRED;
     ga_tile_sync(ga_tile_of(32));
-    block->waiting[number] = ga_spgemm_waiting{block->piece, row, rows, length};
-    block->ends = (uint32_t *)slot; /* all lanes store one value */
-    block->indices = GA_SPGEMM_OF(ga_spgemm_slot_columns)(work, slot);
-    block->values = GA_SPGEMM_OF(ga_spgemm_slot_values)(slot);
+    /* All lanes store one value. */
+    block->waiting[number] = ga_spgemm_waiting{block->piece, row, rows, length, at};
+    block->ends = GA_SPGEMM_OF(ga_spgemm_ring_ends)(work, number);
+    block->indices = GA_SPGEMM_OF(ga_spgemm_ring_columns)(work) + at;
+    block->values = GA_SPGEMM_OF(ga_spgemm_ring_values)(work) + at;
     block->deferred = deferred + 1u;
 }
 
@@ -104,14 +127,15 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_find_place)(const ga_spgemm_work *work, ga_s
                                                 uint64_t position, uint64_t row, uint32_t rows,
                                                 uint64_t length, bool flushes)
 {
-    bool can_wait = position == GA_SPGEMM_UNPLACED && length <= work->store.capacity;
     if (flushes) {
-        GA_SPGEMM_OF(ga_spgemm_flush)(work, block, work->store.count - 1u);
+        GA_SPGEMM_OF(ga_spgemm_flush)(work, block, GA_SPGEMM_DEFERRED - 1u);
     }
     if (threadIdx.x < 32u) {
-        ga_spgemm_place(work, block, position, length, can_wait && work->store.count);
+        uint32_t at = work->store.capacity ? GA_SPGEMM_OF(ga_spgemm_ring_room)(work, block, length)
+                                           : GA_SPGEMM_NO_ROOM;
+        ga_spgemm_place(work, block, position, length, at != GA_SPGEMM_NO_ROOM);
         if (block->position == GA_ORDER_LATER) {
-            GA_SPGEMM_OF(ga_spgemm_defer)(work, block, row, rows, (uint32_t)length);
+            GA_SPGEMM_OF(ga_spgemm_defer)(work, block, row, rows, (uint32_t)length, at);
         } else {
             block->indices = work->indices + block->position;
             block->values = (GA_SPGEMM_VALUE *)work->values + block->position;

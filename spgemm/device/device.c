@@ -325,10 +325,10 @@ static bool has_room(const ga_spgemm_device_run *run)
            ga_vector_capacity(run->product->values) >= most;
 }
 
-/* Entries of a piece that can be deferred: those for which a block has slots. */
+/* Entries that a block can defer. */
 static uint32_t capacity_of(const ga_spgemm_device_run *run)
 {
-    return GA_SPGEMM_BLOCK / run->work.width * run->work.slots;
+    return 4 * (GA_SPGEMM_BLOCK / run->work.width) * run->work.slots;
 }
 
 /* Makes memory for deferred pieces. */
@@ -336,12 +336,12 @@ static ga_status open_store(ga_spgemm_device_run *run)
 {
     ga_spgemm_work *work = &run->work;
     uint64_t blocks = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
-    work->store.count = GA_SPGEMM_DEFERRED;
+    blocks = work->piece_count < blocks ? work->piece_count : blocks;
     work->store.capacity = capacity_of(run);
-    work->store.bytes = GA_SPGEMM_ROWS_MAX * sizeof(uint32_t) +
+    work->store.bytes = GA_SPGEMM_DEFERRED * GA_SPGEMM_ROWS_MAX * sizeof(uint32_t) +
                         work->store.capacity * (sizeof(uint32_t) + ga_value_size(work->a.type));
-    ga_status status = ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_DEFERRED,
-                                              blocks * work->store.count * work->store.bytes);
+    ga_status status =
+        ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_DEFERRED, blocks * work->store.bytes);
     work->store.first = (char *)run->blocks[GA_SPGEMM_SCRATCH_DEFERRED];
     return status;
 }

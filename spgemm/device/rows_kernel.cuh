@@ -33,6 +33,7 @@
 #define GA_SPGEMM_RESIDENT 4u  /* blocks of a multiprocessor for which there are registers */
 #define GA_SPGEMM_PROBES   16u /* of a window that may not fit */
 #define GA_SPGEMM_NO_FIT   0xffffffffu
+#define GA_SPGEMM_NO_ROOM  0xffffffffu
 #define GA_SPGEMM_UNPLACED (~(uint64_t)1) /* a position that is not known yet */
 #define GA_SPGEMM_COUNTS   (~(uint64_t)2) /* no position: entries are counted, not stored */
 
@@ -44,10 +45,11 @@ enum {
     GA_SPGEMM_BITMAP
 };
 
-/* A piece that waits for its position: its rows, and how many entries they have. */
+/* A piece that waits for its position: its rows, how many entries they have, and where these are in
+ * the block's ring. */
 typedef struct ga_spgemm_waiting {
     uint64_t piece, row;
-    uint32_t rows, length;
+    uint32_t rows, length, at;
 } ga_spgemm_waiting;
 
 /* What the warps of a block tell each other, in shared memory. */

@@ -24,7 +24,7 @@ enum {
     GA_SPGEMM_SIZES = 32,
     GA_SPGEMM_GATHER_LANES = 8,               /* that copy a piece of a round */
     GA_SPGEMM_ROWS_MAX = GA_SPGEMM_BLOCK / 4, /* of a piece */
-    GA_SPGEMM_DEFERRED = 4,                   /* pieces of a block that wait for their position */
+    GA_SPGEMM_DEFERRED = 32,                  /* pieces of a block that wait for their position */
     GA_SPGEMM_CHUNKS = 8192,                  /* of a bitmap, at most */
     GA_SPGEMM_CHUNK_LOG = 12, /* of the least columns of a chunk: a group for each lane */
     GA_SPGEMM_GROUP = 128     /* columns of a group of a bitmap, which has a rank */
@@ -93,12 +93,11 @@ typedef struct ga_spgemm_buffers {
     uint32_t *turns; /* of each: how often it has been used */
 } ga_spgemm_buffers;
 
-/* Memory for deferred pieces, some for each block (deferred_of_kernel.cuh). */
+/* Memory for deferred pieces: a ring for each block (deferred_of_kernel.cuh). */
 typedef struct ga_spgemm_store {
     char *first;
-    uint64_t bytes;    /* of a piece */
-    uint32_t count;    /* of the pieces of a block; 0: none waits so */
-    uint32_t capacity; /* entries of a piece */
+    uint64_t bytes;    /* of a ring */
+    uint32_t capacity; /* entries of a ring; 0: no piece is deferred */
 } ga_spgemm_store;
 
 /* GA_SPGEMM_COOPERATIVE: the launch's memory, zeroed before. */
