@@ -114,6 +114,8 @@ configure() {
         again=(--reconfigure)
         # Options that are newer than the build are known to meson only after this.
         "$meson" setup --reconfigure "$dir" "$REPO" >"$dir-setup.log" 2>&1 || true
+    else
+        rm -rf "$dir/meson-private" # of a meson that was stopped, with which it would do nothing
     fi
     mkdir -p "${dir%/*}"
     "$meson" setup "${again[@]}" "$dir" "$REPO" -Dnvcc="$nvcc" "$@" >"$dir-setup.log" 2>&1 ||
