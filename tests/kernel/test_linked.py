@@ -97,6 +97,7 @@ int main() { work<<<1, 1>>>(nullptr); return 0; }
 
 class Case(unittest.TestCase):
     """A test with a folder of its own."""
+    objects: dict[tuple[str, ...], bytes] = {}  # by what they were compiled from
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(prefix="gpualloc-kernel-")
@@ -116,8 +117,13 @@ class Case(unittest.TestCase):
 
     def compile(self, name: str, text: str, *flags: str, nvcc: str = NVCC,
                 arch: str = ARCH) -> str:
+        """Compile the text, or take the object that another test compiled from it."""
         (self.folder / f"{name}.cu").write_text(text, encoding="utf-8")
-        self.must(nvcc, "-std=c++17", arch, *flags, "-c", f"{name}.cu", "-o", f"{name}.o")
+        key = (name, text, *flags, nvcc, arch)
+        if key not in self.objects:
+            self.must(nvcc, "-std=c++17", arch, *flags, "-c", f"{name}.cu", "-o", f"{name}.o")
+            self.objects[key] = (self.folder / f"{name}.o").read_bytes()
+        (self.folder / f"{name}.o").write_bytes(self.objects[key])
         return f"{name}.o"
 
     def link(self, out: str, *parts: str) -> str:
