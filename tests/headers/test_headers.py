@@ -3,6 +3,7 @@
 but the C library's names in scope, and without a warning."""
 
 import shutil
+import subprocess
 import unittest
 from pathlib import Path
 
@@ -15,8 +16,21 @@ C_WARNINGS = WARNINGS + ["-Wstrict-prototypes", "-Wmissing-prototypes"]
 MISTAKE = "int mistake(void);\nint mistake(void) { return ga_place_text(1, 2, 3); }\n"
 
 
+def version(command: list[str]) -> str:
+    """The answer to --version, without the name by which the compiler was called."""
+    told = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    return told.stdout.partition(" ")[2]
+
+
 def compilers(names: list[list[str]]) -> list[list[str]]:
-    return [name for name in names if shutil.which(name[0])]
+    """Those that are installed, each once: cc is often gcc."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if shutil.which(name[0]):
+            found.setdefault(version(name), name)
+    return list(found.values())
+
+
 # Every member of the classes for C++; Thrust's pointers are there under nvcc alone.
 PLAIN = """
 #include <gpualloc/status.hpp>
