@@ -12,8 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef STRESS_SECONDS
+#define STRESS_SECONDS 2
+#endif
+
 enum {
-    SECONDS = 2,
     HANG_SECONDS =
         100, /* added to the time; sanitizers and emulators are slow, but not that slow */
     THREADS_MAX = 512
@@ -23,7 +26,7 @@ static struct timespec deadline; /* set before there are threads */
 
 void stress_begin(int argc, char **argv)
 {
-    double seconds = argc > 1 ? strtod(argv[1], NULL) : SECONDS;
+    double seconds = argc > 1 ? strtod(argv[1], NULL) : STRESS_SECONDS;
     if (argc > 2 || !(seconds > 0 && seconds < 1e6)) {
         errx(2, "usage: %s [SECONDS]", argv[0]);
     }

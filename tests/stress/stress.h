@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shared by the stress programs. Each runs its threads for a while (two seconds, or the seconds of
- * its argument) and then checks its invariants. Exit status: 0, 77 if the machine cannot run it, or
- * 1 with a line that names the violation. An alarm ends a program that hangs. They are plain
- * programs, because they run under the thread sanitizer, too.
+ * Shared by the stress programs. Each runs its threads for a while (two seconds, one under the
+ * address sanitizer, or the seconds of its argument) and then checks its invariants. Exit status:
+ * 0, 77 if the machine cannot run it, or 1 with a line that names the violation. An alarm ends a
+ * program that hangs. They are plain programs, because they run under the thread sanitizer, too.
  */
 #ifndef GPUALLOC_TESTS_STRESS_STRESS_H
 #define GPUALLOC_TESTS_STRESS_STRESS_H
