@@ -12,8 +12,7 @@
 
 typedef struct ga_cuda_blocks_node {
     ga_cuda_block block;
-    uint32_t rank;    /* at least the rank of each node below */
-    bool being_freed; /* removed by ga_cuda_blocks_remove(), not yet discarded */
+    uint32_t rank; /* at least the rank of each node below */
     struct ga_cuda_blocks_node *left, *right;
 } node;
 
@@ -123,6 +122,7 @@ bool ga_cuda_blocks_insert(ga_cuda_blocks *in, ga_cuda_block *block)
     node *old = *at ? detach(at) : NULL;
     node *made = block->record ? block->record : old ? old : ga_libc.malloc(sizeof *made);
     block->record = NULL;
+    block->removal = 0;
     if (made) {
         *made = (node){.block = *block, .rank = next_rank(in)};
         attach(in, made);
@@ -138,10 +138,10 @@ bool ga_cuda_blocks_remove(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block 
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, start);
-    bool found = *at && !(*at)->being_freed;
+    bool found = *at && !(*at)->block.removal;
     if (found) {
+        (*at)->block.removal = (*at)->block.driver_owned ? ++in->removals : 0;
         *out = (*at)->block;
-        (*at)->being_freed = out->driver_owned;
         out->record = out->driver_owned ? NULL : detach(at);
     }
     pthread_mutex_unlock(&in->lock);
@@ -152,17 +152,19 @@ bool ga_cuda_blocks_is_being_freed(ga_cuda_blocks *in, CUdeviceptr start)
 {
     pthread_mutex_lock(&in->lock);
     node *const *at = link_of(in, start);
-    bool being_freed = *at && (*at)->being_freed;
+    bool being_freed = *at && (*at)->block.removal;
     pthread_mutex_unlock(&in->lock);
     return being_freed;
 }
 
-/* Unlink the node of a driver's block that is being freed; NULL if a new block has replaced it. */
+/* Unlink the node of a driver's block that is being freed; NULL if a new block has replaced it,
+ * which may be being freed, too, by now. */
 static node *detach_being_freed(ga_cuda_blocks *in, const ga_cuda_block *block)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
-    node *found = block->driver_owned && *at && (*at)->being_freed ? detach(at) : NULL;
+    bool is_own = block->removal && *at && (*at)->block.removal == block->removal;
+    node *found = is_own ? detach(at) : NULL;
     pthread_mutex_unlock(&in->lock);
     return found;
 }

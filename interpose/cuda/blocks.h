@@ -25,6 +25,7 @@ typedef struct ga_cuda_block {
     bool streamed;     /* requested with a stream, as if from the current pool */
     bool synchronous;  /* SYNC_MEMOPS is set: synchronous work on it synchronises (rdma.h) */
     uint64_t number;   /* CU_POINTER_ATTRIBUTE_BUFFER_ID; 0: the driver has one */
+    uint64_t removal;  /* of a driver's block: which removal from the set it is freed by; or 0 */
     struct ga_cuda_blocks_node *record; /* memory for its record; NULL: none, or in a set */
 } ga_cuda_block;
 
@@ -32,12 +33,13 @@ typedef struct ga_cuda_block {
 typedef struct ga_cuda_blocks {
     pthread_mutex_t lock;
     struct ga_cuda_blocks_node *root;
+    uint64_t removals; /* of drivers' blocks */
     uint32_t last_rank;
 } ga_cuda_blocks;
 
 #define GA_CUDA_BLOCKS_INIT                                                                        \
     {                                                                                              \
-        PTHREAD_MUTEX_INITIALIZER, NULL, 1                                                         \
+        PTHREAD_MUTEX_INITIALIZER, NULL, 0, 1                                                      \
     }
 
 /* The blocks of device memory. */

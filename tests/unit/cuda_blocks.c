@@ -114,12 +114,30 @@ Test(cuda_blocks, going)
         cr_assert(!ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &found));
         cr_assert(ga_cuda_blocks_is_being_freed(&ga_cuda_live, 0x1000));
         cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &block));
-        ga_cuda_blocks_discard(&ga_cuda_live, &block); /* which came too late */
+        ga_cuda_blocks_discard(&ga_cuda_live, &found); /* which came too late */
     }
     cr_assert(ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &found));
-    ga_cuda_blocks_discard(&ga_cuda_live, &block);
+    ga_cuda_blocks_discard(&ga_cuda_live, &found);
     cr_assert(!ga_cuda_blocks_is_being_freed(&ga_cuda_live, 0x1000));
     cr_assert(!ga_cuda_blocks_remove_of(&ga_cuda_live, 0, &found));
+}
+
+/* The driver may hand out the address of a block that it has freed, before that block is discarded;
+ * and the new block may be on its way to be freed by then. It keeps its record. */
+Test(cuda_blocks, discarded_late)
+{
+    ga_cuda_block block = {.start = 0x1000, .size = 16, .generation = 1, .driver_owned = true};
+    ga_cuda_block first, second;
+    cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &block));
+    cr_assert(ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &first));
+    cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &block));
+    cr_assert(ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &second));
+    ga_cuda_blocks_discard(&ga_cuda_live, &first);
+    cr_assert(ga_cuda_blocks_is_being_freed(&ga_cuda_live, 0x1000));
+    ga_cuda_blocks_detach(&ga_cuda_live, &second);
+    cr_assert_not_null(second.record);
+    ga_cuda_blocks_discard(&ga_cuda_live, &second);
+    cr_assert(!ga_cuda_blocks_is_being_freed(&ga_cuda_live, 0x1000));
 }
 
 /* What was taken, or has memory for its record, is noted without memory. */
