@@ -269,7 +269,7 @@ static void settle_methods(request *r)
         }
     }
     for (int i = 1; plan->library && i <= BENCH_CUSPARSE_ALGORITHMS; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "cusparse-ALG%d", i);
         plan->method_count += bench_square_methods(name, plan->methods + plan->method_count);
     }
