@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
     __shared__ uint32_t bits[GA_SPGEMM_BLOCK / 32u][GA_SPGEMM_COUNTERS / 32u];
     uint64_t sample = blockIdx.x * (GA_SPGEMM_BLOCK / 32u) + threadIdx.x / 32u;
     for (uint32_t i = threadIdx.x; i < GA_SPGEMM_COUNTERS / 4u; i += GA_SPGEMM_BLOCK) {
-        bits[0][i] = 0; /* of all warps */
+        ((uint32_t *)bits)[i] = 0; /* of all warps */
     }
     __syncthreads();
     if (work.totals->bad_row != ~(uint64_t)0 || sample >= GA_SPGEMM_SAMPLE) {
