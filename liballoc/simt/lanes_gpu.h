@@ -24,9 +24,13 @@ typedef struct ga_tile {
 
 GA_SIMT uint32_t ga_warp_lane(void)
 {
+#ifdef GA_SIMT_EMULATED
+    return ga_emulated_lane();
+#else
     uint32_t lane;
     asm("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
+#endif
 }
 
 /* The clock, which differs in each call. */

@@ -103,9 +103,15 @@ typedef struct ga_spgemm_quad {
 GA_SIMT ga_spgemm_quad ga_spgemm_load_quad(const uint32_t *keys)
 {
     ga_spgemm_quad quad;
+#ifdef GA_SIMT_EMULATED
+    for (uint32_t i = 0; i < 4u; i++) {
+        quad.keys[i] = ((const volatile uint32_t *)keys)[i];
+    }
+#else
     asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(quad.keys[0]), "=r"(quad.keys[1]), "=r"(quad.keys[2]), "=r"(quad.keys[3])
                  : "r"((uint32_t)__cvta_generic_to_shared(keys)));
+#endif
     return quad;
 }
 
