@@ -21,12 +21,7 @@ GA_SIMT GA_SPGEMM_VALUE GA_SPGEMM_OF(ga_merge_sum)(ga_tile tile, const ga_csr *b
     {
         sum += factors[own] * values[ga_merge_position(heads, own)];
     }
-#ifdef __CUDACC__
-    for (uint32_t step = 1; step < tile.width; step *= 2u) {
-        sum += __shfl_xor_sync(tile.mask, sum, (int)step);
-    }
-#endif
-    return sum;
+    return GA_SPGEMM_OF(ga_tile_sum)(tile, sum);
 }
 
 /* Merge a group with the `listed` entries of the list `from` into the list `to`, which has room for
@@ -43,7 +38,7 @@ GA_SIMT uint32_t GA_SPGEMM_OF(ga_merge_group)(ga_tile tile, const ga_csr *b, ga_
         uint32_t other = taken < listed ? from.columns[taken] : GA_SPGEMM_EMPTY;
         uint32_t column = least < other ? least : other;
         bool steps = column != GA_SPGEMM_EMPTY && count < room;
-        if (!ga_merge_any(tile, steps)) {
+        if (!ga_tiles_any(tile, steps)) {
             merged->has_more |= column != GA_SPGEMM_EMPTY;
             break;
         }
@@ -76,7 +71,7 @@ GA_SIMT ga_spgemm_progress GA_SPGEMM_OF(ga_merge_row)(
     uint32_t size = ga_tile_size(tile);
     uint64_t groups = (end - at) / size + ((end - at) % size != 0);
     ga_spgemm_progress merged = {0, cursor, false};
-    while (ga_merge_any(tile, groups)) {
+    while (ga_tiles_any(tile, groups)) {
         ga_merge_heads heads = ga_merge_load(tile, a, b, at, end, cursor);
         bool is_out = groups % 2u; /* the last one is */
         const GA_SPGEMM_VALUE *factors = (const GA_SPGEMM_VALUE *)a->values + at;

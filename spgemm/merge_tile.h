@@ -36,17 +36,6 @@ typedef struct ga_merge_heads {
     ga_lanes column;                /* of the entry behind those, or GA_SPGEMM_EMPTY */
 } ga_merge_heads;
 
-/* True if the condition, which is uniform in each tile, holds in any tile of the warp. */
-GA_SIMT bool ga_merge_any(ga_tile tile, bool condition)
-{
-#ifdef __CUDACC__
-    return ga_lanes_any(tile, condition);
-#else
-    (void)tile;
-    return condition;
-#endif
-}
-
 /* The position of a lane. By one lane. */
 GA_SIMT uint64_t ga_merge_position(const ga_merge_heads *heads, uint32_t lane)
 {

@@ -31,14 +31,7 @@
 #define GA_ORDER_END     ((uint64_t)2 << 62) /* the number is the position behind it */
 #define GA_ORDER_FAILED  ((uint64_t)3 << 62)
 
-/* Words that a lane loads at once. */
-#ifdef __CUDACC__
-#define GA_ORDER_WINDOWS 4u
-#define GA_ORDER_UNROLL  _Pragma("unroll")
-#else
-#define GA_ORDER_WINDOWS 1u
-#define GA_ORDER_UNROLL
-#endif
+#define GA_ORDER_WINDOWS GA_SIMT_LOADS /* words that a lane loads at once */
 
 #define GA_ORDER_NONE  (~(uint64_t)0) /* no position: an earlier piece has failed */
 #define GA_ORDER_LATER (~(uint64_t)3) /* no position yet: an earlier piece has no length */
@@ -112,12 +105,12 @@ GA_SIMT uint64_t ga_order_before(ga_tile tile, const uint64_t *words, uint64_t p
     uint64_t position = 0;
     for (;;) {
         ga_lanes low[GA_ORDER_WINDOWS], high[GA_ORDER_WINDOWS];
-        GA_ORDER_UNROLL
+        GA_SIMT_UNROLL
         for (uint32_t i = 0; i < GA_ORDER_WINDOWS; i++) { /* together, because loads take long */
             low[i] = high[i] = ga_lanes_all(0);
             ga_order_load(tile, words, piece > 32u * i ? piece - 32u * i : 0, &low[i], &high[i]);
         }
-        GA_ORDER_UNROLL
+        GA_SIMT_UNROLL
         for (uint32_t i = 0; i < GA_ORDER_WINDOWS; i++) {
             uint32_t unknown = ga_order_lanes(tile, high[i], GA_ORDER_UNKNOWN);
             uint32_t ends = ga_order_lanes(tile, high[i], GA_ORDER_END);

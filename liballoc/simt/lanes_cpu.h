@@ -17,6 +17,11 @@ typedef struct ga_tile {
     uint32_t width; /* lanes are numbered from 0 to width - 1 */
 } ga_tile;
 
+/* Loads that a lane makes before it uses the first: on a GPU each takes long. The loops over them
+ * are unrolled, so that what they load is in registers. */
+#define GA_SIMT_LOADS 1u
+#define GA_SIMT_UNROLL
+
 /* ---- tiles ------------------------------------------------------------------------------- */
 
 /* The caller's tile of `width` lanes (4, 8, 16 or 32; a constant). */
@@ -27,9 +32,10 @@ GA_SIMT ga_tile ga_tile_of(uint32_t width)
 
 /* A tile like ga_tile_of(), for a whole warp whose tiles all call the same functions together, in
  * no branch that only some of them take. Ballots and shuffles then cost the GPU one instruction
- * each. Such a tile works with ga_lanes_get, ga_lanes_least, ga_lanes_nonzero, ga_lanes_any (which
- * covers all tiles of the warp), ga_tile_sync (at which all tiles wait), and with rows, except
- * ga_row_match and functions made of it. */
+ * each. Such a tile works with ga_lanes_get, ga_lanes_least, ga_lanes_nonzero, ga_lanes_prefix_sum,
+ * ga_tile_sum_f32, ga_tile_sum_f64, ga_lanes_any and ga_tiles_any (which cover all tiles of the
+ * warp), ga_tile_sync (at which all tiles wait), and with rows, except ga_row_match and functions
+ * made of it. */
 GA_SIMT ga_tile ga_tile_abreast(uint32_t width)
 {
     return ga_tile_of(width);
@@ -214,6 +220,13 @@ GA_SIMT uint32_t ga_lanes_nonzero(ga_tile tile, ga_lanes lanes)
     return mask & ga_tile_lanes(tile);
 }
 
+/* True if the condition, which is uniform in each tile, holds in any tile of the warp. */
+GA_SIMT bool ga_tiles_any(ga_tile tile, bool condition)
+{
+    (void)tile;
+    return condition;
+}
+
 GA_SIMT bool ga_lanes_any(ga_tile tile, ga_lanes lanes)
 {
     uint32_t any = 0;
@@ -267,6 +280,19 @@ GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
         sum += lanes[i];
     }
     return sum;
+}
+
+/* The sum of what the lanes have added to `own` in GA_EACH_LANE, from 0 on. */
+GA_SIMT float ga_tile_sum_f32(ga_tile tile, float own)
+{
+    (void)tile;
+    return own;
+}
+
+GA_SIMT double ga_tile_sum_f64(ga_tile tile, double own)
+{
+    (void)tile;
+    return own;
 }
 
 /* The least value. */

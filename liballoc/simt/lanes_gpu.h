@@ -20,6 +20,9 @@ typedef struct ga_tile {
     bool has_gaps;  /* lanes may be missing */
 } ga_tile;
 
+#define GA_SIMT_LOADS  4u
+#define GA_SIMT_UNROLL _Pragma("unroll")
+
 /* ---- tiles ------------------------------------------------------------------------------- */
 
 GA_SIMT uint32_t ga_warp_lane(void)
@@ -227,6 +230,11 @@ GA_SIMT bool ga_lanes_any(ga_tile tile, ga_lanes lanes)
     return __any_sync(tile.mask, lanes != 0);
 }
 
+GA_SIMT bool ga_tiles_any(ga_tile tile, bool condition)
+{
+    return __any_sync(tile.mask, condition);
+}
+
 GA_SIMT ga_lanes ga_lanes_prefix_sum(ga_tile tile, ga_lanes lanes)
 {
     uint32_t rank = ga_tile_ranks(tile);
@@ -272,6 +280,17 @@ GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
     return ga_lanes_get(tile, ga_lanes_prefix_sum(tile, lanes) + lanes, last);
 #endif
 }
+
+#define GA_SIMT_DEFINE_SUM(suffix, type)                                                           \
+    GA_SIMT type ga_tile_sum_##suffix(ga_tile tile, type own)                                      \
+    {                                                                                              \
+        for (uint32_t step = 1; step < tile.width; step *= 2u) {                                   \
+            own += __shfl_xor_sync(tile.mask, own, (int)step);                                     \
+        }                                                                                          \
+        return own;                                                                                \
+    }
+GA_SIMT_DEFINE_SUM(f32, float)
+GA_SIMT_DEFINE_SUM(f64, double)
 
 GA_SIMT uint32_t ga_lanes_least(ga_tile tile, ga_lanes lanes)
 {

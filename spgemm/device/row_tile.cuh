@@ -89,12 +89,6 @@ GA_SIMT ga_spgemm_table ga_spgemm_table_of(uint32_t *keys, uint64_t slots)
     return table;
 }
 
-/* True if the condition holds in any tile of the warp. */
-GA_SIMT bool ga_spgemm_any(ga_tile tile, bool condition)
-{
-    return ga_lanes_any(tile, condition);
-}
-
 /* Four keys, from a slot that is a multiple of 4. By one lane. */
 typedef struct ga_spgemm_quad {
     uint32_t keys[4];
@@ -338,10 +332,10 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_part)(ga_tile tile, const ga_csr *a, con
 {
     uint64_t all = (uint64_t)ga_tile_size(tile) * part.stride;
     uint32_t is_full = 0;
-    for (uint64_t at = part.first; ga_spgemm_any(tile, at < part.end); at += all) {
+    for (uint64_t at = part.first; ga_tiles_any(tile, at < part.end); at += all) {
         ga_spgemm_rows rows = ga_spgemm_load(tile, a, b, part, at);
         GA_SPGEMM_VALUE own = sums ? GA_SPGEMM_OF(ga_spgemm_own_factor)(tile, a, part, at) : 0;
-        for (uint32_t i = 0; ga_spgemm_any(tile, i < rows.steps); i += GA_SPGEMM_AHEAD) {
+        for (uint32_t i = 0; ga_tiles_any(tile, i < rows.steps); i += GA_SPGEMM_AHEAD) {
             ga_spgemm_step steps[GA_SPGEMM_AHEAD];
             GA_SPGEMM_OF(ga_spgemm_loaded) loaded[GA_SPGEMM_AHEAD];
 #pragma unroll
@@ -378,7 +372,7 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_longs)(ga_tile tile, uint32_t number, ui
         uint32_t length = longs->rows[i].length;
         GA_SPGEMM_VALUE factor =
             sums ? ((const GA_SPGEMM_VALUE *)a->values)[longs->rows[i].entry] : 0;
-        for (uint32_t at = number * each; ga_spgemm_any(tile, at < length); at += tiles * each) {
+        for (uint32_t at = number * each; ga_tiles_any(tile, at < length); at += tiles * each) {
             ga_spgemm_step steps[GA_SPGEMM_AHEAD];
             GA_SPGEMM_OF(ga_spgemm_loaded) loaded[GA_SPGEMM_AHEAD];
 #pragma unroll
