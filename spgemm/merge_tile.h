@@ -16,9 +16,9 @@
  *
  * ORDER      ga_tile_sync() orders the lanes of a tile between two groups.
  *
- * PROGRESS   Nothing waits. A group costs a binary search in 32 rows of B at a time, and at most as
- *            many steps as the room has entries. So a search, which positions kept in memory would
- *            save, is done once for up to 256 columns, and long rows of A need no memory.
+ * PROGRESS   Nothing waits. A group costs one binary search for each lane, and at most as many
+ *            steps as the room has entries. Positions kept in memory would save the searches, but
+ *            long rows of A would need that memory.
  *
  * All tiles of a warp call together (ga_tile_abreast()); a tile without a row has no entries of A.
  */

@@ -2,7 +2,7 @@
  *
  * Positions in order: tiles compute pieces of a result at the same time, each of a length that is
  * known only afterwards, and each gets the position behind all earlier pieces. So the result has no
- * gaps, and nothing is moved.
+ * gaps.
  *
  * STRUCTURE  One word for each piece: two bits of state, 62 bits of a number of elements. A tile
  *            stores the length of its piece. Then it reads the words of the pieces before, one in

@@ -34,7 +34,7 @@ enum {
     BENCH_SQUARE_METHODS = 40 /* at most, all of bench_square_methods() */
 };
 
-/* Appends the methods of a name to `list`, which has room for BENCH_SQUARE_METHODS: several if they
+/* Stores the methods of a name in `list`, which has room for BENCH_SQUARE_METHODS: several if they
  * differ by the size of pieces. Returns their number; 0 for an unknown name. */
 size_t bench_square_methods(const char *name, bench_square_method *list);
 

@@ -282,7 +282,8 @@ GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
     return sum;
 }
 
-/* The sum of what the lanes have added to `own` in GA_EACH_LANE, from 0 on. */
+/* The sum of what the lanes have added to `own` in GA_EACH_LANE, from 0 on. For tiles without gaps.
+ */
 GA_SIMT float ga_tile_sum_f32(ga_tile tile, float own)
 {
     (void)tile;

@@ -32,8 +32,8 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_store_marked)(const ga_spgemm_work *work,
     GA_SPGEMM_OF(ga_spgemm_add_row)(work, block, row, values);
 }
 
-/* A row, for which the block's bitmap was opened, and which is the block's piece: it gets its
- * position here, unless that is known. Returns its number of entries. */
+/* Compute a row for which the block's bitmap was opened. The row is the block's piece: find its
+ * position, unless that is known. Returns its number of entries. */
 static __device__ __noinline__ uint64_t GA_SPGEMM_OF(ga_spgemm_bitmap_row)(
     const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t row, uint64_t position)
 {
@@ -62,7 +62,8 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_wide_row)(const ga_spgemm_work *work,
     uint32_t own = by_turns ? number % work->buffers.count : blockIdx.x;
     uint32_t turn = number / work->buffers.count, *turns = work->buffers.turns + own;
     if (by_turns && threadIdx.x == 0) {
-        while (ga_load_acquire(turns) != turn) { /* DT2: acquire. Pairs with DT1: it is clear. */
+        while (ga_load_acquire(turns) !=
+               turn) { /* XT2: acquire. Pairs with XT1: the bitmap is clear. */
             ga_clock_sleep(1000);
         }
     }
@@ -74,7 +75,7 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_wide_row)(const ga_spgemm_work *work,
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) {
-            ga_store_release(turns, turn + 1u); /* DT1: release. Pairs with DT2. */
+            ga_store_release(turns, turn + 1u); /* XT1: release. Pairs with XT2. */
         }
     }
     return count;

@@ -11,7 +11,7 @@
 enum {
     SPAN_MOST = 76 * 4096,  /* columns of a bitmap in shared memory: it takes as much as the tables
                              * of GA_SPGEMM_SLOTS_MAX slots */
-    COLUMNS_MOST = 1 << 27, /* of bitmaps in device memory */
+    COLUMNS_MOST = 1 << 27, /* of B, above which there are no bitmaps */
     SPREAD = 256,           /* columns of a bitmap for each entry, at most */
     BUFFERS_LEAST = 1 << 28 /* bytes that bitmaps of wide rows may always take */
 };
@@ -178,7 +178,8 @@ static ga_status open_buffers(ga_spgemm_device_run *run, uint64_t rows)
 static ga_status choose_kinds(ga_spgemm_device_run *run)
 {
     uint32_t most = SPAN_MOST;
-    float spread = (float)(SPREAD * run->ratio);
+    bool has_bitmaps = run->b->columns <= COLUMNS_MOST;
+    float spread = has_bitmaps ? (float)(SPREAD * run->ratio) : 0;
     void *parameters[] = {&run->work, &most, &spread};
     uint64_t bytes = (run->a->rows + 15) / 16 * sizeof *run->work.kinds;
     ga_status status = ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_KINDS, bytes);
@@ -391,6 +392,7 @@ static bool has_slow_pieces(const ga_spgemm_device_run *run)
 {
     uint64_t each = GA_SPGEMM_BLOCK / run->work.width;
     double largest = (double)run->totals.upper_most * run->ratio;
+    largest = largest < (double)run->b->columns ? largest : (double)run->b->columns;
     return run->work.piece_count / 2 > run->a->rows / each && largest > (double)capacity_of(run);
 }
 

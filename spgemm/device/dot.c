@@ -68,13 +68,13 @@ ga_status ga_spgemm_dot_run(ga_spgemm_device_run *run, bool counts_only)
 {
     ga_spgemm_work *work = &run->work;
     void *parameters[] = {work, &run->columns};
-    bool is_wide = work->a.type == GA_FLOAT64;
+    bool is_double = work->a.type == GA_FLOAT64;
     work->indices = counts_only ? NULL : ga_vector_data(run->product->indices);
     work->values = counts_only ? NULL : ga_vector_data(run->product->values);
     ga_status status = ga_spgemm_run_reset_tickets(run);
     status = status ? status
                     : ga_spgemm_run_kernel(
-                          run, is_wide ? "ga_spgemm_dot_kernel_f64" : "ga_spgemm_dot_kernel_f32",
+                          run, is_double ? "ga_spgemm_dot_kernel_f64" : "ga_spgemm_dot_kernel_f32",
                           run->a->rows, 0, parameters);
     return status
                ? status

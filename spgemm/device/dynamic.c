@@ -16,10 +16,10 @@ enum {
 
 static const char *kernel_name(const ga_spgemm_device_run *run)
 {
-    bool is_wide = run->work.a.type == GA_FLOAT64;
+    bool is_double = run->work.a.type == GA_FLOAT64;
     return ga_spgemm_is_dot(run)
-               ? (is_wide ? "ga_spgemm_dot_round_kernel_f64" : "ga_spgemm_dot_round_kernel_f32")
-               : (is_wide ? "ga_spgemm_round_kernel_f64" : "ga_spgemm_round_kernel_f32");
+               ? (is_double ? "ga_spgemm_dot_round_kernel_f64" : "ga_spgemm_dot_round_kernel_f32")
+               : (is_double ? "ga_spgemm_round_kernel_f64" : "ga_spgemm_round_kernel_f32");
 }
 
 /* Bytes of the lists of a block's tiles. */
@@ -115,9 +115,31 @@ static ga_status run_together(ga_spgemm_rounds *rounds)
 
 /* ---- after the rounds ------------------------------------------------------------------------ */
 
+/* The scan of pieces, of which each is one row: their lengths are the numbers of entries. */
+static ga_status sum_rows(ga_spgemm_device_run *run)
+{
+    ga_spgemm_work work = run->work;
+    uint64_t warps = (run->a->rows + 31) / 32;
+    ga_status status =
+        ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_ENDS, warps * sizeof(uint64_t));
+    CUdeviceptr ends = run->blocks[GA_SPGEMM_SCRATCH_ENDS];
+    void *parameters[] = {&work, &ends};
+    work.width = GA_SPGEMM_BLOCK;
+    work.pieces = NULL;
+    work.piece_count = run->a->rows;
+    work.order = work.offsets + 1;
+    status = status ? status : ga_spgemm_run_clear(run, ends, warps * sizeof(uint64_t));
+    status = status ? status : ga_spgemm_run_reset_tickets(run);
+    status = status ? status
+                    : ga_spgemm_run_kernel(run, "ga_spgemm_scan_kernel", warps * 32, 0, parameters);
+    return status ? status
+                  : ga_spgemm_run_read_back(run, &run->report->entries, work.offsets + run->a->rows,
+                                            sizeof run->report->entries);
+}
+
 static ga_status sum(ga_spgemm_rounds *rounds, uint64_t *entries)
 {
-    ga_status status = ga_spgemm_run_sum_rows(rounds->context);
+    ga_status status = sum_rows(rounds->context);
     *entries = rounds->report->entries;
     return status;
 }

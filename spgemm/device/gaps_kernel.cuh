@@ -51,7 +51,7 @@ GA_SIMT void ga_spgemm_move(const ga_spgemm_work *work, ga_spgemm_gaps *gaps, ui
 {
     uint64_t *values64 = (uint64_t *)work->values;
     uint32_t *values32 = (uint32_t *)work->values;
-    bool is_wide = work->a.type == GA_FLOAT64;
+    bool is_double = work->a.type == GA_FLOAT64;
     uint32_t row = 0;
     for (uint64_t entry = at + threadIdx.x; entry < end; entry += GA_SPGEMM_BLOCK) {
         uint32_t slot = (uint32_t)(entry - at);
@@ -61,10 +61,10 @@ GA_SIMT void ga_spgemm_move(const ga_spgemm_work *work, ga_spgemm_gaps *gaps, ui
         uint64_t from = gaps->from[row] + (entry - gaps->to[row]), to = gaps->position + entry;
         if (loads) {
             gaps->indices[slot] = work->indices[from];
-            gaps->values[slot] = is_wide ? values64[from] : values32[from];
+            gaps->values[slot] = is_double ? values64[from] : values32[from];
         } else {
             work->indices[to] = gaps->indices[slot];
-            if (is_wide) {
+            if (is_double) {
                 values64[to] = gaps->values[slot];
             } else {
                 values32[to] = (uint32_t)gaps->values[slot];
@@ -96,7 +96,7 @@ GA_SIMT void ga_spgemm_await_loaded(const ga_spgemm_work *work, const ga_spgemm_
     uint64_t piece = ga_spgemm_piece_at(work, gaps->position) + threadIdx.x;
     uint64_t last = ga_spgemm_piece_at(work, gaps->position + count - 1u);
     for (; piece <= last && piece < gaps->piece; piece += GA_SPGEMM_BLOCK) {
-        while (!ga_load_acquire(loaded + piece)) { /* GL2: acquire. Pairs with GL1. */
+        while (!ga_load_acquire(loaded + piece)) { /* XL2: acquire. Pairs with XL1. */
             ga_clock_sleep(100);
         }
     }
@@ -109,7 +109,7 @@ GA_SIMT void ga_spgemm_set_loaded(const ga_spgemm_gaps *gaps, uint32_t *loaded)
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
-        ga_store_release(loaded + gaps->piece, 1u); /* GL1: release. Pairs with GL2. */
+        ga_store_release(loaded + gaps->piece, 1u); /* XL1: release. Pairs with XL2. */
     }
 }
 

@@ -36,8 +36,7 @@ GA_SIMT void ga_spgemm_meet_all(ga_spgemm_grid *grid, uint64_t number)
 GA_SIMT void ga_spgemm_await_round(const ga_spgemm_work *work, const ga_spgemm_round *round,
                                    ga_append *rows)
 {
-    uint64_t pieces = round->first + round->active,
-             listed = round->first + round->active - round->all;
+    uint64_t pieces = round->first + round->active, listed = pieces - round->all;
     bool has_room = ga_spgemm_await_both(work, round->first * round->size, pieces * round->size);
     if (has_room && !ga_spgemm_await(rows, listed, listed + round->active) && ga_warp_lane() == 0) {
         ga_store_relaxed(&work->totals->stop, GA_SPGEMM_STOP_ROWS); /* relaxed: a barrier follows */

@@ -304,8 +304,7 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_add)(ga_spgemm_table table, GA_SPGEMM_VALUE 
 }
 
 /* Add the entries of a step. Returns the lanes for which the table is full. */
-GA_SIMT ga_lanes GA_SPGEMM_OF(ga_spgemm_add_step)(ga_tile tile, const ga_csr *b,
-                                                  ga_spgemm_step step,
+GA_SIMT ga_lanes GA_SPGEMM_OF(ga_spgemm_add_step)(ga_tile tile, ga_spgemm_step step,
                                                   GA_SPGEMM_OF(ga_spgemm_loaded) loaded,
                                                   ga_spgemm_table table, GA_SPGEMM_VALUE *sums)
 {
@@ -346,7 +345,7 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_part)(ga_tile tile, const ga_csr *a, con
             ga_lanes full = ga_lanes_all(0);
 #pragma unroll
             for (uint32_t j = 0; j < GA_SPGEMM_AHEAD; j++) {
-                full |= GA_SPGEMM_OF(ga_spgemm_add_step)(tile, b, steps[j], loaded[j], table, sums);
+                full |= GA_SPGEMM_OF(ga_spgemm_add_step)(tile, steps[j], loaded[j], table, sums);
             }
             is_full |= ga_lanes_nonzero(tile, full);
         }
@@ -383,7 +382,7 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_add_longs)(ga_tile tile, uint32_t number, ui
             }
 #pragma unroll
             for (uint32_t j = 0; j < GA_SPGEMM_AHEAD; j++) {
-                full |= GA_SPGEMM_OF(ga_spgemm_add_step)(tile, b, steps[j], loaded[j], table, sums);
+                full |= GA_SPGEMM_OF(ga_spgemm_add_step)(tile, steps[j], loaded[j], table, sums);
             }
         }
     }

@@ -15,8 +15,9 @@
  *
  * ORDER      ga_order_position() gives the pieces their positions; the vectors may grow meanwhile.
  *            A block stores the length of its piece before it waits for the position, so that
- *            later pieces wait for its length only. If the tables have no room for all of the
- *            piece, it is computed twice: first for its length. DT: wide rows use a bitmap in
+ *            later pieces wait for its length only; and mostly it defers the piece
+ *            (deferred_of_kernel.cuh). If the tables have no room for all of the
+ *            piece, it is computed twice: first for its length. XT: wide rows use a bitmap in
  *            device memory in their order, each after the one before has cleared it.
  *
  * PROGRESS   As order_tile.h; a wide row waits for the turn of an earlier one. A block that finds
@@ -177,12 +178,12 @@ GA_SIMT uint64_t ga_spgemm_await_memory(const ga_spgemm_work *work, uint64_t pie
  * that of the piece, which has no other elements. GA_ORDER_NONE if there is no memory; 0 if the
  * kernel counts. GA_ORDER_LATER if the piece can be deferred. For the first warp. */
 GA_SIMT void ga_spgemm_place(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t position,
-                             uint64_t length, bool can_wait)
+                             uint64_t length, bool can_defer)
 {
     if (ga_spgemm_counts(work)) {
         position = 0;
     } else if (position == GA_SPGEMM_UNPLACED) {
-        position = ga_spgemm_find_position(work, block->piece, length, !can_wait);
+        position = ga_spgemm_find_position(work, block->piece, length, !can_defer);
     }
     if (position != GA_ORDER_LATER) {
         position = ga_spgemm_await_memory(work, block->piece, position, length);

@@ -104,6 +104,26 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_store_row)(const ga_spgemm_work *work, ga_ti
     }
 }
 
+/* Store the row of each tile that is one of the first block->done, at the block's place, and its
+ * end. */
+GA_SIMT void GA_SPGEMM_OF(ga_spgemm_store_number)(const ga_spgemm_work *work,
+                                                  const ga_spgemm_block *block, ga_tile tile,
+                                                  uint64_t first, const uint32_t *keys,
+                                                  const GA_SPGEMM_VALUE *sums, uint32_t count)
+{
+    uint32_t number = threadIdx.x / work->width;
+    bool stores = number < block->done;
+    uint32_t before = stores ? block->before[number] : 0;
+    if (!ga_spgemm_counts(work)) {
+        GA_SPGEMM_OF(ga_spgemm_store_row)
+        (work, tile, keys, sums, stores ? count : 0, block->indices + before,
+         (GA_SPGEMM_VALUE *)block->values + before);
+    }
+    if (stores && tile.lane == 0) {
+        GA_SPGEMM_OF(ga_spgemm_store_end)(work, block, first, number, before, count);
+    }
+}
+
 /* Empty the table of a tile. */
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_empty_own)(ga_tile tile, ga_spgemm_table table,
                                                GA_SPGEMM_VALUE *sums)
@@ -154,18 +174,10 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spg
         GA_SPGEMM_OF(ga_spgemm_find_place)
         (work, block, position, first, rows, block->total, flushes);
         position = block->position;
-        bool stores = position != GA_ORDER_NONE && number < block->done;
-        uint32_t before = stores ? block->before[number] : 0;
-        if (!ga_spgemm_counts(work) && position != GA_ORDER_NONE) {
-            GA_SPGEMM_OF(ga_spgemm_store_row)
-            (work, tile, keys, sums, stores ? count : 0, block->indices + before,
-             (GA_SPGEMM_VALUE *)block->values + before);
+        if (position != GA_ORDER_NONE) {
+            GA_SPGEMM_OF(ga_spgemm_store_number)(work, block, tile, first, keys, sums, count);
+            position = position == GA_ORDER_LATER ? 0 : position + block->total;
         }
-        if (stores && tile.lane == 0) {
-            GA_SPGEMM_OF(ga_spgemm_store_end)(work, block, first, number, before, count);
-        }
-        position = position == GA_ORDER_LATER ? 0 : position;
-        position += position == GA_ORDER_NONE ? 0 : block->total;
     }
     GA_SPGEMM_OF(ga_spgemm_empty_own)(tile, table, sums);
     return position;

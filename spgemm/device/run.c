@@ -131,38 +131,21 @@ ga_status ga_spgemm_run_together(ga_spgemm_device_run *run, const char *name, ui
                     : GA_CUDA_CALL(run->scope.driver, cuOccupancyMaxActiveBlocksPerMultiprocessor,
                                    &each, kernel, GA_SPGEMM_BLOCK, shared);
     uint64_t most = (uint64_t)run->multiprocessors * (unsigned)each;
+    if (status == GA_OK && !each) {
+        return ga_fail(GA_ERR_DEVICE,
+                       "spgemm: %s: no block of %d threads and %u bytes of shared "
+                       "memory fits a multiprocessor of device %d: expected one",
+                       name, GA_SPGEMM_BLOCK, shared, run->device);
+    }
     return status ? status
                   : GA_CUDA_CALL(run->scope.driver, cuLaunchCooperativeKernel, kernel,
                                  (unsigned)(blocks < most ? blocks : most), 1, 1, GA_SPGEMM_BLOCK,
                                  1, 1, shared, run->stream, parameters);
 }
 
-/* Tickets are handed out from 0 again. */
 ga_status ga_spgemm_run_reset_tickets(ga_spgemm_device_run *run)
 {
     return ga_spgemm_run_clear(
         run, run->blocks[GA_SPGEMM_SCRATCH_TOTALS] + offsetof(ga_spgemm_totals, tickets),
         sizeof(uint64_t));
-}
-
-/* The scan of pieces, of which each is one row: their lengths are the numbers of entries. */
-ga_status ga_spgemm_run_sum_rows(ga_spgemm_device_run *run)
-{
-    ga_spgemm_work work = run->work;
-    uint64_t warps = (run->a->rows + 31) / 32;
-    ga_status status =
-        ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_ENDS, warps * sizeof(uint64_t));
-    CUdeviceptr ends = run->blocks[GA_SPGEMM_SCRATCH_ENDS];
-    void *parameters[] = {&work, &ends};
-    work.width = GA_SPGEMM_BLOCK;
-    work.pieces = NULL;
-    work.piece_count = run->a->rows;
-    work.order = work.offsets + 1;
-    status = status ? status : ga_spgemm_run_clear(run, ends, warps * sizeof(uint64_t));
-    status = status ? status : ga_spgemm_run_reset_tickets(run);
-    status = status ? status
-                    : ga_spgemm_run_kernel(run, "ga_spgemm_scan_kernel", warps * 32, 0, parameters);
-    return status ? status
-                  : ga_spgemm_run_read_back(run, &run->report->entries, work.offsets + run->a->rows,
-                                            sizeof run->report->entries);
 }

@@ -82,9 +82,6 @@ ga_status ga_spgemm_run_together(ga_spgemm_device_run *run, const char *name, ui
 /* Tickets are handed out from 0 again. */
 ga_status ga_spgemm_run_reset_tickets(ga_spgemm_device_run *run);
 
-/* Makes offsets of the numbers of entries in offsets[1] and on, and reads report->entries. */
-ga_status ga_spgemm_run_sum_rows(ga_spgemm_device_run *run);
-
 /* ---- device.c -------------------------------------------------------------------------------- */
 
 /* The entries that a row of the product has at most, but for one in 32 rows of the sample. */

@@ -112,7 +112,9 @@ typedef struct ga_spgemm_work {
     ga_spgemm_totals *totals;
     uint32_t *uppers; /* of each row: the multiplications that it takes, at most 2^32 - 1 */
 
-    uint32_t width;                    /* lanes for a row: 4, 8, 16 or 32 */
+    /* Lanes for a row: 4, 8, 16 or 32; 1 for GA_SPGEMM_KERNEL_DOT in rounds, else GA_SPGEMM_BLOCK,
+     * so that a piece is one row. */
+    uint32_t width;
     uint32_t slots;                    /* of a row's table, a power of two of at least `width` */
     ga_spgemm_fit tile_fit, block_fit; /* the tables of a tile, and of a block */
     uint32_t span;                     /* columns of the bitmap in shared memory */

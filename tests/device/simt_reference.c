@@ -333,6 +333,7 @@ static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out
     out->word[SIMT_lanes_same][lane] = (same ? 1u : 0) | 2u | (parted ? 0 : 4u);
     out->word[SIMT_lanes_sum][lane] = sum;
     out->word[SIMT_lanes_least][lane] = least;
+    out->word[SIMT_tiles_any][lane] = in->chosen & 1u;
     out->word[SIMT_lanes_union][lane] = all;
     out->word[SIMT_row_seek][lane] = from(differ, in->start);
     out->word[SIMT_row_scan][lane] = differ;

@@ -50,6 +50,7 @@
     X(lanes_prefix_count)                                                                          \
     X(lanes_sum)                                                                                   \
     X(lanes_least)                                                                                 \
+    X(tiles_any)                                                                                   \
     X(lanes_union)                                                                                 \
     X(lanes_equal)                                                                                 \
     X(lanes_merge_or)                                                                              \
@@ -222,6 +223,7 @@ GA_SIMT void simt_together(ga_tile tile, const simt_input *in, simt_output *out)
     SIMT_LANES(lanes_prefix_count, ga_lanes_prefix_count(tile, values));
     SIMT_UNIFORM(lanes_sum, ga_lanes_sum(tile, values));
     SIMT_UNIFORM(lanes_least, ga_lanes_least(tile, values));
+    SIMT_UNIFORM(tiles_any, ga_tiles_any(tile, in->chosen & 1u));
     SIMT_UNIFORM(lanes_union, ga_lanes_union(tile, flags));
     SIMT_LANES(lanes_equal, equal);
     SIMT_LANES(lanes_merge_or, ga_lanes_merge_or(tile, equal, values));

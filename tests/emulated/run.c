@@ -144,24 +144,3 @@ ga_status ga_spgemm_run_reset_tickets(ga_spgemm_device_run *run)
     ((ga_spgemm_totals *)run->blocks[GA_SPGEMM_SCRATCH_TOTALS])->tickets = 0;
     return GA_OK;
 }
-
-ga_status ga_spgemm_run_sum_rows(ga_spgemm_device_run *run)
-{
-    ga_spgemm_work work = run->work;
-    uint64_t warps = (run->a->rows + 31) / 32;
-    ga_status status =
-        ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_ENDS, warps * sizeof(uint64_t));
-    CUdeviceptr ends = run->blocks[GA_SPGEMM_SCRATCH_ENDS];
-    void *parameters[] = {&work, &ends};
-    work.width = GA_SPGEMM_BLOCK;
-    work.pieces = NULL;
-    work.piece_count = run->a->rows;
-    work.order = work.offsets + 1;
-    status = status ? status : ga_spgemm_run_clear(run, ends, warps * sizeof(uint64_t));
-    status = status ? status : ga_spgemm_run_reset_tickets(run);
-    status = status ? status
-                    : ga_spgemm_run_kernel(run, "ga_spgemm_scan_kernel", warps * 32, 0, parameters);
-    return status ? status
-                  : ga_spgemm_run_read_back(run, &run->report->entries, work.offsets + run->a->rows,
-                                            sizeof run->report->entries);
-}

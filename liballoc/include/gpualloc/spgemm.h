@@ -30,9 +30,9 @@ extern "C" {
 /* How the memory of the result is found (vmm-spgemm-2023, §2.2 and §3.2). The entries of a row of C
  * are at most the multiplications that the row takes: its upper bound. */
 typedef enum ga_spgemm_method {
-    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING; on a device, where many rows of C have some hundred
-                         * entries and some have thousands, and for the goal memory,
-                         * GA_SPGEMM_PRECISE */
+    GA_SPGEMM_AUTO = 0, /* GA_SPGEMM_GROWING; for the goal memory, and on a device where many rows
+                         * of C have hundreds of entries and one is expected to have more than about
+                         * 8,000, GA_SPGEMM_PRECISE */
     GA_SPGEMM_PRECISE,  /* computes the pattern first, for the exact size, and then the values */
     GA_SPGEMM_UPPER, /* computes once, into memory for the upper bound, and then closes the gaps */
     GA_SPGEMM_GROWING, /* computes once, and appends rows in their order while the vectors grow */
@@ -80,9 +80,9 @@ typedef struct ga_spgemm_options {
                        * use */
     ga_spgemm_goal goal;
     /* GA_SPGEMM_DYNAMIC: the entries by which a row grows in a round, 8 to 256; 0: chosen by the
-     * goal and a sample of the rows. For time, the least of 8, 16, 32, 48, 64, 96, 128 and 256 that
-     * holds 31 of 32 rows in one round; for memory, the largest of them that wastes at most about
-     * 5 %, or 8. */
+     * goal and a sample of the rows. For time, about the least of 8, 16, 32, 48, 64, 96, 128 and
+     * 256 that holds 31 of 32 rows in one round; for memory, the largest of them that wastes at
+     * most about 5 %, or 8. */
     uint32_t size_per_row;
     ga_spgemm_kernel kernel;
 } ga_spgemm_options;
@@ -128,7 +128,7 @@ typedef struct ga_spgemm_report {
  * not change meanwhile. Besides the result it needs some bytes for each row; up to 1 MiB for each
  * multiprocessor, for GA_SPGEMM_GROWING; and, if rows of C have more than about a thousand entries,
  * up to 5/32 of a byte for each column of B in each running block: together at most 256 MiB, half
- * of the expected result, or what one block needs.
+ * of the expected result, or what one block needs, whichever is the most.
  * GA_SPGEMM_DYNAMIC needs 4 bytes for each row and for each piece of `size_per_row` entries, and a
  * second copy of the indices, and then of the values.
  *
