@@ -30,41 +30,29 @@ static void multiply_all(const ga_csr *a, const ga_csr *b)
     vectors_end(&c);
 }
 
-static void multiply_random(uint64_t n, uint64_t k, uint64_t m, double share, uint64_t full,
-                            uint64_t seed)
-{
-    for (uint32_t type = 0; type < GA_VALUE_TYPE_COUNT; type++) {
-        uint64_t random = seed;
-        matrix a = make(n, (uint32_t)k, share, full, type, &random);
-        matrix b = make(k, (uint32_t)m, share, full, type, &random);
-        multiply_all(&a.view, &b.view);
-        matrix_end(&a);
-        matrix_end(&b);
-    }
-}
-
 Test(spgemm, products_of_all_shapes)
 {
-    multiply_random(1, 1, 1, 1, 2, 1);
-    multiply_random(40, 50, 60, 0.1, 99, 2);
-    multiply_random(300, 200, 250, 0.02, 999, 3);
-    multiply_random(64, 64, 64, 1, 99, 4);         /* dense */
-    multiply_random(500, 500, 500, 0.001, 999, 5); /* mostly empty rows */
-    multiply_random(1, 400, 300, 0.3, 0, 6);
-    multiply_random(300, 400, 1, 0.1, 99, 7);
+    multiply_random(multiply_all, 1, 1, 1, 1, 2, 1);
+    multiply_random(multiply_all, 40, 50, 60, 0.1, 99, 2);
+    multiply_random(multiply_all, 300, 200, 250, 0.02, 999, 3);
+    multiply_random(multiply_all, 64, 64, 64, 1, 99, 4);         /* dense */
+    multiply_random(multiply_all, 500, 500, 500, 0.001, 999, 5); /* mostly empty rows */
+    multiply_random(multiply_all, 1, 400, 300, 0.3, 0, 6);
+    multiply_random(multiply_all, 300, 400, 1, 0.1, 99, 7);
 }
 
 Test(spgemm, a_row_that_takes_more_than_a_piece)
 {
-    multiply_random(60, 700, 700, 0.2, 3, 9); /* row 3 is full: 700 * 140 multiplications */
+    multiply_random(multiply_all, 60, 700, 700, 0.2, 3,
+                    9); /* row 3 is full: 700 * 140 multiplications */
 }
 
 Test(spgemm, matrices_without_rows_columns_or_entries)
 {
-    multiply_random(0, 5, 7, 0.5, 99, 1);
-    multiply_random(5, 0, 7, 0.5, 99, 1);
-    multiply_random(5, 7, 0, 0.5, 99, 1);
-    multiply_random(20, 20, 20, 0, 99, 1);
+    multiply_random(multiply_all, 0, 5, 7, 0.5, 99, 1);
+    multiply_random(multiply_all, 5, 0, 7, 0.5, 99, 1);
+    multiply_random(multiply_all, 5, 7, 0, 0.5, 99, 1);
+    multiply_random(multiply_all, 20, 20, 20, 0, 99, 1);
 }
 
 Test(spgemm, squares)

@@ -71,30 +71,18 @@ static void multiply_each(const ga_csr *a, const ga_csr *b)
     multiply_dot(a, b);
 }
 
-static void multiply_random(uint64_t n, uint64_t k, uint64_t m, double share, uint64_t full,
-                            uint64_t seed)
-{
-    for (uint32_t type = 0; type < GA_VALUE_TYPE_COUNT; type++) {
-        matrix a = make(n, (uint32_t)k, share, full, type, &seed);
-        matrix b = make(k, (uint32_t)m, share, full, type, &seed);
-        multiply_each(&a.view, &b.view);
-        matrix_end(&a);
-        matrix_end(&b);
-    }
-}
-
 Test(spgemm_dynamic, shapes)
 {
-    multiply_random(1, 1, 1, 1, 2, 1);
-    multiply_random(40, 50, 60, 0.1, 99, 2);
-    multiply_random(64, 64, 64, 1, 99, 4);         /* dense */
-    multiply_random(500, 500, 500, 0.001, 999, 5); /* mostly empty rows */
-    multiply_random(1, 400, 300, 0.3, 0, 6);
-    multiply_random(300, 400, 1, 0.1, 99, 7);
-    multiply_random(0, 5, 7, 0.5, 99, 1);
-    multiply_random(5, 0, 7, 0.5, 99, 1);
-    multiply_random(5, 7, 0, 0.5, 99, 1);
-    multiply_random(20, 20, 20, 0, 99, 1);
+    multiply_random(multiply_each, 1, 1, 1, 1, 2, 1);
+    multiply_random(multiply_each, 40, 50, 60, 0.1, 99, 2);
+    multiply_random(multiply_each, 64, 64, 64, 1, 99, 4);         /* dense */
+    multiply_random(multiply_each, 500, 500, 500, 0.001, 999, 5); /* mostly empty rows */
+    multiply_random(multiply_each, 1, 400, 300, 0.3, 0, 6);
+    multiply_random(multiply_each, 300, 400, 1, 0.1, 99, 7);
+    multiply_random(multiply_each, 0, 5, 7, 0.5, 99, 1);
+    multiply_random(multiply_each, 5, 0, 7, 0.5, 99, 1);
+    multiply_random(multiply_each, 5, 7, 0, 0.5, 99, 1);
+    multiply_random(multiply_each, 20, 20, 20, 0, 99, 1);
 }
 
 /* The row has entries in the first `count` columns. */
@@ -146,7 +134,7 @@ Test(spgemm_dynamic, long_rows)
         matrix_end(&a);
         matrix_end(&b);
     }
-    multiply_random(4, 3000, 3000, 0.01, 2, 3); /* row 2 is full */
+    multiply_random(multiply_each, 4, 3000, 3000, 0.01, 2, 3); /* row 2 is full */
 }
 
 /* A zero that is stored makes entries. */

@@ -167,4 +167,20 @@ static inline void expect_product(const ga_csr *a, const ga_csr *b,
     free(met);
 }
 
+/* Call `each` with random matrices, n by k and k by m, of both types; `share` and `full` are as
+ * for make(). */
+static inline void multiply_random(void (*each)(const ga_csr *a, const ga_csr *b), uint64_t n,
+                                   uint64_t k, uint64_t m, double share, uint64_t full,
+                                   uint64_t seed)
+{
+    for (uint32_t type = 0; type < GA_VALUE_TYPE_COUNT; type++) {
+        uint64_t random = seed;
+        matrix a = make(n, (uint32_t)k, share, full, type, &random);
+        matrix b = make(k, (uint32_t)m, share, full, type, &random);
+        each(&a.view, &b.view);
+        matrix_end(&a);
+        matrix_end(&b);
+    }
+}
+
 #endif
