@@ -6,7 +6,7 @@
  * STRUCTURE  A block that has computed a piece while an earlier one has no length yet does not wait
  *            for it: it stores the entries in memory of its own, and goes on with the next piece.
  *            Later it moves them to their place. That memory is a ring of entries, which begins
- *            again at its start once it is empty, so that what is used of it stays in the L2 cache.
+ *            again at its start once it is empty, so that no more of it is used than is needed.
  *
  * PROGRESS   The length of a piece is published before it is deferred, so that no other block waits
  *            for it. A block with GA_SPGEMM_DEFERRED such pieces waits for the oldest. If the ring
