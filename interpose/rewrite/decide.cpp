@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which calls get an argument. A call gets it if all threads make the call together wherever they
+ * make it, the sizes and all parameters on which that depends are equal, and no message comes
+ * between (messages.h). A function that has such a call gets a parameter, which its callers set if
+ * they, in turn, meet the conditions of all its calls that use it.
+ *
+ * All calls that can be collective for themselves have the argument at first. Then calls lose it
+ * until the conditions hold for all others, so that recursive functions need no special care.
+ *
+ * Whether messages come between depends on the callers, too: a call in a function may need that
+ * none comes between the call of the function and the barrier before (B), or the one after it (A).
+ * A table of four bits says for each combination if the call is safe: bit 0 for neither, bit 1 for
+ * B alone, bit 2 for A alone, bit 3 for both.
+ */
+#include "program.h"
+
+#include <clang/AST/DeclCXX.h>
+#include <clang/Basic/SourceManager.h>
+
+#include <algorithm>
+
+using namespace clang;
+using llvm::dyn_cast;
+using llvm::isa;
+
+namespace rewrite
+{
+namespace
+{
+
+constexpr unsigned ROWS = 4, ALWAYS = 15;
+
+/* No exchange comes between this point and the barrier, where B or A (`outside`) holds. */
+bool is_clear(const exchange_state &state, bool outside)
+{
+    return !state.exchange && (!state.at_edge || outside);
+}
+
+} // namespace
+
+bool program::has_parameter(const function *f) const
+{
+    const member &of = member_of(f);
+    return !f->is_entry && !of.left_alone &&
+           std::any_of(of.decisions.begin(), of.decisions.end(),
+                       [this](size_t i) { return decisions[i].gets != flag::none; });
+}
+
+/* The variance that must be empty for the call to be collective. */
+variance program::needs(const decision &of) const
+{
+    variance found = of.site->reached;
+    if (!of.site->callee) {
+        return found | of.site->size;
+    }
+    uint64_t required = member_of(of.site->callee).required;
+    for (unsigned i = 0; i < of.site->arguments.size() && i < variance::PARAMETERS; i++) {
+        if (required >> i & 1) {
+            found.join(of.site->arguments[i]);
+        }
+    }
+    return found;
+}
+
+/* The table of a call within its function. */
+unsigned program::table_of(const decision &of) const
+{
+    const message_flow &messages = *member_of(of.in).messages;
+    size_t index = of.site - of.in->sites.data();
+    unsigned table = 0;
+    for (unsigned row = 0; row < ROWS; row++) {
+        bool entry = of.in->is_entry;
+        bool before = is_clear(messages.before[index], entry || (row & 1));
+        bool after = is_clear(messages.after[index], entry || (row & 2));
+        bool safe = of.site->callee
+                        ? member_of(of.site->callee).tolerates >> (before + 2 * after) & 1
+                        : before || after;
+        table |= (unsigned)safe << row;
+    }
+    return table;
+}
+
+/* Why the function cannot get a parameter, or NULL. */
+const cause *program::leave_alone(const member &of) const
+{
+    const FunctionDecl *f = of.analysis->definition;
+    auto because = [&](const char *text) {
+        return of.analysis->explain_at(f, false, text, nullptr);
+    };
+    auto taken = address_taken.find(key_of(f));
+    if (taken != address_taken.end()) {
+        return taken->second;
+    }
+    if (f->isVariadic()) {
+        return because("the function has a variable number of arguments");
+    }
+    if (f->getASTContext().getSourceManager().isInSystemHeader(f->getLocation())) {
+        return because("the function is in a header of the system");
+    }
+    if (f->isOverloadedOperator() || isa<CXXConstructorDecl>(f) || isa<CXXDestructorDecl>(f) ||
+        isa<CXXConversionDecl>(f)) {
+        return because("an operator or a constructor gets no parameter");
+    }
+    const auto *method = dyn_cast<CXXMethodDecl>(f);
+    if (method && (method->isVirtual() || method->getParent()->isLambda())) {
+        return because("a virtual function or a lambda gets no parameter");
+    }
+    if (f->isTemplateInstantiation()) {
+        return because("the function is a template");
+    }
+    return nullptr;
+}
+
+void program::refuse(decision &of, verdict what, const cause *why)
+{
+    of.gets = flag::none;
+    of.what = what;
+    of.why = why;
+}
+
+/* ---- the first decisions -------------------------------------------------------------------- */
+
+void program::make_decisions(member &of)
+{
+    for (const call_site &site : of.analysis->sites) {
+        decision made;
+        made.site = &site;
+        made.in = of.analysis.get();
+        made.gets = made.in->is_entry ? flag::always : flag::passed;
+        made.what = verdict::together;
+        const cause *why = site.reached.why ? site.reached.why : of.left_alone;
+        if (site.doomed) {
+            why = made.in->explain_at(site.expression, false, "the program ends after it", why);
+        }
+        if (why) {
+            refuse(made, why->divergent ? verdict::divergent : verdict::unknown, why);
+        } else if (!site.callee && site.size.why) {
+            refuse(made, site.size.why->divergent ? verdict::sizes_differ : verdict::unknown,
+                   site.size.why);
+        } else if (!site.callee && !(site.allocates && site.allocates->collective)) {
+            made.gets = flag::none; /* it has no collective form */
+        }
+        of.decisions.push_back(decisions.size());
+        decisions.push_back(made);
+    }
+}
+
+/* ---- conditions between functions ----------------------------------------------------------- */
+
+/* Each function's conditions, from its calls that still have the argument. */
+void program::summarise()
+{
+    for (bool grows = true; grows;) {
+        grows = false;
+        for (auto &m : members) {
+            uint64_t required = m->required;
+            unsigned tolerates = m->tolerates;
+            for (size_t i : m->decisions) {
+                if (decisions[i].gets != flag::none) {
+                    required |= needs(decisions[i]).parameters;
+                    tolerates &= table_of(decisions[i]);
+                }
+            }
+            grows |= required != m->required || tolerates != m->tolerates;
+            m->required = required;
+            m->tolerates = tolerates;
+        }
+    }
+}
+
+/* The call meets these conditions of its callee, if its own callers do their part. */
+bool program::fits(const decision &call, uint64_t required, unsigned tolerates) const
+{
+    for (unsigned i = 0; i < variance::PARAMETERS; i++) {
+        if ((required >> i & 1) &&
+            (i >= call.site->arguments.size() || call.site->arguments[i].why)) {
+            return false;
+        }
+    }
+    const message_flow &messages = *member_of(call.in).messages;
+    size_t index = call.site - call.in->sites.data();
+    bool before = is_clear(messages.before[index], true);
+    bool after = is_clear(messages.after[index], true);
+    return tolerates >> (before + 2 * after) & 1;
+}
+
+/* Why no call of the function has the argument: the cause of one of its calls. */
+const cause *program::no_caller(const member &of) const
+{
+    for (size_t i : of.calls) {
+        const decision &call = decisions[i];
+        if (call.gets == flag::none && call.why) {
+            const Expr *where = call.site->expression;
+            return call.in->explain_at(where, call.why->divergent,
+                                       "no call of " + of.analysis->definition->getNameAsString() +
+                                           "() is by all threads together",
+                                       call.why);
+        }
+    }
+    return nullptr;
+}
+
+/* A call that demands more than any caller of its function has loses the argument, rather than the
+ * callers theirs. A function without callers may have some in other files. Returns true if there
+ * was such a call. */
+bool program::drop_sites()
+{
+    bool dropped = false;
+    for (auto &m : members) {
+        if (m->analysis->is_entry || m->calls.empty()) {
+            continue;
+        }
+        for (size_t i : m->decisions) {
+            decision &d = decisions[i];
+            if (d.gets == flag::none) {
+                continue;
+            }
+            variance needed = needs(d);
+            unsigned table = table_of(d);
+            bool served = std::any_of(m->calls.begin(), m->calls.end(), [&](size_t call) {
+                return decisions[call].gets != flag::none &&
+                       fits(decisions[call], needed.parameters, table);
+            });
+            if (!served) {
+                const cause *why = no_caller(*m);
+                why = why ? why : explain_needs(d);
+                refuse(d, why->divergent ? verdict::divergent : verdict::unknown, why);
+                dropped = true;
+            }
+        }
+    }
+    return dropped;
+}
+
+/* Why a call of a function that allocates cannot meet the conditions, or why no call of the
+ * function around an allocation does. */
+const cause *program::explain_needs(const decision &of) const
+{
+    const message_flow &messages = *member_of(of.in).messages;
+    size_t index = of.site - of.in->sites.data();
+    const cause *exchange = messages.before[index].exchange;
+    exchange = exchange ? exchange : messages.after[index].exchange;
+    variance needed = needs(of);
+    if (needed.why) {
+        return needed.why;
+    }
+    if (exchange) {
+        return of.in->explain_at(of.site->expression, false,
+                                 "a message may come between it and the next barrier", exchange);
+    }
+    return of.in->explain_at(of.site->expression, false, "no call around it meets all conditions",
+                             nullptr);
+}
+
+bool program::drop_calls()
+{
+    bool dropped = false;
+    for (decision &d : decisions) {
+        if (d.gets == flag::none) {
+            continue;
+        }
+        if (needs(d).why || !table_of(d)) {
+            const cause *why = explain_needs(d);
+            refuse(d, why->divergent ? verdict::divergent : verdict::unknown, why);
+            dropped = true;
+        } else if (d.site->callee && !has_parameter(d.site->callee)) {
+            refuse(d, verdict::unknown, nullptr); /* it makes no allocation together */
+            dropped = true;
+        }
+    }
+    return dropped;
+}
+
+/* Drop the arguments in functions that no entry calls with one, such as a recursive function that
+ * only calls itself. */
+bool program::drop_unreached()
+{
+    std::vector<bool> reached(members.size());
+    bool grows = true;
+    for (auto &m : members) {
+        reached[m->analysis->number] = m->analysis->is_entry || m->calls.empty();
+    }
+    while (grows) {
+        grows = false;
+        for (const decision &d : decisions) {
+            if (d.gets != flag::none && d.site->callee && reached[d.in->number] &&
+                !reached[d.site->callee->number]) {
+                reached[d.site->callee->number] = true;
+                grows = true;
+            }
+        }
+    }
+    bool dropped = false;
+    for (auto &m : members) {
+        for (size_t i : m->decisions) {
+            if (!reached[m->analysis->number] && decisions[i].gets != flag::none) {
+                const cause *why = no_caller(*m);
+                refuse(decisions[i], why && why->divergent ? verdict::divergent : verdict::unknown,
+                       why);
+                dropped = true;
+            }
+        }
+    }
+    return dropped;
+}
+
+void program::decide()
+{
+    for (auto &m : members) {
+        m->left_alone = m->analysis->is_entry ? nullptr : leave_alone(*m);
+        make_decisions(*m);
+    }
+    for (size_t i = 0; i < decisions.size(); i++) {
+        if (decisions[i].site->callee) {
+            member_of(decisions[i].site->callee).calls.push_back(i);
+        }
+    }
+    bool dropped = true;
+    while (dropped) {
+        for (auto &m : members) {
+            m->required = 0;
+            m->tolerates = ALWAYS;
+        }
+        summarise();
+        dropped = drop_sites() || drop_calls() || drop_unreached();
+    }
+}
+
+} // namespace rewrite

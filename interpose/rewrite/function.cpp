@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+#include "function.h"
+
+#include <clang/AST/ASTContext.h>
+#include <clang/AST/ExprCXX.h>
+#include <clang/AST/StmtCXX.h>
+#include <clang/Basic/SourceManager.h>
+#include <llvm/Support/Casting.h>
+
+using namespace clang;
+using llvm::cast;
+using llvm::dyn_cast;
+using llvm::dyn_cast_or_null;
+using llvm::isa;
+
+namespace rewrite
+{
+namespace
+{
+
+CFG::BuildOptions graph_options()
+{
+    CFG::BuildOptions options;
+    options.setAllAlwaysAdd(); /* an element for each expression */
+    options.AddImplicitDtors = true;
+    options.AddTemporaryDtors = true;
+    options.AddInitializers = true;
+    options.AddEHEdges = true;
+    return options;
+}
+
+} // namespace
+
+bool is_followed(const VarDecl *variable)
+{
+    QualType type = variable->getType();
+    return !type.isVolatileQualified() && !type->isArrayType() && !type->isReferenceType();
+}
+
+place place_of(const SourceManager &sources, SourceLocation location)
+{
+    PresumedLoc at = sources.getPresumedLoc(sources.getExpansionLoc(location));
+    if (at.isInvalid()) {
+        return {"?", 0, 0};
+    }
+    return {at.getFilename(), at.getLine(), at.getColumn()};
+}
+
+const VarDecl *variable_of(const Expr *place)
+{
+    place = place->IgnoreParens();
+    while (const auto *member = dyn_cast<MemberExpr>(place)) {
+        if (member->isArrow()) {
+            return nullptr;
+        }
+        place = member->getBase()->IgnoreParens();
+    }
+    const auto *name = dyn_cast<DeclRefExpr>(place);
+    return name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
+}
+
+const VarDecl *variable_pointed_to(const Expr *argument)
+{
+    const auto *address = dyn_cast<UnaryOperator>(argument->IgnoreParenCasts());
+    if (!address || address->getOpcode() != UO_AddrOf) {
+        return nullptr;
+    }
+    const auto *name = dyn_cast<DeclRefExpr>(address->getSubExpr()->IgnoreParens());
+    return name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
+}
+
+function::function(const FunctionDecl *definition, size_t number, bool is_entry,
+                   surroundings &around)
+    : definition(definition), number(number), is_entry(is_entry), around(around)
+{
+}
+
+function::~function() = default;
+
+void function::prepare()
+{
+    cfg = CFG::buildCFG(definition, definition->getBody(), &definition->getASTContext(),
+                        graph_options());
+    if (is_entry && definition->isMain() && definition->getNumParams() > 1) {
+        argv = definition->getParamDecl(1);
+    }
+    find_escapes(definition->getBody());
+    if (!cfg) {
+        return;
+    }
+    find_ends();
+    blocks = std::make_unique<control_graph>(*cfg, ends);
+    find_variables();
+    branches.resize(cfg->getNumBlockIDs());
+    events.resize(cfg->getNumBlockIDs());
+    numbered.resize(cfg->getNumBlockIDs());
+    for (const CFGBlock *block : *cfg) {
+        numbered[block->getBlockID()] = block;
+    }
+    at_end.resize(cfg->getNumBlockIDs());
+    for (state &s : at_end) {
+        s.variables.resize(variables.size());
+    }
+}
+
+/* ---- variables ------------------------------------------------------------------------------ */
+
+/* Number the variables of this call that are followed through the function. */
+void function::find_variables()
+{
+    auto add = [this](const VarDecl *variable) {
+        if (variable->hasLocalStorage() && is_followed(variable) && !escaped.count(variable)) {
+            variables.try_emplace(variable, variables.size());
+        }
+    };
+    for (const ParmVarDecl *parameter : definition->parameters()) {
+        add(parameter);
+    }
+    for (const CFGBlock *block : *cfg) {
+        for (const CFGElement &element : *block) {
+            auto statement = element.getAs<CFGStmt>();
+            const auto *declaration =
+                statement ? dyn_cast<DeclStmt>(statement->getStmt()) : nullptr;
+            if (!declaration) {
+                continue;
+            }
+            for (const Decl *declared : declaration->decls()) {
+                if (const auto *variable = dyn_cast<VarDecl>(declared)) {
+                    add(variable);
+                }
+            }
+        }
+    }
+}
+
+/* Mark the variable: it may change by other ways than by its name. */
+void function::escape(const VarDecl *variable, const Expr *where)
+{
+    variable = variable->getCanonicalDecl();
+    const cause *why = explain(variable, false, where->getBeginLoc(),
+                               "the address of " + variable->getNameAsString() + " is taken");
+    if (variable->hasGlobalStorage()) {
+        around.share_global(variable, why);
+    } else {
+        escaped.try_emplace(variable, why);
+    }
+    if (variable == argv) {
+        argv = nullptr;
+    }
+}
+
+/* An element of main's argv, as an argument or as a string that is read. */
+bool function::reads_argv(const Expr *argument) const
+{
+    const auto *element = dyn_cast<ArraySubscriptExpr>(argument->IgnoreParenCasts());
+    return element && argv && variable_of(element->getBase()->IgnoreParenCasts()) == argv;
+}
+
+/* The call sets variables through their addresses, in a way that the analysis follows, and keeps
+ * no address. Looks for escapes in the other arguments. */
+bool function::escapes_nowhere(const CallExpr *call)
+{
+    const FunctionDecl *called = call->getDirectCallee();
+    const library_function *known = called && called->getIdentifier() && !around.find(called)
+                                        ? find_library_function(called->getName())
+                                        : nullptr;
+    if (!known) {
+        return false;
+    }
+    for (unsigned i = 0; i < call->getNumArgs(); i++) {
+        const Expr *argument = call->getArg(i);
+        bool sets = variable_pointed_to(argument) &&
+                    ((int)i == known->out || (known->effects & KEEPS_ARGV));
+        bool reads = reads_argv(argument) && (known->effects & KEEPS_ARGV);
+        if (reads) {
+            find_escapes(cast<ArraySubscriptExpr>(argument->IgnoreParenCasts())->getIdx());
+        } else if (!sets) {
+            find_escapes(argument);
+        }
+    }
+    return true;
+}
+
+/* Find the variables that are used by more than loads and assignments of their names. */
+void function::find_escapes(const Stmt *statement)
+{
+    if (!statement || isa<UnaryExprOrTypeTraitExpr>(statement)) {
+        return;
+    }
+    const Expr *direct = nullptr; /* a variable that is only loaded or assigned here */
+    if (const auto *cast = dyn_cast<CastExpr>(statement)) {
+        direct = cast->getCastKind() == CK_LValueToRValue ? cast->getSubExpr() : nullptr;
+    } else if (const auto *binary = dyn_cast<BinaryOperator>(statement)) {
+        direct = binary->isAssignmentOp() ? binary->getLHS() : nullptr;
+    } else if (const auto *unary = dyn_cast<UnaryOperator>(statement)) {
+        direct = unary->isIncrementDecrementOp() ? unary->getSubExpr() : nullptr;
+    } else if (const auto *call = dyn_cast<CallExpr>(statement)) {
+        if (escapes_nowhere(call)) {
+            return;
+        }
+    } else if (const auto *name = dyn_cast<DeclRefExpr>(statement)) {
+        if (const auto *variable = dyn_cast<VarDecl>(name->getDecl())) {
+            escape(variable, name);
+        }
+        return;
+    }
+    if (direct && argv && isa<ArraySubscriptExpr>(direct->IgnoreParens())) {
+        /* argv[i][j] is read: argv[i] is no more than that. */
+        const auto *element = cast<ArraySubscriptExpr>(direct->IgnoreParens());
+        if (isa<CastExpr>(statement) && reads_argv(element->getBase())) {
+            const auto *string = cast<ArraySubscriptExpr>(element->getBase()->IgnoreParenCasts());
+            find_escapes(element->getIdx());
+            find_escapes(string->getIdx());
+            return;
+        }
+    }
+    const VarDecl *variable = direct ? variable_of(direct) : nullptr;
+    for (const Stmt *child : statement->children()) {
+        if (!variable || variable == argv || child != direct) {
+            find_escapes(child);
+        }
+    }
+}
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+/* Find the blocks that end the whole program. */
+void function::find_ends()
+{
+    ends.resize(cfg->getNumBlockIDs());
+    for (const CFGBlock *block : *cfg) {
+        for (const CFGElement &element : *block) {
+            auto statement = element.getAs<CFGStmt>();
+            const auto *call = statement ? dyn_cast<CallExpr>(statement->getStmt()) : nullptr;
+            const FunctionDecl *called = call ? call->getDirectCallee() : nullptr;
+            if (called && called->getIdentifier() && !around.find(called)) {
+                const library_function *known = find_library_function(called->getName());
+                if (known && (known->effects & ENDS_ALL)) {
+                    ends.set(block->getBlockID());
+                }
+            }
+        }
+    }
+}
+
+/* Which threads run the block, of those that entered the function. */
+variance function::control(unsigned block) const
+{
+    variance found;
+    for (unsigned branch : blocks->deciders(block)) {
+        found.join(branches[branch]);
+    }
+    return found;
+}
+
+/* Returns true if the variance of the block's branch has grown. */
+bool function::finish_branch(const CFGBlock &block, const state &now)
+{
+    unsigned id = block.getBlockID();
+    if (blocks->successors(id).size() < 2) {
+        return false;
+    }
+    const Stmt *branch = block.getTerminatorStmt();
+    const auto *condition = dyn_cast_or_null<Expr>(block.getTerminatorCondition());
+    variance decision;
+    if (!condition) {
+        decision.why = explain(&block, false, branch ? branch->getBeginLoc() : SourceLocation(),
+                               "the analysis does not follow this branch");
+    } else {
+        decision = value(condition);
+        if (decision.why) {
+            decision.why = explain(&block, decision.why->divergent, condition->getBeginLoc(),
+                                   "the condition", decision.why);
+        }
+    }
+    return branches[id].join(decision | control(id) | now.left);
+}
+
+/* Run the block from the states after its predecessors. Returns true if anything has grown. */
+bool function::run_block(const CFGBlock &block, state &scratch)
+{
+    at = block.getBlockID();
+    scratch.left = {};
+    scratch.variables.assign(variables.size(), {});
+    if (&block == &cfg->getEntry()) {
+        for (unsigned i = 0; i < definition->getNumParams() && !is_entry; i++) {
+            auto found = variables.find(definition->getParamDecl(i));
+            if (found == variables.end()) {
+                continue;
+            }
+            if (i < variance::PARAMETERS) {
+                scratch.variables[found->second].parameters |= uint64_t{1} << i;
+            } else {
+                scratch.variables[found->second].why =
+                    explain(found->first, false, found->first->getLocation(),
+                            "the function has more than 64 parameters");
+            }
+        }
+    }
+    for (unsigned before : blocks->predecessors(at)) {
+        for (unsigned i = 0; i < variables.size(); i++) {
+            scratch.variables[i].join(at_end[before].variables[i]);
+        }
+        scratch.left.join(at_end[before].left);
+    }
+    now = &scratch;
+    here = control(at);
+    events[at].clear();
+    for (const CFGElement &element : block) {
+        if (auto statement = element.getAs<CFGStmt>()) {
+            run(statement->getStmt());
+        } else if (auto destructor = element.getAs<CFGImplicitDtor>()) {
+            const CXXDestructorDecl *called =
+                destructor->getDestructorDecl(definition->getASTContext());
+            if (called && !called->isTrivial() && !called->isDefaulted()) {
+                now->left.join({0, explain(called, false, called->getLocation(),
+                                           "the analysis does not follow destructors")});
+            }
+        }
+    }
+    bool grows = finish_branch(block, scratch);
+    for (unsigned i = 0; i < variables.size(); i++) {
+        grows |= at_end[at].variables[i].join(scratch.variables[i]);
+    }
+    grows |= at_end[at].left.join(scratch.left);
+    return grows;
+}
+
+bool function::analyse()
+{
+    summary before = found;
+    if (!prepared) {
+        prepared = true;
+        prepare();
+    }
+    if (!cfg) {
+        found.result.why = explain(definition, false, definition->getLocation(),
+                                   "the analysis has no control flow of this function");
+        found.may_leave = true;
+        found.leaves.why = found.result.why;
+    } else {
+        state scratch;
+        bool grows = true;
+        while (grows) {
+            grows = false;
+            sites.clear();
+            for (unsigned id : blocks->order()) {
+                grows |= run_block(*numbered[id], scratch);
+            }
+        }
+    }
+    bool grows = found.may_leave != before.may_leave;
+    grows |= before.result.join(found.result);
+    grows |= before.leaves.join(found.leaves);
+    return grows;
+}
+
+} // namespace rewrite

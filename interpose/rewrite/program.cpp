@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+#include "program.h"
+
+#include <clang/AST/RecursiveASTVisitor.h>
+#include <clang/Basic/SourceManager.h>
+#include <clang/Index/USRGeneration.h>
+#include <llvm/ADT/SmallString.h>
+#include <llvm/Support/Casting.h>
+
+using namespace clang;
+using llvm::dyn_cast;
+using llvm::isa;
+
+namespace rewrite
+{
+namespace
+{
+
+/* Finds the functions of a file, those whose addresses are taken, and changes of MPI's error
+ * handler. */
+class finder : public RecursiveASTVisitor<finder>
+{
+  public:
+    bool shouldVisitTemplateInstantiations() const
+    {
+        return true;
+    }
+
+    bool VisitFunctionDecl(FunctionDecl *function)
+    {
+        if (function->doesThisDeclarationHaveABody() && !function->isDependentContext()) {
+            defined.push_back(function);
+        }
+        return true;
+    }
+
+    bool VisitCallExpr(CallExpr *call)
+    {
+        const auto *callee = dyn_cast<DeclRefExpr>(call->getCallee()->IgnoreParenImpCasts());
+        if (callee) {
+            called.insert(callee);
+        }
+        return true;
+    }
+
+    bool VisitDeclRefExpr(DeclRefExpr *name)
+    {
+        if (isa<FunctionDecl>(name->getDecl())) {
+            names.push_back(name);
+        }
+        return true;
+    }
+
+    std::vector<const FunctionDecl *> defined;
+    std::set<const DeclRefExpr *> called;
+    std::vector<const DeclRefExpr *> names;
+};
+
+bool runs_on_device(const FunctionDecl *function)
+{
+    return function->hasAttr<CUDADeviceAttr>() || function->hasAttr<CUDAGlobalAttr>();
+}
+
+} // namespace
+
+/* The name of a function or variable, equal in all files; those of one file alone differ. */
+std::string program::key_of(const Decl *declaration) const
+{
+    llvm::SmallString<128> name;
+    if (index::generateUSRForDecl(declaration, name)) {
+        const SourceManager &sources = declaration->getASTContext().getSourceManager();
+        place at = place_of(sources, declaration->getLocation());
+        return at.file + ":" + std::to_string(at.line) + ":" + std::to_string(at.column);
+    }
+    return name.str().str();
+}
+
+void program::add(ASTContext &file)
+{
+    finder all;
+    all.TraverseDecl(file.getTranslationUnitDecl());
+    const SourceManager &sources = file.getSourceManager();
+    for (const FunctionDecl *f : all.defined) {
+        if (cuda && !runs_on_device(f)) {
+            continue;
+        }
+        definitions.emplace(key_of(f), f);
+        if (!sources.isInSystemHeader(f->getLocation())) {
+            find(f);
+        }
+    }
+    for (const DeclRefExpr *name : all.names) {
+        std::string called = name->getDecl()->getNameAsString();
+        fatal = fatal && called != "MPI_Comm_set_errhandler" && called != "MPI_Errhandler_set";
+        if (!all.called.count(name)) {
+            address_taken.emplace(key_of(name->getDecl()),
+                                  explain(name, {false, "the address of the function is taken",
+                                                 place_of(sources, name->getBeginLoc()), nullptr}));
+        }
+    }
+}
+
+/* ---- surroundings --------------------------------------------------------------------------- */
+
+program::member &program::member_of(const function *f) const
+{
+    return *members[f->number];
+}
+
+function *program::find(const FunctionDecl *called)
+{
+    const FunctionDecl *canonical = called->getCanonicalDecl();
+    auto found = known.find(canonical);
+    if (found == known.end()) {
+        std::string key = key_of(called);
+        auto entry = by_key.find(key);
+        if (entry == by_key.end()) {
+            const FunctionDecl *definition = nullptr;
+            auto defined = definitions.find(key);
+            if (defined != definitions.end()) {
+                definition = defined->second;
+            } else if (!called->hasBody(definition) || (cuda && !runs_on_device(called))) {
+                return nullptr; /* perhaps a file that is added later has it */
+            }
+            bool is_entry = cuda ? definition->hasAttr<CUDAGlobalAttr>() : definition->isMain();
+            size_t number = members.size();
+            auto made = std::make_unique<member>();
+            made->analysis = std::make_unique<function>(definition, number, is_entry, *this);
+            made->parameter_varies.resize(definition->getNumParams());
+            members.push_back(std::move(made));
+            waiting.insert(number);
+            entry = by_key.emplace(key, members.back().get()).first;
+        }
+        found = known.emplace(canonical, entry->second).first;
+    }
+    if (running) {
+        found->second->callers.insert(running->number);
+    }
+    return found->second->analysis.get();
+}
+
+void program::vary(global_variable &variable, const cause *why)
+{
+    if (why && !variable.why) {
+        variable.why = why;
+        waiting.insert(variable.readers.begin(), variable.readers.end());
+    }
+}
+
+variance program::global(const VarDecl *variable)
+{
+    global_variable &found = globals[key_of(variable)];
+    found.readers.insert(running->number);
+    const SourceManager &sources = variable->getASTContext().getSourceManager();
+    std::string name = variable->getNameAsString();
+    place at = place_of(sources, variable->getLocation());
+    if (cuda) {
+        vary(found, explain(variable, {false, "all threads share " + name, at, nullptr}));
+    } else if (variable->isExternallyVisible()) {
+        found.outside = true;
+        if (!variable->getDefinition() && !variable->getActingDefinition()) {
+            vary(found, explain(variable, {false, name + " is not in these files", at, nullptr}));
+        }
+        vary(found, unknown_call);
+    }
+    return {0, found.why};
+}
+
+void program::assign_global(const VarDecl *variable, const variance &value, const function &in)
+{
+    global_variable &found = globals[key_of(variable)];
+    found.assigned[&in].join(value);
+    vary(found, value.why);
+}
+
+void program::share_global(const VarDecl *variable, const cause *why)
+{
+    vary(globals[key_of(variable)], why);
+}
+
+void program::call_unknown(const cause *why)
+{
+    if (unknown_call) {
+        return;
+    }
+    unknown_call = why;
+    for (auto &[key, variable] : globals) {
+        if (variable.outside) {
+            vary(variable, why);
+        }
+    }
+}
+
+const cause *program::explain(const void *key, cause why)
+{
+    auto made = explained.try_emplace({key, why.text}, nullptr);
+    if (made.second) {
+        all_causes.push_back(std::move(why));
+        made.first->second = &all_causes.back();
+    }
+    return made.first->second;
+}
+
+bool program::errors_are_fatal() const
+{
+    return fatal;
+}
+
+bool program::is_cuda() const
+{
+    return cuda;
+}
+
+/* ---- analysis ------------------------------------------------------------------------------- */
+
+void program::run_all()
+{
+    while (!waiting.empty()) {
+        member &next = *members[*waiting.begin()];
+        waiting.erase(waiting.begin());
+        running = next.analysis.get();
+        if (next.analysis->analyse()) {
+            waiting.insert(next.callers.begin(), next.callers.end());
+        }
+    }
+    running = nullptr;
+}
+
+/* The variance of a value of a function over all its calls. */
+const cause *program::resolve(const member &in, const variance &of) const
+{
+    const cause *why = of.why ? of.why : in.entry_varies;
+    for (unsigned i = 0; i < in.parameter_varies.size() && i < variance::PARAMETERS; i++) {
+        if (!why && (of.parameters >> i & 1)) {
+            why = in.parameter_varies[i];
+        }
+    }
+    return why;
+}
+
+/* Find which parameters vary in some call, and which functions some threads enter alone. */
+void program::find_contexts()
+{
+    bool grows = true;
+    auto set = [&grows](const cause *&known, const cause *why) {
+        if (why && !known) {
+            known = why;
+            grows = true;
+        }
+    };
+    while (grows) {
+        grows = false;
+        for (auto &in : members) {
+            auto taken = address_taken.find(key_of(in->analysis->definition));
+            set(in->entry_varies, taken == address_taken.end() ? nullptr : taken->second);
+            for (const cause *&parameter : in->parameter_varies) {
+                set(parameter, taken == address_taken.end() ? nullptr : taken->second);
+            }
+            for (const call_site &site : in->analysis->sites) {
+                if (!site.callee) {
+                    continue;
+                }
+                member &callee = member_of(site.callee);
+                set(callee.entry_varies, resolve(*in, site.reached));
+                for (size_t i = 0; i < callee.parameter_varies.size(); i++) {
+                    if (i < site.arguments.size()) {
+                        set(callee.parameter_varies[i], resolve(*in, site.arguments[i]));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* Decide which variables that outlive calls vary. Returns true if there are more than before. */
+bool program::resolve_globals()
+{
+    for (auto &[key, variable] : globals) {
+        for (const auto &[in, value] : variable.assigned) {
+            vary(variable, resolve(member_of(in), value));
+        }
+    }
+    return !waiting.empty();
+}
+
+void program::run_messages()
+{
+    for (auto &m : members) {
+        m->messages = std::make_unique<message_flow>(*m->analysis);
+    }
+    for (bool grows = true; grows;) {
+        grows = false;
+        for (auto &m : members) {
+            std::vector<const message_summary *> of_callees;
+            for (const call_site &site : m->analysis->sites) {
+                of_callees.push_back(site.callee ? &member_of(site.callee).messages->found
+                                                 : nullptr);
+            }
+            grows |= m->analysis->graph() && m->messages->analyse(of_callees);
+        }
+    }
+}
+
+void program::analyse()
+{
+    do {
+        run_all();
+        find_contexts();
+    } while (resolve_globals());
+    run_messages();
+    decide();
+}
+
+} // namespace rewrite

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The program that the files make together, and the decision for each of its allocations.
+ */
+#ifndef GPUALLOC_REWRITE_PROGRAM_H
+#define GPUALLOC_REWRITE_PROGRAM_H
+
+#include "function.h"
+#include "messages.h"
+
+#include <clang/AST/ASTContext.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rewrite
+{
+
+enum class verdict {
+    together,     /* all threads call, for equally many bytes */
+    sizes_differ, /* all threads call */
+    divergent,    /* some threads may call alone */
+    unknown
+};
+
+/* The argument that a call gets. */
+enum class flag {
+    none,
+    always, /* true */
+    passed  /* coalesce, the parameter of the function around it */
+};
+
+struct decision {
+    const call_site *site = nullptr;
+    function *in = nullptr;
+    verdict what = verdict::unknown;
+    flag gets = flag::none;
+    const cause *why = nullptr; /* of all verdicts but `together`, and where it gets no argument */
+};
+
+class program : public surroundings
+{
+  public:
+    explicit program(bool cuda) : cuda(cuda)
+    {
+    }
+
+    /* Add all functions of a file. The context lives as long as the program. */
+    void add(clang::ASTContext &file);
+
+    /* Analyse all functions, and decide on all calls that allocate or that lead to allocations. */
+    void analyse();
+
+    std::vector<decision> decisions; /* in the order of the sources */
+
+    /* The function gets the parameter `coalesce`. */
+    bool has_parameter(const function *f) const;
+
+    function *find(const clang::FunctionDecl *called) override;
+    variance global(const clang::VarDecl *variable) override;
+    void assign_global(const clang::VarDecl *variable, const variance &value,
+                       const function &in) override;
+    void share_global(const clang::VarDecl *variable, const cause *why) override;
+    void call_unknown(const cause *why) override;
+    const cause *explain(const void *key, cause why) override;
+    bool errors_are_fatal() const override;
+    bool is_cuda() const override;
+
+  private:
+    /* A function and the results that need the rest of the program. */
+    struct member {
+        std::unique_ptr<function> analysis;
+        std::unique_ptr<message_flow> messages;
+        std::set<size_t> callers;
+        std::vector<const cause *> parameter_varies; /* in some call, or NULL */
+        const cause *entry_varies = nullptr; /* not all threads enter it together in some call */
+        const cause *left_alone = nullptr;   /* why it cannot get the parameter */
+        std::vector<size_t> decisions;       /* of its sites */
+        std::vector<size_t> calls;           /* decisions for the calls of this function */
+        uint64_t required = 0;               /* parameters that must not vary where it gets true */
+        unsigned tolerates = 15;             /* rows of a table (program.cpp) */
+    };
+
+    struct global_variable {
+        const cause *why = nullptr;
+        bool outside = false; /* functions of which nothing is known may assign it */
+        std::map<const function *, variance> assigned;
+        std::set<size_t> readers;
+    };
+
+    /* analysis */
+    void run_all();
+    void find_contexts();
+    const cause *resolve(const member &in, const variance &of) const;
+    bool resolve_globals();
+    void vary(global_variable &variable, const cause *why);
+    void run_messages();
+
+    /* decide.cpp */
+    void decide();
+    const cause *leave_alone(const member &of) const;
+    void make_decisions(member &of);
+    variance needs(const decision &of) const;
+    unsigned table_of(const decision &of) const;
+    bool fits(const decision &call, uint64_t required, unsigned tolerates) const;
+    void summarise();
+    bool drop_sites();
+    bool drop_calls();
+    bool drop_unreached();
+    const cause *no_caller(const member &of) const;
+    const cause *explain_needs(const decision &of) const;
+    void refuse(decision &of, verdict what, const cause *why);
+
+    member &member_of(const function *f) const;
+    std::string key_of(const clang::Decl *declaration) const;
+
+    const bool cuda;
+    bool fatal = true;
+    std::map<std::string, const clang::FunctionDecl *> definitions;
+    std::map<const clang::FunctionDecl *, member *> known; /* by canonical declaration */
+    std::map<std::string, member *> by_key;
+    std::vector<std::unique_ptr<member>> members; /* by their functions' numbers */
+    std::map<std::string, global_variable> globals;
+    std::map<std::string, const cause *> address_taken; /* functions */
+    std::set<size_t> waiting; /* functions to analyse again, by their numbers */
+    const function *running = nullptr;
+    const cause *unknown_call = nullptr; /* a function of which nothing is known */
+    causes all_causes;
+    std::map<std::pair<const void *, std::string>, const cause *> explained;
+};
+
+} // namespace rewrite
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How a value, or the execution of a statement, varies between the threads of a block (for CUDA)
+ * or between all ranks (for MPI). The analysis of one function gives variances in terms of
+ * the function's parameters, so that one analysis serves all calls.
+ */
+#ifndef GPUALLOC_REWRITE_VARIANCE_H
+#define GPUALLOC_REWRITE_VARIANCE_H
+
+#include <clang/Basic/SourceLocation.h>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+namespace clang
+{
+class SourceManager;
+}
+
+namespace rewrite
+{
+
+/* A line of a source file. It outlives the syntax trees. */
+struct place {
+    std::string file;
+    unsigned line = 0, column = 0;
+};
+
+place place_of(const clang::SourceManager &sources, clang::SourceLocation location);
+
+/* Why threads may differ. Divergent: they differ in some run, as ranks do. Unknown: the analysis
+ * cannot tell. */
+struct cause {
+    bool divergent;
+    std::string text; /* "MPI_Comm_rank() gives each rank another value" */
+    place at;
+    const cause *origin; /* the cause of the value in `text`, or NULL */
+};
+
+/* All causes of a run; none is freed before the end. */
+using causes = std::deque<cause>;
+
+/* An element of a lattice: variances only grow in the fixed-point iterations. */
+struct variance {
+    static constexpr unsigned PARAMETERS = 64;
+
+    uint64_t parameters = 0;    /* bit i: varies if the function's parameter i varies */
+    const cause *why = nullptr; /* varies in any case; the cause found first */
+
+    bool varies() const
+    {
+        return why != nullptr;
+    }
+
+    bool join(const variance &other)
+    {
+        bool grows = (other.parameters & ~parameters) || (other.why && !why);
+        parameters |= other.parameters;
+        why = why ? why : other.why;
+        return grows;
+    }
+};
+
+inline variance operator|(variance a, const variance &b)
+{
+    a.join(b);
+    return a;
+}
+
+} // namespace rewrite
+
+#endif
