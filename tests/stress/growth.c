@@ -181,6 +181,19 @@ static void ask_again(ga_mailbox *mailbox)
     stress_need(await(1) == GA_GROWTH_GRANTED, "and granted");
 }
 
+/* An answer may grant fewer steps than were requested, and refuse the others for lack of memory.
+ * The granted ones may be used while the refusal lasts. */
+static void grant_in_part(ga_mailbox *mailbox)
+{
+    world.growth.refusal_ns = 60000000000; /* ns: longer than this test */
+    ga_growth_hint(ga_tile_of(32), &world.growth, 2, prepare, NULL);
+    stress_need(mailbox->request == ga_mail_word(2, 1, 0), "it requests two steps");
+    world.backed[0] = BACKED;
+    mailbox->answer = ga_mail_word(1, 1, GA_GROWTH_MEMORY);
+    stress_need(await(2) == GA_GROWTH_MEMORY, "the second is refused");
+    stress_need(await(1) == GA_GROWTH_GRANTED, "the first is granted beside the refusal");
+}
+
 /* Without a pager no kernel waits forever. Once an answer arrives, growth works again. */
 static void lose_the_pager(ga_mailbox *mailbox)
 {
@@ -210,6 +223,7 @@ int main(int argc, char **argv)
     stress_begin(argc, argv);
     uint32_t rounds = 0;
     by_hand(ask_again);
+    by_hand(grant_in_part);
     by_hand(lose_the_pager);
     while (stress_goes_on() || rounds < 8) {
         grow(rounds++);

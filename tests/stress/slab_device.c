@@ -14,10 +14,10 @@
 #include <gpualloc/backend.h>
 
 #include <malloc.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     HOLDERS = 4,
@@ -81,11 +81,17 @@ static ga_status plain_alloc(void *state, size_t size, void **out)
     return plain_aligned(state, size, ALIGN, out);
 }
 
-/* Yields, so that a thread that does not wait for one which asks frees the block in between. */
+static __thread bool lists; /* the thread lists the blocks */
+
+/* A thread that lists the blocks sleeps here, so that another one frees this block in between if it
+ * does not wait. To yield is not enough: on one CPU the scheduler often runs the yielding thread
+ * again, because that thread has used less time than the others. */
 static size_t plain_size(void *state, const void *block)
 {
     (void)state;
-    sched_yield();
+    if (lists) {
+        nanosleep(&(struct timespec){0, 1000}, NULL); /* 1 us */
+    }
     NEED(header_of(block)->live == LIVE);
     return header_of(block)->size;
 }
@@ -195,6 +201,7 @@ static void count_one(void *context, void *block, size_t size)
 static void trim(size_t number)
 {
     uint64_t random = 99 + number;
+    lists = true;
     while (__atomic_load_n(&working, __ATOMIC_RELAXED)) {
         ga_heap *heap = heaps[random_below(&random, HEAPS)];
         ga_backend_stats stats;

@@ -4,11 +4,16 @@
  */
 #include "stress.h"
 
+#include "support/random.h"
+
 #include <err.h>
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,9 +27,28 @@ enum {
     THREADS_MAX = 512
 };
 
-static struct timespec deadline; /* set before there are threads */
+/* Set before there are threads. */
+static struct timespec deadline;
+static bool interrupting;
 
-void stress_begin(int argc, char **argv)
+/* True from the signal to a thread until the thread has slept. A thread gets no other signal in
+ * that time: on a busy machine it would do nothing but sleep. */
+static bool interrupted[THREADS_MAX];
+static __thread size_t own_number;
+
+/* Lets other threads run. To yield is not enough: on one CPU the scheduler often runs the yielding
+ * thread again. */
+static void sleep_shortly(int number)
+{
+    int error = errno;
+    (void)number;
+    nanosleep(&(struct timespec){0, 1000}, NULL); /* 1 us */
+    errno = error;
+    /* relaxed: publishes nothing */
+    __atomic_store_n(&interrupted[own_number], false, __ATOMIC_RELAXED);
+}
+
+void stress_start(int argc, char **argv, bool interrupts)
 {
     double seconds = argc > 1 ? strtod(argv[1], NULL) : STRESS_SECONDS;
     if (argc > 2 || !(seconds > 0 && seconds < 1e6)) {
@@ -38,6 +62,9 @@ void stress_begin(int argc, char **argv)
         deadline.tv_nsec -= 1000000000;
         deadline.tv_sec++;
     }
+    interrupting = interrupts;
+    struct sigaction action = {.sa_handler = sleep_shortly, .sa_flags = SA_RESTART};
+    stress_need(!interrupts || sigaction(SIGURG, &action, NULL) == 0, "a signal handler");
 }
 
 bool stress_goes_on(void)
@@ -73,8 +100,34 @@ typedef struct job {
 static void *run_job(void *context)
 {
     job *j = context;
+    own_number = j->number;
     j->body(j->number);
     return NULL;
+}
+
+/* Interrupt threads at random moments until all have ended. So a race of a few instructions is lost
+ * even if the machine has one CPU to spare, on which threads are rarely interrupted otherwise. */
+static void interrupt(const pthread_t *threads, size_t count)
+{
+    bool ended[THREADS_MAX] = {false};
+    uint64_t random = 1;
+    memset(interrupted, 0, sizeof interrupted);
+    for (size_t running = count; running > 0;) {
+        size_t i = random_below(&random, count);
+        while (ended[i]) {
+            i = (i + 1) % count;
+        }
+        if (pthread_tryjoin_np(threads[i], NULL) == 0) {
+            ended[i] = true;
+            running--;
+            continue;
+        }
+        if (!__atomic_load_n(&interrupted[i], __ATOMIC_RELAXED)) {
+            __atomic_store_n(&interrupted[i], true, __ATOMIC_RELAXED);
+            pthread_kill(threads[i], SIGURG);
+        }
+        nanosleep(&(struct timespec){0, (long)random_below(&random, 100000)}, NULL); /* ns */
+    }
 }
 
 void stress_threads(size_t count, void (*body)(size_t number))
@@ -85,6 +138,10 @@ void stress_threads(size_t count, void (*body)(size_t number))
     for (size_t i = 0; i < count; i++) {
         jobs[i] = (job){body, i};
         stress_need(pthread_create(&threads[i], NULL, run_job, &jobs[i]) == 0, "a thread");
+    }
+    if (interrupting) {
+        interrupt(threads, count);
+        return;
     }
     for (size_t i = 0; i < count; i++) {
         pthread_join(threads[i], NULL);

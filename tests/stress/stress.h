@@ -23,8 +23,10 @@ enum {
     STRESS_SKIP = 77
 };
 
-/* Read the arguments and start the clock. */
-void stress_begin(int argc, char **argv);
+/* Read the arguments and start the clock. With a planted bug, stress_threads() also makes threads
+ * sleep at random moments. */
+#define stress_begin(argc, argv) stress_start(argc, argv, GA_PLANTED_ANY)
+void stress_start(int argc, char **argv, bool interrupts);
 
 /* Returns true while there is time left. */
 bool stress_goes_on(void);
