@@ -12,10 +12,13 @@ enum {
     CHAIN_PROBES_MAX = 8 /* placements of one chain that are compared */
 };
 
+/* Sizes and addresses are multiples of powers of two. The first product spreads the bits of b, so
+ * that no difference of addresses makes up for one of sizes. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
-    uint64_t x = (a ^ b >> 32 ^ b << 17) * UINT64_C(0x9e3779b97f4a7c15);
-    return x ^ x >> 29;
+    uint64_t x = a ^ b * UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return x ^ x >> 32;
 }
 
 static uint64_t *chain_of(const ga_vmm_history *history)
