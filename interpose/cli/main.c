@@ -32,6 +32,7 @@ static const command commands[] = {
     {"run", ga_cmd_run, "run a program on another allocator"},
     {"bench", ga_cmd_bench, "measure backends side by side"},
     {"trace", ga_cmd_trace, "read the trace of a program's allocations"},
+    {"rewrite", ga_cmd_rewrite, "coalesce the allocations of a kernel's source"},
     {"list", ga_cmd_list, "list the backends and their options"},
     {"check", ga_cmd_check, "report the features that this machine supports"},
     {"help", cmd_help, "explain a command"},

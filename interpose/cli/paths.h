@@ -31,6 +31,9 @@ ga_status ga_preload_find(ga_path *out, ga_preload which);
 /* Find a benchmark program. GA_ERR_LIBRARY: not found; the error names the places searched. */
 ga_status ga_bench_program_find(ga_path *out, const char *name);
 
+/* Find the program behind `gpualloc rewrite`. GA_ERR_LIBRARY: not found, as above. */
+ga_status ga_rewrite_program_find(ga_path *out);
+
 /* Find the file that execvp(3) would execute. Returns 0, or the errno that it would leave. */
 int ga_program_find(ga_path *out, const char *name);
 

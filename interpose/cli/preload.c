@@ -128,3 +128,18 @@ ga_status ga_bench_program_find(ga_path *out, const char *name)
                    "GPUALLOC_BENCH_DIR can say where it is",
                    name, base.text);
 }
+
+ga_status ga_rewrite_program_find(ga_path *out)
+{
+    static const char *const beside[] = {"../rewrite", GA_CLI_LIBEXECDIR, NULL};
+    static const char name[] = "gpualloc-rewrite";
+    ga_path base;
+    if (is_beside(out, &base, beside, name)) {
+        return GA_OK;
+    }
+    return ga_fail(GA_ERR_LIBRARY,
+                   "cannot find %s in ../rewrite or " GA_CLI_LIBEXECDIR
+                   " of \"%s\": it is there where the development files of Clang, such as "
+                   "libclang-14-dev, were found when gpualloc was built",
+                   name, base.text);
+}

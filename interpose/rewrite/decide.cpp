@@ -13,6 +13,7 @@
  * A table of four bits says for each combination if the call is safe: bit 0 for neither, bit 1 for
  * B alone, bit 2 for A alone, bit 3 for both.
  */
+#include "edit.h"
 #include "program.h"
 
 #include <clang/AST/DeclCXX.h>
@@ -109,6 +110,29 @@ const cause *program::leave_alone(const member &of) const
     if (f->isTemplateInstantiation()) {
         return because("the function is a template");
     }
+    return declarations_obstacle(of);
+}
+
+/* Why one of the function's declarations cannot be changed, or NULL. The first in each file gets
+ * the default argument. A declaration that is first in one file and not in another, which includes
+ * more headers, cannot do both. */
+const cause *program::declarations_obstacle(const member &of) const
+{
+    std::map<place, bool> first;
+    for (const FunctionDecl *declaration : declarations_of(of.analysis.get())) {
+        const char *text = obstacle_to_parameter(declaration, project);
+        const SourceManager &sources = declaration->getASTContext().getSourceManager();
+        place at = place_of(sources, declaration->getLocation());
+        auto seen = first.try_emplace(at, declaration->isFirstDecl());
+        if (!text && seen.first->second != declaration->isFirstDecl()) {
+            text = "it is the first declaration in some files only";
+        }
+        if (text) {
+            return of.analysis->explain_at(declaration, false,
+                                           std::string("this declaration stays as it is: ") + text,
+                                           nullptr);
+        }
+    }
     return nullptr;
 }
 
@@ -139,7 +163,13 @@ void program::make_decisions(member &of)
             refuse(made, site.size.why->divergent ? verdict::sizes_differ : verdict::unknown,
                    site.size.why);
         } else if (!site.callee && !(site.allocates && site.allocates->collective)) {
-            made.gets = flag::none; /* it has no collective form */
+            made.gets = flag::none;
+            made.why =
+                made.in->explain_at(site.expression, false, "it has no collective form", nullptr);
+        } else if (const char *text = obstacle_to_argument(
+                       site.expression, of.analysis->definition->getASTContext(), project)) {
+            made.gets = flag::none;
+            made.why = made.in->explain_at(site.expression, false, text, nullptr);
         }
         of.decisions.push_back(decisions.size());
         decisions.push_back(made);
@@ -223,9 +253,10 @@ bool program::drop_sites()
                        fits(decisions[call], needed.parameters, table);
             });
             if (!served) {
-                const cause *why = no_caller(*m);
-                why = why ? why : explain_needs(d);
-                refuse(d, why->divergent ? verdict::divergent : verdict::unknown, why);
+                const cause *alone = no_caller(*m);
+                const cause *why = alone ? alone : explain_needs(d);
+                verdict what = alone && alone->divergent ? verdict::divergent : verdict_of(d, why);
+                refuse(d, what, why);
                 dropped = true;
             }
         }
@@ -249,8 +280,31 @@ const cause *program::explain_needs(const decision &of) const
         return of.in->explain_at(of.site->expression, false,
                                  "a message may come between it and the next barrier", exchange);
     }
-    return of.in->explain_at(of.site->expression, false, "no call around it meets all conditions",
+    for (size_t i : member_of(of.in).calls) {
+        const call_site &call = *decisions[i].site;
+        for (unsigned p = 0; p < call.arguments.size() && p < variance::PARAMETERS; p++) {
+            const cause *why = call.arguments[p].why;
+            if ((needed.parameters >> p & 1) && why) {
+                return decisions[i].in->explain_at(call.expression, why->divergent,
+                                                   "an argument of this call", why);
+            }
+        }
+    }
+    return of.in->explain_at(of.site->expression, false,
+                             "a message may come between each call of its function and the next "
+                             "barrier",
                              nullptr);
+}
+
+/* The verdict on a call for that reason. */
+verdict program::verdict_of(const decision &of, const cause *why) const
+{
+    bool all_reach = !of.site->reached.why && !of.site->reached.parameters;
+    if (!why || !why->divergent) {
+        return verdict::unknown;
+    }
+    return all_reach && !of.site->callee && of.site->size.parameters ? verdict::sizes_differ
+                                                                     : verdict::divergent;
 }
 
 bool program::drop_calls()
@@ -303,6 +357,79 @@ bool program::drop_unreached()
         }
     }
     return dropped;
+}
+
+/* ---- the paper's patterns ------------------------------------------------------------------- */
+
+/* Collect the calls that are below none of the statements that the paper's patterns exclude. */
+static void find_unconditional(const Stmt *statement, std::set<const Stmt *> &found)
+{
+    if (!statement || isa<IfStmt>(statement) || isa<ForStmt>(statement) ||
+        isa<WhileStmt>(statement) || isa<DoStmt>(statement) ||
+        isa<AbstractConditionalOperator>(statement)) {
+        return;
+    }
+    if (isa<CallExpr>(statement)) {
+        found.insert(statement);
+    }
+    for (const Stmt *child : statement->children()) {
+        find_unconditional(child, found);
+    }
+}
+
+/* Without a look at sizes or at the ways by which threads leave. */
+void program::decide_by_pattern()
+{
+    for (auto &m : members) {
+        m->left_alone = m->analysis->is_entry ? nullptr : leave_alone(*m);
+        make_decisions(*m);
+        std::set<const Stmt *> unconditional;
+        find_unconditional(m->analysis->definition->getBody(), unconditional);
+        for (size_t i : m->decisions) {
+            decision &d = decisions[i];
+            const Expr *call = d.site->expression;
+            bool can =
+                !m->left_alone &&
+                !obstacle_to_argument(call, m->analysis->definition->getASTContext(), project) &&
+                (d.site->callee || (d.site->allocates && d.site->allocates->collective));
+            if (can && unconditional.count(call)) {
+                d.gets = d.in->is_entry ? flag::always : flag::passed;
+                d.what = verdict::together;
+            } else {
+                const char *text =
+                    can ? "the call is below an if, a loop or a ?:" : "it stays as it is";
+                refuse(d, verdict::unknown, d.in->explain_at(call, false, text, nullptr));
+            }
+        }
+    }
+    /* A call of a function gets the argument if the function allocates, by itself or, in the
+     * better of the two grades, through others. */
+    for (bool dropped = true; dropped;) {
+        dropped = false;
+        for (decision &d : decisions) {
+            if (d.gets == flag::none || !d.site->callee) {
+                continue;
+            }
+            const member &callee = member_of(d.site->callee);
+            bool allocates =
+                std::any_of(callee.decisions.begin(), callee.decisions.end(), [&](size_t i) {
+                    return decisions[i].gets != flag::none &&
+                           (by == grade::call_graph || !decisions[i].site->callee);
+                });
+            bool around = d.in->is_entry || by == grade::call_graph ||
+                          std::any_of(member_of(d.in).decisions.begin(),
+                                      member_of(d.in).decisions.end(), [&](size_t i) {
+                                          return decisions[i].gets != flag::none &&
+                                                 !decisions[i].site->callee;
+                                      });
+            if (!allocates || !around) {
+                refuse(d, verdict::unknown,
+                       d.in->explain_at(d.site->expression, false,
+                                        "the function makes no such allocation", nullptr));
+                dropped = true;
+            }
+        }
+    }
 }
 
 void program::decide()

@@ -53,6 +53,9 @@ class surroundings
     /* The program calls a function of which nothing is known. */
     virtual void call_unknown(const cause *why) = 0;
 
+    /* The library function allocates in collective calls and takes the argument, or NULL. */
+    virtual const allocation_function *registered(llvm::StringRef name) = 0;
+
     /* `why` is kept for ever, and equal for equal keys. */
     virtual const cause *explain(const void *key, cause why) = 0;
 
@@ -146,6 +149,9 @@ class function
     /* expressions.cpp */
     void run(const clang::Stmt *statement);
     void run_declaration(const clang::VarDecl *variable);
+    void run_return(const clang::Expr *result);
+
+    /* calls.cpp */
     void run_call(const clang::CallExpr *call);
     void run_new(const clang::CXXNewExpr *call);
     void run_construction(const clang::CXXConstructExpr *call);
@@ -153,12 +159,12 @@ class function
                           std::vector<variance> arguments);
     void run_library_call(const clang::CallExpr *call, const library_function &callee);
     void run_unknown_call(const clang::Expr *call, const std::string &name);
-    void run_return(const clang::Stmt *statement, const clang::Expr *result);
     void set_outputs(const clang::CallExpr *call, const library_function &callee);
     variance output(const clang::CallExpr *call, const library_function &callee, unsigned i);
     variance agreed(const clang::CallExpr *call, const library_function &callee);
     bool covers(const clang::CallExpr *call, const clang::VarDecl *variable) const;
     void note_effects(const clang::CallExpr *call, const library_function &callee);
+    void add_registered(const clang::CallExpr *call);
     void leave(const variance &how);
     void add_site(call_site site);
     void assign(const clang::Expr *target, const variance &value, bool keeps);

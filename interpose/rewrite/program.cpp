@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "program.h"
 
-#include <clang/AST/RecursiveASTVisitor.h>
+#include "walk.h"
+
+#include <clang/AST/Attr.h>
 #include <clang/Basic/SourceManager.h>
 #include <clang/Index/USRGeneration.h>
 #include <llvm/ADT/SmallString.h>
@@ -15,46 +17,6 @@ namespace rewrite
 {
 namespace
 {
-
-/* Finds the functions of a file, those whose addresses are taken, and changes of MPI's error
- * handler. */
-class finder : public RecursiveASTVisitor<finder>
-{
-  public:
-    bool shouldVisitTemplateInstantiations() const
-    {
-        return true;
-    }
-
-    bool VisitFunctionDecl(FunctionDecl *function)
-    {
-        if (function->doesThisDeclarationHaveABody() && !function->isDependentContext()) {
-            defined.push_back(function);
-        }
-        return true;
-    }
-
-    bool VisitCallExpr(CallExpr *call)
-    {
-        const auto *callee = dyn_cast<DeclRefExpr>(call->getCallee()->IgnoreParenImpCasts());
-        if (callee) {
-            called.insert(callee);
-        }
-        return true;
-    }
-
-    bool VisitDeclRefExpr(DeclRefExpr *name)
-    {
-        if (isa<FunctionDecl>(name->getDecl())) {
-            names.push_back(name);
-        }
-        return true;
-    }
-
-    std::vector<const FunctionDecl *> defined;
-    std::set<const DeclRefExpr *> called;
-    std::vector<const DeclRefExpr *> names;
-};
 
 bool runs_on_device(const FunctionDecl *function)
 {
@@ -75,29 +37,53 @@ std::string program::key_of(const Decl *declaration) const
     return name.str().str();
 }
 
+/* Notice functions whose addresses are taken, changes of MPI's error handler, and the functions of
+ * lambdas. */
+void program::look_at(const Stmt *body)
+{
+    std::set<const Stmt *> called;
+    each_statement(body, nullptr, [&](const Stmt *statement, const Stmt *) {
+        if (const auto *call = dyn_cast<CallExpr>(statement)) {
+            called.insert(call->getCallee()->IgnoreParenImpCasts());
+        } else if (const auto *lambda = dyn_cast<LambdaExpr>(statement)) {
+            add_function(lambda->getCallOperator());
+        }
+        const auto *name = dyn_cast<DeclRefExpr>(statement);
+        if (!name || !isa<FunctionDecl>(name->getDecl())) {
+            return;
+        }
+        std::string text = name->getDecl()->getNameAsString();
+        fatal = fatal && text != "MPI_Comm_set_errhandler" && text != "MPI_Errhandler_set";
+        if (!called.count(name)) {
+            const SourceManager &sources = name->getDecl()->getASTContext().getSourceManager();
+            cause why = {false, "the address of the function is taken",
+                         place_of(sources, name->getBeginLoc()), nullptr};
+            address_taken.emplace(key_of(name->getDecl()), explain(name, why));
+        }
+    });
+}
+
+void program::add_function(const FunctionDecl *f)
+{
+    if (f->isDependentContext() || (cuda && !runs_on_device(f))) {
+        return;
+    }
+    declarations[key_of(f)].push_back(f);
+    if (!f->doesThisDeclarationHaveABody()) {
+        return;
+    }
+    definitions.emplace(key_of(f), f);
+    look_at(f->getBody());
+    if (!f->getASTContext().getSourceManager().isInSystemHeader(f->getLocation())) {
+        find(f);
+    }
+}
+
 void program::add(ASTContext &file)
 {
-    finder all;
-    all.TraverseDecl(file.getTranslationUnitDecl());
-    const SourceManager &sources = file.getSourceManager();
-    for (const FunctionDecl *f : all.defined) {
-        if (cuda && !runs_on_device(f)) {
-            continue;
-        }
-        definitions.emplace(key_of(f), f);
-        if (!sources.isInSystemHeader(f->getLocation())) {
-            find(f);
-        }
-    }
-    for (const DeclRefExpr *name : all.names) {
-        std::string called = name->getDecl()->getNameAsString();
-        fatal = fatal && called != "MPI_Comm_set_errhandler" && called != "MPI_Errhandler_set";
-        if (!all.called.count(name)) {
-            address_taken.emplace(key_of(name->getDecl()),
-                                  explain(name, {false, "the address of the function is taken",
-                                                 place_of(sources, name->getBeginLoc()), nullptr}));
-        }
-    }
+    each_declaration(
+        file.getTranslationUnitDecl(), [this](const FunctionDecl *f) { add_function(f); },
+        [this](const VarDecl *v) { look_at(v->getInit()); });
 }
 
 /* ---- surroundings --------------------------------------------------------------------------- */
@@ -107,8 +93,26 @@ program::member &program::member_of(const function *f) const
     return *members[f->number];
 }
 
+const std::vector<const FunctionDecl *> &program::declarations_of(const function *f) const
+{
+    return declarations.find(key_of(f->definition))->second;
+}
+
+std::vector<const function *> program::functions() const
+{
+    std::vector<const function *> all;
+    for (const auto &m : members) {
+        all.push_back(m->analysis.get());
+    }
+    return all;
+}
+
 function *program::find(const FunctionDecl *called)
 {
+    const IdentifierInfo *name = called->getIdentifier();
+    if (name && find_allocation_function(name->getName())) {
+        return nullptr; /* also one that a header of ours defines */
+    }
     const FunctionDecl *canonical = called->getCanonicalDecl();
     auto found = known.find(canonical);
     if (found == known.end()) {
@@ -189,6 +193,12 @@ void program::call_unknown(const cause *why)
             vary(variable, why);
         }
     }
+}
+
+const allocation_function *program::registered(llvm::StringRef name)
+{
+    auto found = registry.find(name.str());
+    return found == registry.end() ? nullptr : &found->second;
 }
 
 const cause *program::explain(const void *key, cause why)
@@ -308,7 +318,11 @@ void program::analyse()
         find_contexts();
     } while (resolve_globals());
     run_messages();
-    decide();
+    if (by == grade::flow) {
+        decide();
+    } else {
+        decide_by_pattern();
+    }
 }
 
 } // namespace rewrite

@@ -20,6 +20,13 @@
 namespace rewrite
 {
 
+/* How much the analysis sees. */
+enum class grade {
+    pattern,    /* the paper's: calls that are not below an if, a loop or a ?: */
+    call_graph, /* that, and functions that allocate through others */
+    flow        /* function.h; the only one that is sound */
+};
+
 enum class verdict {
     together,     /* all threads call, for equally many bytes */
     sizes_differ, /* all threads call */
@@ -45,8 +52,18 @@ struct decision {
 class program : public surroundings
 {
   public:
-    explicit program(bool cuda) : cuda(cuda)
+    /* `project`: the folder of the files that may be changed, with a slash at its end. */
+    program(bool cuda, grade by, std::string project)
+        : cuda(cuda), by(by), project(std::move(project))
     {
+        library("MPI_Alltoall");
+    }
+
+    /* The function of a library takes the argument `coalesce` last. */
+    void library(const std::string &name)
+    {
+        registry[name] = {registry.emplace(name, allocation_function()).first->first.c_str(), -1,
+                          -1, true};
     }
 
     /* Add all functions of a file. The context lives as long as the program. */
@@ -60,12 +77,24 @@ class program : public surroundings
     /* The function gets the parameter `coalesce`. */
     bool has_parameter(const function *f) const;
 
+    /* All declarations of the function, of all files. */
+    const std::vector<const clang::FunctionDecl *> &declarations_of(const function *f) const;
+
+    std::vector<const function *> functions() const;
+
+    /* The folder of the files that may be changed. */
+    const std::string &folder() const
+    {
+        return project;
+    }
+
     function *find(const clang::FunctionDecl *called) override;
     variance global(const clang::VarDecl *variable) override;
     void assign_global(const clang::VarDecl *variable, const variance &value,
                        const function &in) override;
     void share_global(const clang::VarDecl *variable, const cause *why) override;
     void call_unknown(const cause *why) override;
+    const allocation_function *registered(llvm::StringRef name) override;
     const cause *explain(const void *key, cause why) override;
     bool errors_are_fatal() const override;
     bool is_cuda() const override;
@@ -92,6 +121,9 @@ class program : public surroundings
         std::set<size_t> readers;
     };
 
+    void add_function(const clang::FunctionDecl *f);
+    void look_at(const clang::Stmt *body);
+
     /* analysis */
     void run_all();
     void find_contexts();
@@ -103,7 +135,9 @@ class program : public surroundings
     /* decide.cpp */
     void decide();
     const cause *leave_alone(const member &of) const;
+    const cause *declarations_obstacle(const member &of) const;
     void make_decisions(member &of);
+    void decide_by_pattern();
     variance needs(const decision &of) const;
     unsigned table_of(const decision &of) const;
     bool fits(const decision &call, uint64_t required, unsigned tolerates) const;
@@ -113,12 +147,17 @@ class program : public surroundings
     bool drop_unreached();
     const cause *no_caller(const member &of) const;
     const cause *explain_needs(const decision &of) const;
+    verdict verdict_of(const decision &of, const cause *why) const;
     void refuse(decision &of, verdict what, const cause *why);
 
     member &member_of(const function *f) const;
     std::string key_of(const clang::Decl *declaration) const;
 
     const bool cuda;
+    const grade by;
+    const std::string project;
+    std::map<std::string, allocation_function> registry;
+    std::map<std::string, std::vector<const clang::FunctionDecl *>> declarations;
     bool fatal = true;
     std::map<std::string, const clang::FunctionDecl *> definitions;
     std::map<const clang::FunctionDecl *, member *> known; /* by canonical declaration */

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <tuple>
 
 namespace clang
 {
@@ -25,6 +26,11 @@ namespace rewrite
 struct place {
     std::string file;
     unsigned line = 0, column = 0;
+
+    bool operator<(const place &other) const
+    {
+        return std::tie(file, line, column) < std::tie(other.file, other.line, other.column);
+    }
 };
 
 place place_of(const clang::SourceManager &sources, clang::SourceLocation location);

@@ -19,6 +19,8 @@ from pathlib import Path
 BINARY = os.environ["GPUALLOC_BIN"]
 SANITIZED = bool(os.environ.get("GPUALLOC_SANITIZED"))
 COMMANDS = ("run", "bench", "trace", "list", "check", "help")
+if os.environ.get("GPUALLOC_REWRITE"): # there are Clang's development files
+    COMMANDS = (*COMMANDS, "rewrite")
 REPO = Path(__file__).resolve().parents[2]
 PRELOAD = "libgpualloc-malloc.so"
 ALIGN_PRELOAD = "libgpualloc-align.so"

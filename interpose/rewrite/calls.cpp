@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Effects and results of calls (function.h).
+ */
+#include "function.h"
+
+#include <clang/AST/ASTContext.h>
+#include <clang/AST/ExprCXX.h>
+#include <clang/Basic/SourceManager.h>
+#include <clang/Lex/Lexer.h>
+#include <llvm/Support/Casting.h>
+
+#include <utility>
+
+using namespace clang;
+using llvm::dyn_cast;
+using llvm::isa;
+
+namespace rewrite
+{
+namespace
+{
+
+/* The expression is the expansion of the macro, perhaps within others, or the name itself. */
+bool is_named(const Expr *expression, llvm::StringRef name, const ASTContext &context)
+{
+    const SourceManager &sources = context.getSourceManager();
+    SourceLocation at = expression->IgnoreParenCasts()->getBeginLoc();
+    for (; at.isMacroID(); at = sources.getImmediateMacroCallerLoc(at)) {
+        if (Lexer::getImmediateMacroName(at, sources, context.getLangOpts()) == name) {
+            return true;
+        }
+    }
+    const auto *named = dyn_cast<DeclRefExpr>(expression->IgnoreParenCasts());
+    return named && named->getDecl()->getNameAsString() == name;
+}
+
+} // namespace
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* Threads end here; `how`: which. */
+void function::leave(const variance &how)
+{
+    found.may_leave = true;
+    found.leaves.join(how | here | now->left);
+}
+
+void function::add_site(call_site site)
+{
+    site.reached = here | now->left;
+    site.doomed = blocks->is_doomed(at);
+    event::kind what = site.callee ? event::CALL : event::SITE;
+    events[at].push_back({what, nullptr, sites.size()});
+    sites.push_back(std::move(site));
+}
+
+void function::run_call(const CallExpr *call)
+{
+    const FunctionDecl *called = call->getDirectCallee();
+    const auto *method = dyn_cast<CXXMemberCallExpr>(call);
+    bool is_virtual = method && method->getMethodDecl() && method->getMethodDecl()->isVirtual();
+    function *callee = called && !is_virtual ? around.find(called) : nullptr;
+    if (callee) {
+        std::vector<variance> arguments;
+        /* An operator that is a member has its object as first argument. */
+        unsigned first = isa<CXXOperatorCallExpr>(call) && isa<CXXMethodDecl>(called) ? 1 : 0;
+        for (unsigned i = first; i < call->getNumArgs(); i++) {
+            arguments.push_back(value(call->getArg(i)));
+        }
+        run_program_call(call, callee, std::move(arguments));
+        return;
+    }
+    const library_function *known = called && called->getIdentifier() && !is_virtual
+                                        ? find_library_function(called->getName())
+                                        : nullptr;
+    if (known) {
+        run_library_call(call, *known);
+    } else if (called && called->getIdentifier() && around.registered(called->getName())) {
+        std::string name = called->getNameAsString();
+        run_library_call(call, {name.c_str(), source::unknown, 0, -1, source::nothing, -1});
+    } else {
+        run_unknown_call(call, called ? called->getNameAsString() : std::string());
+    }
+}
+
+void function::run_program_call(const Expr *call, function *callee, std::vector<variance> arguments)
+{
+    auto in_terms_of_ours = [&arguments](const variance &of) {
+        variance ours;
+        ours.why = of.why;
+        for (unsigned i = 0; i < variance::PARAMETERS; i++) {
+            if ((of.parameters >> i & 1) && i < arguments.size()) {
+                ours.join(arguments[i]);
+            }
+        }
+        return ours;
+    };
+    values[call] = in_terms_of_ours(callee->found.result);
+    call_site site;
+    site.expression = call;
+    site.callee = callee;
+    site.arguments = arguments;
+    add_site(std::move(site));
+    if (callee->found.may_leave) {
+        variance how = in_terms_of_ours(callee->found.leaves);
+        leave(how);
+        now->left.join(how | here);
+    }
+}
+
+void function::run_unknown_call(const Expr *call, const std::string &name)
+{
+    variance all = because(false, call,
+                           name.empty() ? "the function that is called here is not known"
+                                        : "nothing is known of " + name + "()");
+    values[call] = all;
+    leave(all);
+    now->left.join(all);
+    events[at].push_back({event::EXCHANGE, all.why, 0});
+    around.call_unknown(all.why);
+}
+
+void function::run_new(const CXXNewExpr *call)
+{
+    call_site site;
+    site.expression = call;
+    if (call->isArray() && call->getArraySize()) {
+        site.size = value(*call->getArraySize());
+    }
+    if (call->getNumPlacementArgs() == 0) {
+        add_site(std::move(site));
+    }
+    values[call] = because(true, call, "each thread gets a block of its own");
+    const CXXConstructExpr *made = call->getConstructExpr();
+    if (made) {
+        run_construction(made);
+    }
+}
+
+void function::run_construction(const CXXConstructExpr *call)
+{
+    const CXXConstructorDecl *called = call->getConstructor();
+    if (called->isTrivial() || called->isDefaulted()) {
+        values[call] = of_children(call);
+        return;
+    }
+    if (function *callee = around.find(called)) {
+        std::vector<variance> arguments;
+        for (const Expr *argument : call->arguments()) {
+            arguments.push_back(value(argument));
+        }
+        run_program_call(call, callee, std::move(arguments));
+    } else {
+        run_unknown_call(call, called->getNameAsString());
+    }
+    values[call] = because(false, call, "the analysis does not follow objects");
+}
+
+/* ---- calls of library functions ------------------------------------------------------------- */
+
+/* The variance of a value that a collective call gives all threads of its communicator. */
+variance function::agreed(const CallExpr *call, const library_function &callee)
+{
+    ASTContext &context = definition->getASTContext();
+    if (callee.communicator < 0 || (unsigned)callee.communicator >= call->getNumArgs()) {
+        return {};
+    }
+    /* A communicator that all threads share as a value has all ranks, or one. MPI_Comm_dup() keeps
+     * that, and no other function gives a communicator which the analysis follows. */
+    const Expr *communicator = call->getArg(callee.communicator);
+    if (is_named(communicator, "MPI_COMM_SELF", context)) {
+        return because(false, communicator, "MPI_COMM_SELF has one rank");
+    }
+    variance found = value(communicator);
+    if (found.why) {
+        found.why = explain(communicator, false, communicator->getBeginLoc(),
+                            "the communicator may not have all ranks", found.why);
+    }
+    return found;
+}
+
+/* A collective call sets all bytes of the variable: one element, of a type of that size. */
+bool function::covers(const CallExpr *call, const VarDecl *variable) const
+{
+    ASTContext &context = definition->getASTContext();
+    llvm::StringRef name = call->getDirectCallee()->getName();
+    unsigned count = name == "MPI_Bcast" ? 1 : 2;
+    if (name == "MPI_Comm_size" || name == "MPI_Comm_dup") {
+        return true;
+    }
+    if (call->getNumArgs() < count + 2 || !variable->getType()->isScalarType()) {
+        return false;
+    }
+    Expr::EvalResult elements;
+    uint64_t bytes = context.getTypeSizeInChars(variable->getType()).getQuantity();
+    bool whole = false;
+    for (const mpi_type &type : mpi_types) {
+        whole |= type.bytes == bytes && is_named(call->getArg(count + 1), type.name, context);
+    }
+    return whole && call->getArg(count)->EvaluateAsInt(elements, context) &&
+           elements.Val.getInt() == 1;
+}
+
+/* The value that the function sets at its argument `i`. */
+variance function::output(const CallExpr *call, const library_function &callee, unsigned i)
+{
+    const Expr *argument = call->getArg(i);
+    std::string name = callee.name;
+    if ((int)i != callee.out) {
+        return because(false, argument,
+                       "the analysis does not follow the value that " + name + "() sets");
+    }
+    if (callee.set == source::divergent) {
+        return because(true, argument, name + "() gives each rank another value");
+    }
+    if (callee.set == source::agreed) {
+        variance set = agreed(call, callee);
+        if (!set.why && !covers(call, variable_pointed_to(argument))) {
+            set = because(false, argument, name + "() may set a part of the variable");
+        }
+        for (unsigned other = 0; other < call->getNumArgs() && (callee.effects & MEETS); other++) {
+            if (!call->getArg(other)->getType()->isPointerType()) {
+                set.join(value(call->getArg(other))); /* counts, and the root */
+            }
+        }
+        return set;
+    }
+    return callee.set == source::constant
+               ? variance()
+               : because(false, argument,
+                         "the analysis does not follow the value that " + name + "() sets");
+}
+
+/* Set the variables whose addresses the function gets. */
+void function::set_outputs(const CallExpr *call, const library_function &callee)
+{
+    for (unsigned i = 0; i < call->getNumArgs(); i++) {
+        const Expr *argument = call->getArg(i);
+        const VarDecl *variable = variable_pointed_to(argument);
+        if (variable && ((int)i == callee.out || !(callee.effects & KEEPS_ARGUMENTS))) {
+            assign_variable(variable, output(call, callee, i), false, argument);
+        }
+    }
+}
+
+/* Messages, barriers and ends. */
+void function::note_effects(const CallExpr *call, const library_function &callee)
+{
+    std::string name = callee.name == llvm::StringRef("MPI_")
+                           ? call->getDirectCallee()->getNameAsString()
+                           : callee.name;
+    if (callee.effects & LEAVES) {
+        leave({});
+    }
+    if (callee.effects & EXCHANGES) {
+        const cause *why =
+            explain(call, false, call->getBeginLoc(), name + "() may wait for another rank");
+        events[at].push_back({event::EXCHANGE, why, 0});
+    }
+    if (callee.effects & MEETS) {
+        variance who = here | now->left | agreed(call, callee);
+        if (who.why || who.parameters) {
+            const cause *why = explain(call, false, call->getBeginLoc(),
+                                       name + "() may wait for ranks that are elsewhere", who.why);
+            events[at].push_back({event::EXCHANGE, why, 0});
+        } else if (callee.effects & BARRIER) {
+            const cause *why =
+                explain(call, false, call->getBeginLoc(), name + "() waits for all threads");
+            events[at].push_back({event::BARRIER, why, 0});
+        }
+    }
+}
+
+void function::run_library_call(const CallExpr *call, const library_function &callee)
+{
+    variance result;
+    for (unsigned i = 0; i < call->getNumArgs() && callee.result == source::arguments; i++) {
+        const Expr *argument = call->getArg(i);
+        bool reads = argument->getType()->isPointerType() && (callee.effects & KEEPS_ARGV);
+        bool known =
+            reads_argv(argument) || argument->isNullPointerConstant(definition->getASTContext(),
+                                                                    Expr::NPC_ValueDependentIsNull);
+        if (!reads || known) {
+            result.join(value(argument));
+        } else {
+            result.join(because(false, argument, "the analysis does not follow memory"));
+        }
+    }
+    if (callee.result == source::divergent) {
+        result = because(true, call, std::string(callee.name) + "() differs between threads");
+    } else if (callee.result == source::unknown ||
+               (callee.result == source::status && !around.errors_are_fatal())) {
+        result = because(false, call,
+                         "nothing is known of the value of " + std::string(callee.name) + "()");
+    }
+    values[call] = result;
+    set_outputs(call, callee);
+    if (callee.effects & ALLOCATES) {
+        call_site site;
+        site.expression = call;
+        site.allocates = find_allocation_function(callee.name);
+        for (int argument : {site.allocates->size, site.allocates->count}) {
+            if (argument >= 0 && (unsigned)argument < call->getNumArgs()) {
+                site.size.join(value(call->getArg(argument)));
+            }
+        }
+        if (site.allocates->size < 0) {
+            site.size = because(false, call, "the size is that of a string");
+        }
+        add_site(std::move(site));
+        values[call] = because(true, call, "each thread gets a block of its own");
+    }
+    note_effects(call, callee);
+    add_registered(call);
+}
+
+/* A library function that allocates together, if sizes are equal: the arguments that are no
+ * pointers. */
+void function::add_registered(const CallExpr *call)
+{
+    call_site site;
+    site.expression = call;
+    site.allocates = around.registered(call->getDirectCallee()->getName());
+    if (!site.allocates) {
+        return;
+    }
+    for (const Expr *argument : call->arguments()) {
+        if (!argument->getType()->isPointerType()) {
+            site.size.join(value(argument));
+        }
+    }
+    add_site(std::move(site));
+}
+
+} // namespace rewrite

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The decisions, as text or as JSON.
+ */
+#ifndef GPUALLOC_REWRITE_REPORT_H
+#define GPUALLOC_REWRITE_REPORT_H
+
+#include "edit.h"
+#include "program.h"
+
+#include <llvm/Support/raw_ostream.h>
+
+namespace rewrite
+{
+
+/* One line for each allocation:
+ *
+ *     a.c:8:15: malloc in main(): uniform and equal: true
+ *     a.c:16:18: malloc in main(): divergent because of a.c:15:7 (the condition), from a.c:11:34
+ *         (MPI_Comm_rank() gives each rank another value)
+ */
+void print_text(llvm::raw_ostream &out, const program &all);
+
+/* An object with two arrays. "allocations" has an object for each allocation: file, line, column,
+ * function, call, verdict ("uniform and equal", "uniform, sizes differ", "divergent" or "unknown"),
+ * argument ("true", "coalesce" or null) and causes, an array with the reason first and its origin
+ * last: file, line, column and text. "changes" has an object for each change: file, offset and
+ * length in bytes, and text. */
+void print_json(llvm::raw_ostream &out, const program &all, const std::vector<change> &changes);
+
+/* The changes as Clang prints them with -fdiagnostics-parseable-fixits. */
+void print_fixits(llvm::raw_ostream &out, const std::vector<change> &changes);
+
+} // namespace rewrite
+
+#endif

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""`gpualloc rewrite`: pairs of files, verdicts that comments state, and input that it refuses.
+
+GPUALLOC_REWRITE is the program, and CLANG the compiler that says if its output is C++."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = os.environ["GPUALLOC_REWRITE"]
+CLANG = os.environ["CLANG"]
+FLAGS = [f"-I{HERE / 'include'}"]
+AS_REWRITTEN = ["-x", "c++", "-fpermissive", "-include", str(HERE / "include/rewritten.h"), *FLAGS]
+PAIRS = sorted(path.stem for path in (HERE / "pairs").glob("*.c"))
+
+
+class RewriteTest(unittest.TestCase):
+    """A test with a folder of its own, which is the project."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="gpualloc-rewrite-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name).resolve()
+
+    def rewrite(self, *args: object, flags: list[str] = FLAGS) -> subprocess.CompletedProcess:
+        return subprocess.run([PROGRAM, *map(str, args), "--", *flags], cwd=self.folder,
+                              capture_output=True, text=True, timeout=60)
+
+    def accepted(self, *args: object, flags: list[str] = FLAGS) -> str:
+        done = self.rewrite(*args, flags=flags)
+        self.assertEqual((0, ""), (done.returncode, errors(done.stderr)), args)
+        return done.stdout
+
+    def refused(self, status: int, part: str, *args: object) -> None:
+        before = self.contents()
+        done = self.rewrite(*args)
+        self.assertEqual(status, done.returncode, done.stderr)
+        self.assertIn(part, done.stderr)
+        self.assertEqual(before, self.contents())
+
+    def contents(self) -> dict[str, str]:
+        return {str(path): path.read_text() for path in sorted(self.folder.rglob("*"))
+                if path.is_file()}
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+
+def errors(text: str) -> str:
+    """Diagnostics of Clang that are no warnings."""
+    return "\n".join(line for line in text.splitlines() if "error" in line)
+
+
+class Pairs(RewriteTest):
+    """pairs/NAME.c gives pairs/NAME.c.rewritten, and a header NAME.h likewise."""
+
+    def copy(self, name: str) -> list[Path]:
+        return [Path(shutil.copy(path, self.folder))
+                for path in (HERE / "pairs").glob(name + ".[ch]")]
+
+    def test_text(self) -> None:
+        for name in PAIRS:
+            with self.subTest(name):
+                self.copy(name)
+                self.accepted("--in-place", f"{name}.c")
+                for path in (HERE / "pairs").glob(name + ".[ch].rewritten"):
+                    now = (self.folder / path.stem).read_text()
+                    if os.environ.get("UPDATE_PAIRS"):
+                        path.write_text(now)
+                    self.assertEqual(path.read_text(), now)
+
+    def test_out_leaves_the_sources_alone(self) -> None:
+        self.copy("listing1")
+        self.accepted("--out=made", "listing1.c")
+        self.assertEqual((HERE / "pairs/listing1.c").read_text(),
+                         (self.folder / "listing1.c").read_text())
+        self.assertEqual((HERE / "pairs/listing1.c.rewritten").read_text(),
+                         (self.folder / "made/listing1.c").read_text())
+
+    def test_result_compiles_and_stays(self) -> None:
+        for name in PAIRS:
+            with self.subTest(name):
+                self.copy(name)
+                self.accepted("--in-place", f"{name}.c")
+                if re.search(r"^int n;$", (self.folder / f"{name}.c").read_text(), re.MULTILINE):
+                    continue # a definition in the style before ANSI C is no C++
+                subprocess.run([CLANG, "-fsyntax-only", "-w", *AS_REWRITTEN, f"{name}.c"],
+                               cwd=self.folder, check=True)
+                before = self.contents()
+                self.accepted("--in-place", f"{name}.c", flags=AS_REWRITTEN)
+                self.assertEqual(before, self.contents())
+
+    def test_grades_of_the_paper(self) -> None:
+        for grade in ("pattern", "callgraph"):
+            self.copy("listing1")
+            self.accepted(f"--grade={grade}", "--in-place", "listing1.c")
+            self.assertEqual((HERE / "pairs/listing1.c.rewritten").read_text(),
+                             (self.folder / "listing1.c").read_text())
+
+
+class Verdicts(RewriteTest):
+    """In verdicts/NAME.c a comment after each allocation has its verdict."""
+
+    def test_all(self) -> None:
+        words = {"together": "uniform and equal", "sizes differ": "uniform, sizes differ"}
+        for path in sorted((HERE / "verdicts").glob("*.c")):
+            with self.subTest(path.name):
+                expected = {}
+                for number, line in enumerate(path.read_text().splitlines(), 1):
+                    found = re.search(r"/\* (together|sizes differ|divergent|unknown)\b", line)
+                    if found:
+                        expected[number] = words.get(found[1], found[1])
+                shutil.copy(path, self.folder)
+                answer = json.loads(self.accepted("--format=json", path.name))
+                self.assertEqual(expected, {one["line"]: one["verdict"]
+                                            for one in answer["allocations"]})
+
+
+class Output(RewriteTest):
+    def test_text_has_the_reason(self) -> None:
+        self.file("a.c", '#include <mpi.h>\n#include <stdlib.h>\nint main(void)\n{\n  int r;\n'
+                         '  MPI_Comm_rank(MPI_COMM_WORLD, &r);\n  if (r)\n    malloc(4);\n}\n')
+        self.assertRegex(self.accepted("a.c"),
+                         r"^a\.c:8:5: malloc in main\(\): divergent because of a\.c:7:7 \(.*\), "
+                         r"from a\.c:6:33 \(MPI_Comm_rank\(\) .*\)\n$")
+
+    def test_fixits(self) -> None:
+        path = self.file("a.c", "#include <stdlib.h>\nint main(void) { malloc(4); return 0; }\n")
+        self.assertIn(f'fix-it:"{path}":{{2:26-2:26}}:", true"\n',
+                      self.accepted("--format=fixits", "a.c"))
+
+    def test_several_files(self) -> None:
+        self.file("f.h", "#include <stdlib.h>\nvoid f(int n);\n")
+        self.file("f.c", '#include "f.h"\nvoid f(int n) { malloc(n); }\n')
+        self.file("main.c", '#include "f.h"\nint main(void) { f(4); }\n')
+        self.accepted("--in-place", "main.c", "f.c")
+        self.assertIn("void f(int n, bool coalesce = false);", (self.folder / "f.h").read_text())
+        self.assertIn("void f(int n, bool coalesce) { malloc(n, coalesce); }",
+                      (self.folder / "f.c").read_text())
+        self.assertIn("f(4, true);", (self.folder / "main.c").read_text())
+
+    def test_registered_functions(self) -> None:
+        self.file("list", "# of our library\ngather\n")
+        self.file("a.c", "void gather(int n);\nint main(void) { gather(3); }\n")
+        self.assertIn("gather in main(): uniform and equal: true",
+                      self.accepted("--library=list", "a.c"))
+
+    def test_kernels(self) -> None:
+        self.file("cuda.h", "#define __global__ __attribute__((global))\n"
+                            "#define __device__ __attribute__((device))\n"
+                            "struct index { unsigned x, y, z; };\n"
+                            "extern const __device__ index threadIdx, blockIdx, blockDim;\n"
+                            'extern "C" __device__ void *malloc(unsigned long);\n'
+                            "__device__ void __syncthreads();\n")
+        self.file("a.cu", "__device__ int *make(int n) { return (int *)malloc(n); }\n"
+                          "__global__ void kernel(int n, int **out) {\n"
+                          "  out[threadIdx.x] = make(n + blockIdx.x);\n"
+                          "  if (threadIdx.x < 4)\n"
+                          "    malloc(4);\n"
+                          "}\n")
+        flags = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-include",
+                 "cuda.h"]
+        text = self.accepted("--for=cuda", "--in-place", "a.cu", flags=flags)
+        self.assertIn("malloc in make(): uniform and equal: coalesce", text)
+        self.assertIn("malloc in kernel(): divergent", text)
+        self.assertIn("make(n + blockIdx.x, true)", (self.folder / "a.cu").read_text())
+
+
+class Refusals(RewriteTest):
+    def test_options(self) -> None:
+        for args in (["--for=fortran", "a.c"], ["--grade=best", "a.c"], ["--format=xml", "a.c"],
+                     ["--in-place", "--out=x", "a.c"], []):
+            self.refused(2, "gpualloc-rewrite", *args)
+
+    def test_library(self) -> None:
+        self.file("a.c", "int main(void) { return 0; }\n")
+        self.refused(2, "No such file", "--library=nonesuch", "a.c")
+        self.file("list", "two words\n")
+        self.refused(2, '"two words": expected a function\'s name', "--library=list", "a.c")
+
+    def test_file_that_does_not_parse(self) -> None:
+        self.file("a.c", "#include <stdlib.h>\nint main(void) { malloc(4); }\n")
+        self.file("b.c", "int f( {\n")
+        self.refused(1, "nothing is written", "--in-place", "a.c", "b.c")
+        self.refused(1, "nothing is written", "--in-place", "a.c", "nonesuch.c")
+
+    @unittest.skipIf(os.geteuid() == 0, "root writes to all files")
+    def test_file_that_cannot_be_written(self) -> None:
+        self.file("f.h", "#include <stdlib.h>\nstatic void f(void) { malloc(4); }\n").chmod(0o444)
+        self.file("a.c", '#include "f.h"\nint main(void) { f(); }\n')
+        self.refused(1, "cannot be written", "--in-place", "a.c")
+
+    def test_file_outside_of_the_project(self) -> None:
+        (self.folder / "project").mkdir()
+        self.file("f.h", "#include <stdlib.h>\nstatic void f(void) { malloc(4); }\n")
+        self.file("project/a.c", '#include "../f.h"\nint main(void) { f(); malloc(8); }\n')
+        text = self.accepted("--in-place", "--project=project", "project/a.c")
+        self.assertIn("its file is not in the project", text)
+        self.assertNotIn("coalesce", (self.folder / "f.h").read_text())
+        self.assertIn("malloc(8, true)", (self.folder / "project/a.c").read_text())
+
+    def test_headers_that_disagree(self) -> None:
+        self.file("one.h", "void f(void);\n")
+        self.file("two.h", "void f(void);\n")
+        self.file("a.c", '#include "one.h"\n#include "two.h"\n#include <stdlib.h>\n'
+                         "void f(void) { malloc(4); }\n")
+        self.file("b.c", '#include "two.h"\nint main(void) { f(); }\n')
+        self.assertIn("first declaration in some files only", self.accepted("a.c", "b.c"))
+
+    def test_two_runs_at_once(self) -> None:
+        """Each run writes the whole result, or sees that the file has changed."""
+        shutil.copy(HERE / "pairs/listing1.c", self.folder)
+        command = [PROGRAM, "--in-place", "listing1.c", "--", *FLAGS]
+        runs = [subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL) for _ in range(4)]
+        self.assertIn(0, [run.wait() for run in runs])
+        self.assertEqual((HERE / "pairs/listing1.c.rewritten").read_text(),
+                         (self.folder / "listing1.c").read_text())
+        self.assertEqual(["listing1.c"], [path.name for path in self.folder.iterdir()])
+
+
+def main() -> None:
+    result = unittest.main(exit=False).result
+    failed = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped",
+          file=sys.stderr)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
