@@ -6,8 +6,6 @@
 
 #include <clang/AST/ASTContext.h>
 #include <clang/AST/ExprCXX.h>
-#include <clang/Basic/SourceManager.h>
-#include <clang/Lex/Lexer.h>
 #include <llvm/Support/Casting.h>
 
 #include <utility>
@@ -18,24 +16,6 @@ using llvm::isa;
 
 namespace rewrite
 {
-namespace
-{
-
-/* The expression is the expansion of the macro, perhaps within others, or the name itself. */
-bool is_named(const Expr *expression, llvm::StringRef name, const ASTContext &context)
-{
-    const SourceManager &sources = context.getSourceManager();
-    SourceLocation at = expression->IgnoreParenCasts()->getBeginLoc();
-    for (; at.isMacroID(); at = sources.getImmediateMacroCallerLoc(at)) {
-        if (Lexer::getImmediateMacroName(at, sources, context.getLangOpts()) == name) {
-            return true;
-        }
-    }
-    const auto *named = dyn_cast<DeclRefExpr>(expression->IgnoreParenCasts());
-    return named && named->getDecl()->getNameAsString() == name;
-}
-
-} // namespace
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
@@ -44,6 +24,17 @@ void function::leave(const variance &how)
 {
     found.may_leave = true;
     found.leaves.join(how | here | now->left);
+}
+
+/* Threads make a collective call; `how`: which. */
+void function::meet(const variance &how)
+{
+    variance all = how | here | now->left;
+    found.may_meet = true;
+    found.meets.join(all);
+    if (all.why) {
+        around.meet_apart(all.why);
+    }
 }
 
 void function::add_site(call_site site)
@@ -60,7 +51,8 @@ void function::run_call(const CallExpr *call)
     const FunctionDecl *called = call->getDirectCallee();
     const auto *method = dyn_cast<CXXMemberCallExpr>(call);
     bool is_virtual = method && method->getMethodDecl() && method->getMethodDecl()->isVirtual();
-    function *callee = called && !is_virtual ? around.find(called) : nullptr;
+    bool is_certain = called && !is_virtual && !called->isWeak();
+    function *callee = is_certain ? around.find(called) : nullptr;
     if (callee) {
         std::vector<variance> arguments;
         /* An operator that is a member has its object as first argument. */
@@ -71,9 +63,8 @@ void function::run_call(const CallExpr *call)
         run_program_call(call, callee, std::move(arguments));
         return;
     }
-    const library_function *known = called && called->getIdentifier() && !is_virtual
-                                        ? find_library_function(called->getName())
-                                        : nullptr;
+    const library_function *known =
+        is_certain && called->getIdentifier() ? find_library_function(called->getName()) : nullptr;
     if (known) {
         run_library_call(call, *known);
     } else if (called && called->getIdentifier() && around.registered(called->getName())) {
@@ -107,6 +98,9 @@ void function::run_program_call(const Expr *call, function *callee, std::vector<
         leave(how);
         now->left.join(how | here);
     }
+    if (callee->found.may_meet) {
+        meet(in_terms_of_ours(callee->found.meets));
+    }
 }
 
 void function::run_unknown_call(const Expr *call, const std::string &name)
@@ -115,10 +109,16 @@ void function::run_unknown_call(const Expr *call, const std::string &name)
                            name.empty() ? "the function that is called here is not known"
                                         : "nothing is known of " + name + "()");
     values[call] = all;
-    leave(all);
-    now->left.join(all);
-    events[at].push_back({event::EXCHANGE, all.why, 0});
-    around.call_unknown(all.why);
+    run_anything(all.why);
+}
+
+/* Something of which nothing is known may leave, wait, and set variables of other files. */
+void function::run_anything(const cause *why)
+{
+    leave({0, why});
+    now->left.join({0, why});
+    events[at].push_back({event::EXCHANGE, why, 0});
+    around.call_unknown(why);
 }
 
 void function::run_new(const CXXNewExpr *call)
@@ -162,17 +162,17 @@ void function::run_construction(const CXXConstructExpr *call)
 /* The variance of a value that a collective call gives all threads of its communicator. */
 variance function::agreed(const CallExpr *call, const library_function &callee)
 {
-    ASTContext &context = definition->getASTContext();
     if (callee.communicator < 0 || (unsigned)callee.communicator >= call->getNumArgs()) {
         return {};
     }
-    /* A communicator that all threads share as a value has all ranks, or one. MPI_Comm_dup() keeps
-     * that, and no other function gives a communicator which the analysis follows. */
+    /* A communicator that does not vary has all ranks: MPI_COMM_SELF varies, MPI_Comm_dup() keeps
+     * the ranks, and no other function gives a communicator which the analysis follows. */
     const Expr *communicator = call->getArg(callee.communicator);
-    if (is_named(communicator, "MPI_COMM_SELF", context)) {
-        return because(false, communicator, "MPI_COMM_SELF has one rank");
-    }
     variance found = value(communicator);
+    if (const cause *apart = around.meets_apart()) {
+        return {0, explain(call, false, call->getBeginLoc(),
+                           "another rank may meet this call by another one", apart)};
+    }
     if (found.why) {
         found.why = explain(communicator, false, communicator->getBeginLoc(),
                             "the communicator may not have all ranks", found.why);
@@ -180,20 +180,22 @@ variance function::agreed(const CallExpr *call, const library_function &callee)
     return found;
 }
 
-/* A collective call sets all bytes of the variable: one element, of a type of that size. */
+/* The call sets all bytes of the variable: an integer or a communicator, or, of a collective call,
+ * one element of a type of that size. */
 bool function::covers(const CallExpr *call, const VarDecl *variable) const
 {
     ASTContext &context = definition->getASTContext();
     llvm::StringRef name = call->getDirectCallee()->getName();
+    bool collects = name == "MPI_Bcast" || name == "MPI_Allreduce";
     unsigned count = name == "MPI_Bcast" ? 1 : 2;
-    if (name == "MPI_Comm_size" || name == "MPI_Comm_dup") {
-        return true;
-    }
-    if (call->getNumArgs() < count + 2 || !variable->getType()->isScalarType()) {
+    if (!variable->getType()->isScalarType()) {
         return false;
     }
     Expr::EvalResult elements;
     uint64_t bytes = context.getTypeSizeInChars(variable->getType()).getQuantity();
+    if (!collects || call->getNumArgs() < count + 2) {
+        return !collects && (name == "MPI_Comm_dup" || bytes == sizeof(int));
+    }
     bool whole = false;
     for (const mpi_type &type : mpi_types) {
         whole |= type.bytes == bytes && is_named(call->getArg(count + 1), type.name, context);
@@ -214,7 +216,7 @@ variance function::output(const CallExpr *call, const library_function &callee, 
     if (callee.set == source::divergent) {
         return because(true, argument, name + "() gives each rank another value");
     }
-    if (callee.set == source::agreed) {
+    if (callee.set == source::agreed || callee.set == source::constant) {
         variance set = agreed(call, callee);
         if (!set.why && !covers(call, variable_pointed_to(argument))) {
             set = because(false, argument, name + "() may set a part of the variable");
@@ -226,10 +228,8 @@ variance function::output(const CallExpr *call, const library_function &callee, 
         }
         return set;
     }
-    return callee.set == source::constant
-               ? variance()
-               : because(false, argument,
-                         "the analysis does not follow the value that " + name + "() sets");
+    return because(false, argument,
+                   "the analysis does not follow the value that " + name + "() sets");
 }
 
 /* Set the variables whose addresses the function gets. */
@@ -252,11 +252,15 @@ void function::note_effects(const CallExpr *call, const library_function &callee
                            : callee.name;
     if (callee.effects & LEAVES) {
         leave({});
+        now->left.join(here); /* where no declaration says that it does not return */
     }
     if (callee.effects & EXCHANGES) {
         const cause *why =
             explain(call, false, call->getBeginLoc(), name + "() may wait for another rank");
         events[at].push_back({event::EXCHANGE, why, 0});
+    }
+    if ((callee.effects & MEETS) && callee.communicator >= 0) {
+        meet({});
     }
     if (callee.effects & MEETS) {
         variance who = here | now->left | agreed(call, callee);

@@ -5,9 +5,9 @@
 #include "function.h"
 
 #include <clang/AST/ASTContext.h>
+#include <clang/AST/Attr.h>
 #include <clang/AST/ExprCXX.h>
 #include <clang/AST/StmtCXX.h>
-#include <clang/Basic/SourceManager.h>
 #include <llvm/Support/Casting.h>
 
 using namespace clang;
@@ -22,10 +22,12 @@ namespace
 /* A constant whose value threads cannot change: const, with an initializer in this file. */
 bool is_constant(const VarDecl *variable)
 {
-    QualType type = variable->getASTContext().getBaseElementType(variable->getType());
+    ASTContext &context = variable->getASTContext();
+    QualType type = context.getBaseElementType(variable->getType());
+    const Expr *initial = variable->getAnyInitializer();
     return type.isConstQualified() && !type.isVolatileQualified() && variable->hasGlobalStorage() &&
-           variable->getAnyInitializer() &&
-           variable->getAnyInitializer()->isConstantInitializer(variable->getASTContext(), false);
+           initial && initial->isConstantInitializer(context, false) &&
+           !differs_at_first(initial, context);
 }
 
 /* CUDA's variables of the thread: 1 if they differ in a block, 0 if not, -1 for all others. */
@@ -125,7 +127,14 @@ variance function::load(const Expr *place)
             return index;
         }
     }
+    if (const auto *made = dyn_cast<MaterializeTemporaryExpr>(place)) {
+        return value(made->getSubExpr());
+    }
     if (const auto *member = dyn_cast<MemberExpr>(place)) {
+        const Expr *whole = member->getBase()->IgnoreParens();
+        if (isa<MaterializeTemporaryExpr>(whole)) { /* a member of a result, with Clang 22 */
+            return load(whole);
+        }
         const VarDecl *base = base_variable(member->getBase());
         if (base && around.is_cuda() && differs_in_block(base) >= 0) {
             return load_variable(base, place);
@@ -184,6 +193,16 @@ variance function::value(const Expr *expression)
 /* The value of an expression from those of its parts; run() handles its effects. */
 variance function::compute(const Expr *expression)
 {
+    if (expression->getType()->isVariablyModifiedType()) { /* as p + 1 for int (*p)[n] */
+        return because(false, expression, "the size of an array of variable length");
+    }
+    if ((isa<IntegerLiteral>(expression) || isa<DeclRefExpr>(expression)) &&
+        is_named(expression, "MPI_COMM_SELF", definition->getASTContext())) {
+        return because(false, expression, "MPI_COMM_SELF has one rank");
+    }
+    if (const auto *again = dyn_cast<OpaqueValueExpr>(expression)) { /* x in x ?: y */
+        return again->getSourceExpr() ? value(again->getSourceExpr()) : variance();
+    }
     if (isa<UnaryExprOrTypeTraitExpr>(expression)) {
         const auto *trait = llvm::cast<UnaryExprOrTypeTraitExpr>(expression);
         bool varies = trait->getTypeOfArgument()->isVariablyModifiedType();
@@ -191,6 +210,11 @@ variance function::compute(const Expr *expression)
                       : variance();
     }
     if (const auto *cast = dyn_cast<CastExpr>(expression)) {
+        Expr::EvalResult constant; /* such as an offset in a structure */
+        if (cast->getCastKind() == CK_PointerToIntegral &&
+            !cast->EvaluateAsInt(constant, definition->getASTContext())) {
+            return because(true, cast, "an address differs between threads");
+        }
         return cast->getCastKind() == CK_LValueToRValue ? load(cast->getSubExpr())
                                                         : value(cast->getSubExpr());
     }
@@ -219,7 +243,7 @@ variance function::compute(const Expr *expression)
     }
     if (isa<CallExpr>(expression) || isa<CXXNewExpr>(expression) || isa<StmtExpr>(expression) ||
         isa<CXXConstructExpr>(expression) || isa<CXXThisExpr>(expression) ||
-        isa<LambdaExpr>(expression) || isa<AtomicExpr>(expression)) {
+        isa<LambdaExpr>(expression) || isa<AtomicExpr>(expression) || isa<VAArgExpr>(expression)) {
         return because(false, expression, "the analysis does not follow this expression");
     }
     return of_children(expression);
@@ -238,8 +262,8 @@ void function::run(const Stmt *statement)
     } else if (const auto *result = dyn_cast<ReturnStmt>(statement)) {
         run_return(result->getRetValue());
     } else if (isa<AsmStmt>(statement)) {
-        now->left.join({0, explain(statement, false, statement->getBeginLoc(),
-                                   "the analysis does not follow assembler")});
+        run_anything(explain(statement, false, statement->getBeginLoc(),
+                             "the analysis does not follow assembler"));
     } else if (const auto *thrown = dyn_cast<CXXThrowExpr>(statement)) {
         leave(because(false, thrown, "the analysis does not follow exceptions"));
     } else if (const auto *call = dyn_cast<CallExpr>(statement)) {
@@ -265,6 +289,10 @@ void function::run(const Stmt *statement)
 
 void function::run_declaration(const VarDecl *variable)
 {
+    if (variable->hasAttr<CleanupAttr>()) {
+        run_anything(explain(variable, false, variable->getLocation(),
+                             "the analysis does not follow __attribute__((cleanup))"));
+    }
     if (!variable->hasLocalStorage()) {
         return; /* static: its initializer is constant in C, and a branch in C++ */
     }

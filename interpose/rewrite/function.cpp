@@ -4,7 +4,9 @@
 #include <clang/AST/ASTContext.h>
 #include <clang/AST/ExprCXX.h>
 #include <clang/AST/StmtCXX.h>
+#include <clang/AST/StmtOpenMP.h>
 #include <clang/Basic/SourceManager.h>
+#include <clang/Lex/Lexer.h>
 #include <llvm/Support/Casting.h>
 
 using namespace clang;
@@ -69,6 +71,36 @@ const VarDecl *variable_pointed_to(const Expr *argument)
     return name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
 }
 
+bool is_named(const Expr *expression, llvm::StringRef name, const ASTContext &context)
+{
+    const SourceManager &sources = context.getSourceManager();
+    SourceLocation at = expression->IgnoreParenCasts()->getBeginLoc();
+    for (; at.isMacroID(); at = sources.getImmediateMacroCallerLoc(at)) {
+        if (Lexer::getImmediateMacroName(at, sources, context.getLangOpts()) == name) {
+            return true;
+        }
+    }
+    const auto *named = dyn_cast<DeclRefExpr>(expression->IgnoreParenCasts());
+    return named && named->getDecl()->getNameAsString() == name;
+}
+
+const char *differs_at_first(const Stmt *value, const ASTContext &context)
+{
+    const auto *expression = dyn_cast<Expr>(value);
+    const auto *cast = dyn_cast<CastExpr>(value);
+    if (cast && cast->getCastKind() == CK_PointerToIntegral) {
+        return "is an address";
+    }
+    if (expression && is_named(expression, "MPI_COMM_SELF", context)) {
+        return "is MPI_COMM_SELF";
+    }
+    const char *found = nullptr;
+    for (const Stmt *part : value->children()) {
+        found = found || !part ? found : differs_at_first(part, context);
+    }
+    return found;
+}
+
 function::function(const FunctionDecl *definition, size_t number, bool is_entry,
                    surroundings &around)
     : definition(definition), number(number), is_entry(is_entry), around(around)
@@ -85,6 +117,7 @@ void function::prepare()
         argv = definition->getParamDecl(1);
     }
     find_escapes(definition->getBody());
+    find_parallel(definition->getBody(), nullptr);
     if (!cfg) {
         return;
     }
@@ -167,11 +200,15 @@ bool function::escapes_nowhere(const CallExpr *call)
     if (!known) {
         return false;
     }
+    /* strtol() and its like may set a pointer into the string, through which it can change. */
+    bool points = has_prefix(llvm::StringRef(known->name), "strto") && call->getNumArgs() > 1 &&
+                  !call->getArg(1)->isNullPointerConstant(definition->getASTContext(),
+                                                          Expr::NPC_ValueDependentIsNull);
     for (unsigned i = 0; i < call->getNumArgs(); i++) {
         const Expr *argument = call->getArg(i);
         bool sets = variable_pointed_to(argument) &&
                     ((int)i == known->out || (known->effects & KEEPS_ARGV));
-        bool reads = reads_argv(argument) && (known->effects & KEEPS_ARGV);
+        bool reads = reads_argv(argument) && (known->effects & KEEPS_ARGV) && !points;
         if (reads) {
             find_escapes(cast<ArraySubscriptExpr>(argument->IgnoreParenCasts())->getIdx());
         } else if (!sets) {
@@ -185,6 +222,10 @@ bool function::escapes_nowhere(const CallExpr *call)
 void function::find_escapes(const Stmt *statement)
 {
     if (!statement || isa<UnaryExprOrTypeTraitExpr>(statement)) {
+        return;
+    }
+    if (const auto *region = dyn_cast<CapturedStmt>(statement)) { /* of an OpenMP directive */
+        find_escapes(region->getCapturedStmt());
         return;
     }
     const Expr *direct = nullptr; /* a variable that is only loaded or assigned here */
@@ -219,6 +260,28 @@ void function::find_escapes(const Stmt *statement)
         if (!variable || variable == argv || child != direct) {
             find_escapes(child);
         }
+    }
+}
+
+/* Find the statements that several threads of a rank may run, or none. `why`: those of an OpenMP
+ * directive, or NULL. */
+void function::find_parallel(const Stmt *statement, const cause *why)
+{
+    if (!statement) {
+        return;
+    }
+    if (isa<OMPExecutableDirective>(statement)) {
+        why = explain(statement, false, statement->getBeginLoc(),
+                      "the analysis does not follow the threads of OpenMP");
+    }
+    if (why) {
+        parallel.try_emplace(statement, why);
+    }
+    if (const auto *region = dyn_cast<CapturedStmt>(statement)) { /* it is not its own child */
+        find_parallel(region->getCapturedStmt(), why);
+    }
+    for (const Stmt *child : statement->children()) {
+        find_parallel(child, why);
     }
 }
 
@@ -308,6 +371,8 @@ bool function::run_block(const CFGBlock &block, state &scratch)
     events[at].clear();
     for (const CFGElement &element : block) {
         if (auto statement = element.getAs<CFGStmt>()) {
+            auto thread = parallel.find(statement->getStmt());
+            here = control(at) | variance{0, thread == parallel.end() ? nullptr : thread->second};
             run(statement->getStmt());
         } else if (auto destructor = element.getAs<CFGImplicitDtor>()) {
             const CXXDestructorDecl *called =
@@ -326,6 +391,30 @@ bool function::run_block(const CFGBlock &block, state &scratch)
     return grows;
 }
 
+/* Assume that all calls in the statement are made by some threads, and that all variables which it
+ * names vary. */
+void function::give_up(const Stmt *statement, const cause *why)
+{
+    const auto *name = dyn_cast<DeclRefExpr>(statement);
+    const auto *variable = name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
+    const auto *called = name ? dyn_cast<FunctionDecl>(name->getDecl()) : nullptr;
+    if (variable && variable->hasGlobalStorage()) {
+        around.share_global(variable, why);
+    } else if (function *callee = called ? around.find(called) : nullptr) {
+        call_site site;
+        site.expression = name;
+        site.callee = callee;
+        site.reached.why = why;
+        site.arguments.resize(called->getNumParams(), {0, why});
+        sites.push_back(std::move(site));
+    }
+    for (const Stmt *child : statement->children()) {
+        if (child) {
+            give_up(child, why);
+        }
+    }
+}
+
 bool function::analyse()
 {
     summary before = found;
@@ -338,6 +427,9 @@ bool function::analyse()
                                    "the analysis has no control flow of this function");
         found.may_leave = true;
         found.leaves.why = found.result.why;
+        sites.clear();
+        give_up(definition->getBody(), found.result.why);
+        around.call_unknown(found.result.why);
     } else {
         state scratch;
         bool grows = true;
@@ -349,7 +441,8 @@ bool function::analyse()
             }
         }
     }
-    bool grows = found.may_leave != before.may_leave;
+    bool grows = found.may_leave != before.may_leave || found.may_meet != before.may_meet;
+    grows |= before.meets.join(found.meets);
     grows |= before.result.join(found.result);
     grows |= before.leaves.join(found.leaves);
     return grows;

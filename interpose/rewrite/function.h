@@ -50,6 +50,12 @@ class surroundings
     /* A pointer to the variable is used in a way that the analysis does not follow. */
     virtual void share_global(const clang::VarDecl *variable, const cause *why) = 0;
 
+    /* Some ranks make a collective call alone. They may meet others at another such call. */
+    virtual void meet_apart(const cause *why) = 0;
+
+    /* The cause of that, or NULL. */
+    virtual const cause *meets_apart() = 0;
+
     /* The program calls a function of which nothing is known. */
     virtual void call_unknown(const cause *why) = 0;
 
@@ -95,6 +101,8 @@ struct summary {
     variance result;
     bool may_leave = false; /* a thread may end within it */
     variance leaves;        /* whether all threads end there together */
+    bool may_meet = false;  /* it has a collective call */
+    variance meets;         /* whether all threads make its collective calls together */
 };
 
 class function
@@ -142,6 +150,8 @@ class function
     bool escapes_nowhere(const clang::CallExpr *call);
     bool reads_argv(const clang::Expr *argument) const;
     void find_ends();
+    void find_parallel(const clang::Stmt *statement, const cause *why);
+    void give_up(const clang::Stmt *statement, const cause *why);
     bool run_block(const clang::CFGBlock &block, state &now);
     bool finish_branch(const clang::CFGBlock &block, const state &now);
     variance control(unsigned block) const;
@@ -159,6 +169,7 @@ class function
                           std::vector<variance> arguments);
     void run_library_call(const clang::CallExpr *call, const library_function &callee);
     void run_unknown_call(const clang::Expr *call, const std::string &name);
+    void run_anything(const cause *why);
     void set_outputs(const clang::CallExpr *call, const library_function &callee);
     variance output(const clang::CallExpr *call, const library_function &callee, unsigned i);
     variance agreed(const clang::CallExpr *call, const library_function &callee);
@@ -166,6 +177,7 @@ class function
     void note_effects(const clang::CallExpr *call, const library_function &callee);
     void add_registered(const clang::CallExpr *call);
     void leave(const variance &how);
+    void meet(const variance &how);
     void add_site(call_site site);
     void assign(const clang::Expr *target, const variance &value, bool keeps);
     void assign_variable(const clang::VarDecl *variable, const variance &value, bool keeps,
@@ -190,8 +202,9 @@ class function
     llvm::DenseMap<const clang::VarDecl *, unsigned> variables; /* those that are followed */
     llvm::DenseMap<const clang::VarDecl *, const cause *> escaped;
     const clang::VarDecl *argv = nullptr; /* of main, while nothing writes to its strings */
-    std::vector<state> at_end;            /* of each block */
-    std::vector<variance> branches;       /* of each block: its condition, and the block itself */
+    llvm::DenseMap<const clang::Stmt *, const cause *> parallel; /* those of OpenMP's threads */
+    std::vector<state> at_end;                                   /* of each block */
+    std::vector<variance> branches; /* of each block: its condition, and the block itself */
     llvm::DenseMap<const clang::Stmt *, variance> values;
 
     /* Of the block that is run. */
@@ -205,6 +218,13 @@ bool is_followed(const clang::VarDecl *variable);
 
 /* The variable that an expression names, itself or a member of it, or NULL. */
 const clang::VarDecl *variable_of(const clang::Expr *place);
+
+/* The expression is the expansion of the macro, perhaps within others, or the name itself. */
+bool is_named(const clang::Expr *expression, llvm::StringRef name,
+              const clang::ASTContext &context);
+
+/* Why threads have other values of a constant initial value: "is an address", or NULL. */
+const char *differs_at_first(const clang::Stmt *value, const clang::ASTContext &context);
 
 /* `x` in `&x`, or NULL. */
 const clang::VarDecl *variable_pointed_to(const clang::Expr *argument);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "graph.h"
 
+#include <clang/AST/Stmt.h>
+#include <llvm/Support/Casting.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -41,7 +44,12 @@ control_graph::control_graph(const clang::CFG &cfg, const llvm::BitVector &ends)
       doomed(after.size()), parent(after.size(), NONE), number(after.size(), NONE)
 {
     for (const clang::CFGBlock *block : cfg) {
-        for (const clang::CFGBlock *next : block->succs()) {
+        bool is_switch = llvm::isa_and_nonnull<clang::SwitchStmt>(block->getTerminatorStmt());
+        for (const clang::CFGBlock::AdjacentBlock &edge : block->succs()) {
+            /* An enumeration may have a value that is none of the cases. */
+            const clang::CFGBlock *next =
+                is_switch ? edge.getPossiblyUnreachableBlock() : edge.getReachableBlock();
+            next = next ? next : edge.getReachableBlock();
             if (next && !ends[block->getBlockID()]) {
                 after[block->getBlockID()].push_back(next->getBlockID());
             }

@@ -112,8 +112,6 @@ const char *const harmless[] = {"printf",
                                 "free",
                                 "sleep",
                                 "usleep",
-                                "setbuf",
-                                "setvbuf",
                                 "srand",
                                 "srandom",
                                 "srand48",
@@ -124,8 +122,10 @@ const char *const harmless[] = {"printf",
                                 "__builtin_object_size",
                                 "__errno_location",
                                 "fwrite",
+                                "__ctype_b_loc",
+                                "__ctype_tolower_loc",
+                                "__ctype_toupper_loc",
                                 "getpid",
-                                "gethostname",
                                 "sysconf",
                                 "getenv",
                                 "nanosleep",
@@ -133,6 +133,9 @@ const char *const harmless[] = {"printf",
 
 /* Functions that return. Their results are as the memory and the files that they read. */
 const char *const returning[] = {"sprintf",
+                                 "setbuf",
+                                 "setvbuf",
+                                 "gethostname",
                                  "snprintf",
                                  "vprintf",
                                  "vfprintf",
@@ -247,7 +250,6 @@ const char *const returning[] = {"sprintf",
                                  "MPI_Attr_get",
                                  "MPI_Comm_get_attr",
                                  "MPI_Buffer_attach",
-                                 "MPI_Buffer_detach",
                                  "MPI_Pack",
                                  "MPI_Unpack",
                                  "MPI_Pack_size",
@@ -375,8 +377,9 @@ llvm::StringMap<library_function> all_functions()
     for (const char *name : of_block) {
         add(name, same);
     }
-    for (const auto &f : meeting) {
-        add(f.name, status, MEETS, f.communicator);
+    for (const auto &f : meeting) { /* errors of files do not end the program */
+        bool of_file = has_prefix(llvm::StringRef(f.name), "MPI_File_");
+        add(f.name, of_file ? unknown : status, MEETS, f.communicator);
     }
     for (const auto &f : barriers) {
         add(f.name, status, MEETS | BARRIER, f.communicator);
@@ -399,9 +402,14 @@ const library_function *find_library_function(llvm::StringRef name)
     if (found != all.end()) {
         return &found->second;
     }
-    /* The rest of MPI, of which all sends, receives and one-sided operations exchange data. */
-    static const library_function message = {"MPI_", status, EXCHANGES, -1, none, -1};
-    return name.take_front(4) == "MPI_" ? &message : nullptr;
+    /* The rest of MPI, of which all sends, receives and one-sided operations exchange data. Errors
+     * of files and of tools do not end the program; some functions return no status. */
+    static const library_function message = {"MPI_", status, EXCHANGES, -1, none, -1},
+                                  other = {"MPI_", unknown, EXCHANGES, -1, none, -1};
+    bool is_other = has_prefix(name, "MPI_File_") || has_prefix(name, "MPI_T_") ||
+                    has_prefix(name, "MPI_Aint_") || has_suffix(name, "_c2f") ||
+                    has_suffix(name, "_f2c");
+    return name.take_front(4) != "MPI_" ? nullptr : is_other ? &other : &message;
 }
 
 const allocation_function *find_allocation_function(llvm::StringRef name)

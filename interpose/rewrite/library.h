@@ -12,6 +12,17 @@
 namespace rewrite
 {
 
+/* LLVM renamed its own functions for this. */
+inline bool has_prefix(llvm::StringRef text, llvm::StringRef prefix)
+{
+    return text.take_front(prefix.size()) == prefix;
+}
+
+inline bool has_suffix(llvm::StringRef text, llvm::StringRef suffix)
+{
+    return text.take_back(suffix.size()) == suffix;
+}
+
 /* Where a value comes from. */
 enum class source {
     nothing,   /* no value */

@@ -8,8 +8,10 @@
 #include <clang/Index/USRGeneration.h>
 #include <llvm/ADT/SmallString.h>
 #include <llvm/Support/Casting.h>
+#include <llvm/Support/raw_ostream.h>
 
 using namespace clang;
+using llvm::cast;
 using llvm::dyn_cast;
 using llvm::isa;
 
@@ -23,6 +25,25 @@ bool runs_on_device(const FunctionDecl *function)
     return function->hasAttr<CUDADeviceAttr>() || function->hasAttr<CUDAGlobalAttr>();
 }
 
+/* Two files have the same definition: one of a header, with the same macros. */
+bool is_equal(const FunctionDecl *a, const FunctionDecl *b)
+{
+    std::string texts[2];
+    const FunctionDecl *both[2] = {a, b};
+    place at[2];
+    for (int i : {0, 1}) {
+        const ASTContext &context = both[i]->getASTContext();
+        at[i] = place_of(context.getSourceManager(), both[i]->getLocation());
+        if (context.getSourceManager().isInSystemHeader(both[i]->getLocation())) {
+            return true;
+        }
+        llvm::raw_string_ostream stream(texts[i]);
+        both[i]->getBody()->printPretty(stream, nullptr, context.getPrintingPolicy());
+        stream.flush();
+    }
+    return !(at[0] < at[1]) && !(at[1] < at[0]) && texts[0] == texts[1];
+}
+
 } // namespace
 
 /* The name of a function or variable, equal in all files; those of one file alone differ. */
@@ -34,11 +55,56 @@ std::string program::key_of(const Decl *declaration) const
         place at = place_of(sources, declaration->getLocation());
         return at.file + ":" + std::to_string(at.line) + ":" + std::to_string(at.column);
     }
-    return name.str().str();
+    std::string key = name.str().str();
+    const auto *named = dyn_cast<ValueDecl>(declaration);
+    if (named && !named->isExternallyVisible()) { /* the name has the file's, without its folder */
+        const SourceManager &sources = named->getASTContext().getSourceManager();
+        FileID in = sources.getFileID(sources.getExpansionLoc(named->getLocation()));
+        key += "@" + place_of(sources, sources.getLocForStartOfFile(in)).file;
+    }
+    if (named && named->isWeak()) { /* it may not be the one that is called */
+        key += "@weak";
+    }
+    return key;
 }
 
-/* Notice functions whose addresses are taken, changes of MPI's error handler, and the functions of
- * lambdas. */
+/* The function may be called other than by a call that the analysis sees. */
+void program::take_address(const FunctionDecl *f, const std::string &text, const void *key,
+                           SourceLocation where)
+{
+    const SourceManager &sources = f->getASTContext().getSourceManager();
+    address_taken.emplace(key_of(f),
+                          explain(key, {false, text, place_of(sources, where), nullptr}));
+}
+
+void program::look_at_name(const DeclRefExpr *name, bool is_called)
+{
+    const auto *f = dyn_cast<FunctionDecl>(name->getDecl());
+    if (!f) {
+        return;
+    }
+    std::string text = f->getNameAsString();
+    fatal = fatal && text != "MPI_Comm_set_errhandler" && text != "MPI_Errhandler_set";
+    if (f->isMain()) { /* not with the arguments of the first call */
+        take_address(f, "the program calls main()", name, name->getBeginLoc());
+    } else if (!is_called) {
+        take_address(f, "the address of the function is taken", name, name->getBeginLoc());
+    }
+}
+
+void program::look_at_variable(const VarDecl *variable)
+{
+    if (variable->hasGlobalStorage() && variable->getInit()) {
+        add_initial(variable, variable->getInit());
+    }
+    if (const auto *cleanup = variable->getAttr<CleanupAttr>()) {
+        const FunctionDecl *f = cleanup->getFunctionDecl();
+        take_address(f, "the function is called at the end of a block", f, f->getLocation());
+    }
+}
+
+/* Notice functions whose addresses are taken, changes of MPI's error handler, variables that
+ * outlive a call, and the functions of lambdas. */
 void program::look_at(const Stmt *body)
 {
     std::set<const Stmt *> called;
@@ -47,18 +113,14 @@ void program::look_at(const Stmt *body)
             called.insert(call->getCallee()->IgnoreParenImpCasts());
         } else if (const auto *lambda = dyn_cast<LambdaExpr>(statement)) {
             add_function(lambda->getCallOperator());
-        }
-        const auto *name = dyn_cast<DeclRefExpr>(statement);
-        if (!name || !isa<FunctionDecl>(name->getDecl())) {
-            return;
-        }
-        std::string text = name->getDecl()->getNameAsString();
-        fatal = fatal && text != "MPI_Comm_set_errhandler" && text != "MPI_Errhandler_set";
-        if (!called.count(name)) {
-            const SourceManager &sources = name->getDecl()->getASTContext().getSourceManager();
-            cause why = {false, "the address of the function is taken",
-                         place_of(sources, name->getBeginLoc()), nullptr};
-            address_taken.emplace(key_of(name->getDecl()), explain(name, why));
+        } else if (const auto *name = dyn_cast<DeclRefExpr>(statement)) {
+            look_at_name(name, called.count(name));
+        } else if (const auto *declaration = dyn_cast<DeclStmt>(statement)) {
+            for (const Decl *d : declaration->decls()) {
+                if (const auto *variable = dyn_cast<VarDecl>(d)) {
+                    look_at_variable(variable);
+                }
+            }
         }
     });
 }
@@ -68,14 +130,16 @@ void program::add_function(const FunctionDecl *f)
     if (f->isDependentContext() || (cuda && !runs_on_device(f))) {
         return;
     }
-    declarations[key_of(f)].push_back(f);
-    if (!f->doesThisDeclarationHaveABody()) {
-        return;
+    if (const auto *alias = f->getAttr<AliasAttr>()) {
+        aliases.insert(alias->getAliasee().str());
     }
-    definitions.emplace(key_of(f), f);
-    look_at(f->getBody());
-    if (!f->getASTContext().getSourceManager().isInSystemHeader(f->getLocation())) {
-        find(f);
+    declarations[key_of(f)].push_back(f);
+    if (f->doesThisDeclarationHaveABody()) {
+        auto known = definitions.emplace(key_of(f), f);
+        if (!known.second && !is_equal(known.first->second, f)) {
+            ambiguous.insert(known.first->first);
+        }
+        look_at(f->getBody());
     }
 }
 
@@ -83,7 +147,49 @@ void program::add(ASTContext &file)
 {
     each_declaration(
         file.getTranslationUnitDecl(), [this](const FunctionDecl *f) { add_function(f); },
-        [this](const VarDecl *v) { look_at(v->getInit()); });
+        [this](const VarDecl *v) {
+            look_at(v->getInit());
+            look_at_variable(v);
+        });
+}
+
+/* Begin with all functions of the program, after all files have been added. */
+void program::find_all()
+{
+    for (const auto &[key, f] : definitions) {
+        if (aliases.count(f->getNameAsString()) || f->hasAttr<ConstructorAttr>() ||
+            f->hasAttr<DestructorAttr>()) {
+            take_address(f, "the function may be called by another name, or by none", f,
+                         f->getLocation());
+        }
+        if (!f->getASTContext().getSourceManager().isInSystemHeader(f->getLocation())) {
+            find(f);
+        }
+    }
+}
+
+/* The initial value of a variable that outlives a call: a pointer to another one, or a value that
+ * differs between threads. */
+void program::add_initial(const VarDecl *variable, const Stmt *value)
+{
+    ASTContext &context = variable->getASTContext();
+    auto share = [&](const VarDecl *shared, const std::string &why) {
+        place at = place_of(context.getSourceManager(), value->getBeginLoc());
+        share_global(shared, explain(value, {false, shared->getNameAsString() + why, at, nullptr}));
+    };
+    const auto *name = dyn_cast<DeclRefExpr>(value);
+    const auto *other = name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
+    if (const char *why = differs_at_first(value, context)) {
+        share(variable, std::string(" ") + why + " at first");
+    }
+    if (other && other->hasGlobalStorage()) {
+        share(other, " is pointed to by the initial value of a variable");
+    }
+    for (const Stmt *part : value->children()) {
+        if (part && !isa<UnaryExprOrTypeTraitExpr>(part)) {
+            add_initial(variable, part);
+        }
+    }
 }
 
 /* ---- surroundings --------------------------------------------------------------------------- */
@@ -118,6 +224,9 @@ function *program::find(const FunctionDecl *called)
     if (found == known.end()) {
         std::string key = key_of(called);
         auto entry = by_key.find(key);
+        if (ambiguous.count(key)) {
+            return nullptr;
+        }
         if (entry == by_key.end()) {
             const FunctionDecl *definition = nullptr;
             auto defined = definitions.find(key);
@@ -126,7 +235,13 @@ function *program::find(const FunctionDecl *called)
             } else if (!called->hasBody(definition) || (cuda && !runs_on_device(called))) {
                 return nullptr; /* perhaps a file that is added later has it */
             }
-            bool is_entry = cuda ? definition->hasAttr<CUDAGlobalAttr>() : definition->isMain();
+            if (called->getIdentifier() && find_library_function(called->getName()) &&
+                definition->getASTContext().getSourceManager().isInSystemHeader(
+                    definition->getLocation())) {
+                return nullptr; /* an inline function of the library, such as atoi() */
+            }
+            bool is_entry = cuda ? definition->hasAttr<CUDAGlobalAttr>()
+                                 : definition->isMain() && !address_taken.count(key);
             size_t number = members.size();
             auto made = std::make_unique<member>();
             made->analysis = std::make_unique<function>(definition, number, is_entry, *this);
@@ -180,6 +295,20 @@ void program::assign_global(const VarDecl *variable, const variance &value, cons
 void program::share_global(const VarDecl *variable, const cause *why)
 {
     vary(globals[key_of(variable)], why);
+}
+
+void program::meet_apart(const cause *why)
+{
+    if (!apart) {
+        apart = why;
+        waiting.insert(collective.begin(), collective.end());
+    }
+}
+
+const cause *program::meets_apart()
+{
+    collective.insert(running->number);
+    return apart;
 }
 
 void program::call_unknown(const cause *why)
@@ -297,6 +426,10 @@ void program::run_messages()
 {
     for (auto &m : members) {
         m->messages = std::make_unique<message_flow>(*m->analysis);
+        if (!m->analysis->graph()) { /* any message may come in it */
+            const cause *why = m->analysis->found.result.why;
+            m->messages->found = {{why, true}, {why, true}, why};
+        }
     }
     for (bool grows = true; grows;) {
         grows = false;
@@ -313,6 +446,7 @@ void program::run_messages()
 
 void program::analyse()
 {
+    find_all();
     do {
         run_all();
         find_contexts();

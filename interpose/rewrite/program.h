@@ -93,6 +93,8 @@ class program : public surroundings
     void assign_global(const clang::VarDecl *variable, const variance &value,
                        const function &in) override;
     void share_global(const clang::VarDecl *variable, const cause *why) override;
+    void meet_apart(const cause *why) override;
+    const cause *meets_apart() override;
     void call_unknown(const cause *why) override;
     const allocation_function *registered(llvm::StringRef name) override;
     const cause *explain(const void *key, cause why) override;
@@ -122,7 +124,12 @@ class program : public surroundings
     };
 
     void add_function(const clang::FunctionDecl *f);
+    void take_address(const clang::FunctionDecl *f, const std::string &text, const void *key,
+                      clang::SourceLocation where);
     void look_at(const clang::Stmt *body);
+    void look_at_name(const clang::DeclRefExpr *name, bool is_called);
+    void look_at_variable(const clang::VarDecl *variable);
+    void find_all();
 
     /* analysis */
     void run_all();
@@ -152,6 +159,7 @@ class program : public surroundings
 
     member &member_of(const function *f) const;
     std::string key_of(const clang::Decl *declaration) const;
+    void add_initial(const clang::VarDecl *variable, const clang::Stmt *value);
 
     const bool cuda;
     const grade by;
@@ -160,14 +168,18 @@ class program : public surroundings
     std::map<std::string, std::vector<const clang::FunctionDecl *>> declarations;
     bool fatal = true;
     std::map<std::string, const clang::FunctionDecl *> definitions;
+    std::set<std::string> ambiguous; /* functions with several definitions that differ */
     std::map<const clang::FunctionDecl *, member *> known; /* by canonical declaration */
     std::map<std::string, member *> by_key;
     std::vector<std::unique_ptr<member>> members; /* by their functions' numbers */
     std::map<std::string, global_variable> globals;
     std::map<std::string, const cause *> address_taken; /* functions */
+    std::set<std::string> aliases;                      /* functions that have another name */
     std::set<size_t> waiting; /* functions to analyse again, by their numbers */
     const function *running = nullptr;
     const cause *unknown_call = nullptr; /* a function of which nothing is known */
+    const cause *apart = nullptr;        /* a collective call that some ranks make alone */
+    std::set<size_t> collective;         /* functions with collective calls */
     causes all_causes;
     std::map<std::pair<const void *, std::string>, const cause *> explained;
 };

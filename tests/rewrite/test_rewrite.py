@@ -108,21 +108,31 @@ class Pairs(RewriteTest):
 
 
 class Verdicts(RewriteTest):
-    """In verdicts/NAME.c a comment after each allocation has its verdict."""
+    """In sound/NAME.c a comment after each allocation has its verdict. The first comment may name
+    the other files of the program (Files:) and the compiler's flags (Flags:)."""
+
+    def listed(self, what: str, path: Path) -> list[str]:
+        found = re.search(rf"\b{what}:([^*]*)\n", path.read_text())
+        return found[1].split() if found else []
 
     def test_all(self) -> None:
         words = {"together": "uniform and equal", "sizes differ": "uniform, sizes differ"}
-        for path in sorted((HERE / "verdicts").glob("*.c")):
+        shutil.copytree(HERE / "sound", self.folder, dirs_exist_ok=True)
+        for path in sorted(self.folder.glob("*.c")):
             with self.subTest(path.name):
                 expected = {}
-                for number, line in enumerate(path.read_text().splitlines(), 1):
-                    found = re.search(r"/\* (together|sizes differ|divergent|unknown)\b", line)
-                    if found:
-                        expected[number] = words.get(found[1], found[1])
-                shutil.copy(path, self.folder)
-                answer = json.loads(self.accepted("--format=json", path.name))
-                self.assertEqual(expected, {one["line"]: one["verdict"]
-                                            for one in answer["allocations"]})
+                names = [path.name, *self.listed("Files", path)]
+                for name in names:
+                    lines = (self.folder / name).read_text().splitlines()
+                    for number, line in enumerate(lines, 1):
+                        found = re.search(r"/\* (together|sizes differ|divergent|unknown)\b", line)
+                        if found:
+                            expected[name, number] = words.get(found[1], found[1])
+                flags = ["-Wno-implicit-function-declaration", *self.listed("Flags", path)]
+                answer = json.loads(self.accepted("--format=json", *names, flags=flags))
+                verdicts = {(str(Path(one["file"]).relative_to(self.folder)), one["line"]):
+                            one["verdict"] for one in answer["allocations"]}
+                self.assertEqual(expected, verdicts)
 
 
 class Output(RewriteTest):

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "decisions.h"
+
+#include "program.h"
+
+#include <clang/AST/ASTConsumer.h>
+#include <clang/AST/ASTContext.h>
+#include <clang/Basic/SourceManager.h>
+#include <clang/Basic/TargetInfo.h>
+#include <clang/Frontend/CompilerInstance.h>
+#include <clang/Frontend/CompilerInvocation.h>
+#include <clang/Frontend/FrontendAction.h>
+#include <clang/Lex/PreprocessorOptions.h>
+#include <llvm/Support/MemoryBuffer.h>
+
+#include <memory>
+
+using namespace clang;
+
+namespace fuzz
+{
+namespace
+{
+
+class consumer : public ASTConsumer
+{
+  public:
+    explicit consumer(decisions &found) : found(found)
+    {
+    }
+
+    void HandleTranslationUnit(ASTContext &context) override
+    {
+        if (context.getDiagnostics().hasErrorOccurred()) {
+            return;
+        }
+        rewrite::program all(false, rewrite::grade::flow, "");
+        all.add(context);
+        all.analyse();
+        const SourceManager &sources = context.getSourceManager();
+        for (const rewrite::decision &d : all.decisions) {
+            note(d, (int)sources.getPresumedLineNumber(d.site->expression->getBeginLoc()));
+        }
+    }
+
+  private:
+    void note(const rewrite::decision &d, int line)
+    {
+        if (!d.site->callee) {
+            found.allocations++;
+            found.together += d.gets != rewrite::flag::none;
+        }
+        if (d.gets != rewrite::flag::none) {
+            found.arguments[line] =
+                d.gets == rewrite::flag::always ? argument::ALWAYS : argument::PASSED;
+        }
+    }
+
+    decisions &found;
+};
+
+class action : public ASTFrontendAction
+{
+  public:
+    explicit action(decisions &found) : found(found)
+    {
+    }
+
+    std::unique_ptr<ASTConsumer> CreateASTConsumer(CompilerInstance &, llvm::StringRef) override
+    {
+        return std::make_unique<consumer>(found);
+    }
+
+  private:
+    decisions &found;
+};
+
+} // namespace
+
+/* Without the driver, which takes longer than all the rest. */
+bool decide(const std::string &text, decisions &found)
+{
+    static const char *const arguments[] = {
+        "-triple", "x86_64-unknown-linux-gnu", "-fsyntax-only", "-w", "-x", "c", "program.c"};
+    CompilerInstance compiler;
+    compiler.createDiagnostics(new IgnoringDiagConsumer);
+    auto invocation = std::make_shared<CompilerInvocation>();
+    CompilerInvocation::CreateFromArgs(*invocation, arguments, compiler.getDiagnostics());
+    invocation->getPreprocessorOpts().addRemappedFile(
+        "program.c", llvm::MemoryBuffer::getMemBuffer(text, "program.c", true).release());
+    compiler.setInvocation(std::move(invocation));
+    action parse(found);
+    return compiler.ExecuteAction(parse) && !compiler.getDiagnostics().hasErrorOccurred();
+}
+
+} // namespace fuzz

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The decisions of `gpualloc rewrite` for a program that is given as text.
+ */
+#ifndef GPUALLOC_TESTS_REWRITE_DECISIONS_H
+#define GPUALLOC_TESTS_REWRITE_DECISIONS_H
+
+#include "machine.h"
+
+#include <map>
+#include <string>
+
+namespace fuzz
+{
+
+struct decisions {
+    std::map<int, argument> arguments; /* by the lines of the calls */
+    long allocations = 0, together = 0;
+};
+
+/* Returns false if Clang refuses the text. */
+bool decide(const std::string &text, decisions &found);
+
+} // namespace fuzz
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finds allocations that `gpualloc rewrite` makes collective although not all ranks make them
+ * together, or with equal sizes. Each random program is analysed, and executed twice on several
+ * numbers of ranks: as it is, and with collective allocations that wait for all ranks. If only the
+ * second one deadlocks, or ranks meet with different sizes or sites, the analysis is wrong.
+ *
+ *   fuzz SEED COUNT [SECONDS]   tries the programs of COUNT seeds from SEED, for so long at most
+ *   fuzz SEED                   prints the program of one seed, and the decisions
+ */
+#include "decisions.h"
+#include "machine.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+namespace fuzz
+{
+namespace
+{
+
+constexpr int SIZES[] = {2, 3, 5, 32};
+
+struct statistics {
+    long programs = 0, discarded = 0, sites = 0, together = 0, runs = 0, complete = 0;
+};
+
+/* A random setting for each number of ranks, equal for equal seeds. */
+setting choose(unsigned long seed, int ranks)
+{
+    std::mt19937_64 random(seed * 64 + ranks);
+    setting how;
+    how.ranks = ranks;
+    how.arguments = 1 + (int)(random() % 4);
+    how.string = (int)(random() % 6);
+    how.buffered = random() % 2;
+    how.eager = random() % 2;
+    how.backward = random() % 2;
+    return how;
+}
+
+/* Returns true if the program is as right with collective allocations as without. */
+bool check(unsigned long seed, const compiled &of, const decisions &found, statistics &all,
+           std::string &why)
+{
+    int complete = 0;
+    for (int ranks : SIZES) {
+        setting how = choose(seed, ranks);
+        how.sites = found.arguments;
+        all.runs++;
+        if (execute(of, how, why) != outcome::DONE) {
+            continue;
+        }
+        all.complete++;
+        complete++;
+        how.collective = true;
+        if (execute(of, how, why) != outcome::DONE) {
+            why += std::string("; argc ") + std::to_string(how.arguments) + ", argv[1] " +
+                   std::to_string(how.string) + (how.buffered ? ", buffered" : "") +
+                   (how.eager ? ", eager" : "");
+            return false;
+        }
+    }
+    all.discarded += !complete;
+    return true;
+}
+
+bool try_program(unsigned long seed, program &of, statistics &all, std::string &text,
+                 std::string &why)
+{
+    decisions found;
+    compiled code;
+    text = print(of);
+    if (!compile(of, code) || !decide(text, found)) {
+        why = "the program does not compile";
+        return true;
+    }
+    all.sites += found.allocations;
+    all.together += found.together;
+    if (!found.together) {
+        return true;
+    }
+    return check(seed, code, found, all, why);
+}
+
+/* ---- reduction ------------------------------------------------------------------------------ */
+
+/* Simpler nodes that could stand where the node stands. */
+std::vector<node> simpler(const node &n)
+{
+    std::vector<node> found;
+    if (n.what == kind::BLOCK || n.what == kind::CASE || n.what == kind::SWITCH) {
+        for (size_t i = n.what == kind::SWITCH; i < n.parts.size(); i++) {
+            node less = n;
+            less.parts.erase(less.parts.begin() + (long)i);
+            found.push_back(less);
+        }
+        return found;
+    }
+    if (n.what == kind::IF) {
+        found.push_back(n.parts[1]);
+        if (n.parts.size() > 2) {
+            found.push_back(n.parts[2]);
+            node less = n;
+            less.parts.pop_back();
+            found.push_back(less);
+        }
+        return found;
+    }
+    if (n.what == kind::FOR || n.what == kind::WHILE) {
+        return {n.parts.back()};
+    }
+    if (n.what == kind::DO) {
+        return {n.parts[0]};
+    }
+    if (n.what > kind::EXPRESSION || n.what == kind::NUMBER || n.what == kind::COMMUNICATOR) {
+        return found;
+    }
+    if (n.what == kind::EXPRESSION) {
+        return n.parts[0].what == kind::NUMBER ? found : std::vector<node>();
+    }
+    found = {number(0), number(1)};
+    if (n.what == kind::VARIABLE) {
+        return found;
+    }
+    for (const node &part : n.parts) {
+        if (part.what != kind::COMMUNICATOR) {
+            found.push_back(part);
+        }
+    }
+    return found;
+}
+
+class reducer
+{
+  public:
+    reducer(unsigned long seed, program of) : seed(seed), best(std::move(of))
+    {
+    }
+
+    program run()
+    {
+        for (bool smaller = true; smaller;) {
+            smaller = false;
+            for (size_t i = 0; i < best.functions.size(); i++) {
+                smaller |= reduce(best.functions[i].body);
+            }
+        }
+        return best;
+    }
+
+  private:
+    bool fails()
+    {
+        statistics ignored;
+        std::string text, why;
+        program copy = best;
+        return !try_program(seed, copy, ignored, text, why);
+    }
+
+    /* Replaces the node, a part of `best`, as long as the program fails. */
+    bool reduce(node &n)
+    {
+        bool smaller = false;
+        for (bool again = true; again;) {
+            again = false;
+            for (node &candidate : simpler(n)) {
+                node old = n;
+                n = candidate;
+                if (fails()) {
+                    again = smaller = true;
+                    break;
+                }
+                n = old;
+            }
+        }
+        for (node &part : n.parts) {
+            smaller |= reduce(part);
+        }
+        return smaller;
+    }
+
+    unsigned long seed;
+    program best;
+};
+
+void report(unsigned long seed, const program &of)
+{
+    statistics ignored;
+    std::string text, why;
+    program least = reducer(seed, of).run();
+    try_program(seed, least, ignored, text, why);
+    std::printf("seed %lu: a call gets `true` although not all ranks make it together\n%s%s\n",
+                seed, text.c_str() + text.find("static void set"), why.c_str());
+}
+
+int show(unsigned long seed)
+{
+    program of = generate(seed);
+    statistics all;
+    std::string why;
+    std::string text = print(of);
+    decisions found;
+    std::printf("%s", text.c_str());
+    decide(text, found);
+    for (auto [line, gets] : found.arguments) {
+        std::printf("line %d: %s\n", line, gets == argument::ALWAYS ? "true" : "coalesce");
+    }
+    bool right = try_program(seed, of, all, text, why);
+    std::printf("%s %s\n", right ? "right" : "wrong", why.c_str());
+    return right ? 0 : 1;
+}
+
+int run(unsigned long first, long count, double seconds, int failures)
+{
+    using clock = std::chrono::steady_clock;
+    auto begin = clock::now();
+    statistics all;
+    double spent = 0;
+    for (long i = 0; i < count && (seconds == 0 || spent < seconds); i++) {
+        std::string text, why;
+        program of = generate(first + (unsigned long)i);
+        all.programs++;
+        if (!try_program(first + (unsigned long)i, of, all, text, why)) {
+            report(first + (unsigned long)i, of);
+            if (--failures <= 0) {
+                return 1;
+            }
+        }
+        spent = std::chrono::duration<double>(clock::now() - begin).count();
+    }
+    std::printf("%ld programs, %ld discarded; %ld allocation sites, %ld together (%.1f %%); "
+                "%ld of %ld runs complete; %.0f programs/s\n",
+                all.programs, all.discarded, all.sites, all.together,
+                100.0 * (double)all.together / (double)(all.sites ? all.sites : 1), all.complete,
+                all.runs, (double)all.programs / spent);
+    return 0;
+}
+
+} // namespace
+} // namespace fuzz
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        std::fprintf(stderr, "usage: fuzz SEED [COUNT [SECONDS]]\n");
+        return 2;
+    }
+    unsigned long seed = std::strtoul(argv[1], nullptr, 10);
+    if (argc < 3) {
+        return fuzz::show(seed);
+    }
+    const char *failures = std::getenv("FUZZ_FAILURES");
+    return fuzz::run(seed, std::strtol(argv[2], nullptr, 10),
+                     argc > 3 ? std::strtod(argv[3], nullptr) : 0,
+                     failures ? std::atoi(failures) : 1);
+}

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT */
+#define BYTES (8)
+#define bytes other
+#include <included.h>

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The programs that the fuzzer makes: a small part of C, as trees of one type of node, so that a
+ * program can be generated, printed, executed and reduced by short functions.
+ */
+#ifndef GPUALLOC_TESTS_REWRITE_TREE_H
+#define GPUALLOC_TESTS_REWRITE_TREE_H
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fuzz
+{
+
+/* `a`, `b`, and the parts of each node. A variable or function is named by its index. */
+enum class kind : unsigned char {
+    /* expressions */
+    NUMBER,   /* a */
+    VARIABLE, /* variable a */
+    POINTED,  /* *p, where p points to variable a */
+    ELEMENT,  /* array a [part] */
+    CONSTANT, /* a constant array [part] */
+    BINARY,   /* operator a, two parts */
+    NOT,
+    AND,
+    OR,
+    CONDITIONAL, /* three parts */
+    COMMA,
+    ASSIGN,         /* variable a = part */
+    ASSIGN_POINTED, /* *p = part */
+    ASSIGN_ELEMENT, /* array a [part] = part */
+    ASSIGN_SET,     /* set(&a, part), a function of the program */
+    ADD,            /* variable a += part */
+    INCREMENT,      /* variable a ++ */
+    ATOI,           /* atoi(argv[1]) */
+    CALL,           /* function a with parts; b: line, set by the printer */
+    MALLOC,         /* malloc(part) or calloc(2, part), by a; b: line */
+    COMMUNICATOR,   /* WORLD, SELF, or variable a */
+    /* statements */
+    EXPRESSION,
+    BLOCK,
+    IF, /* two or three parts */
+    WHILE,
+    DO,     /* body, condition */
+    FOR,    /* variable a = part; a < part; a++, body */
+    SWITCH, /* part, and cases */
+    CASE,   /* a, or default if it is negative; falls through if b */
+    BREAK,
+    CONTINUE,
+    GOTO,  /* label a */
+    LABEL, /* a */
+    RETURN,
+    EXIT,
+    ABORT,
+    BARRIER,   /* communicator */
+    BROADCAST, /* variable a, root, communicator */
+    REDUCE,    /* MPI_Allreduce() of variable a to variable b, communicator */
+    RANK,      /* MPI_Comm_rank() to variable a, communicator */
+    SIZE,      /* MPI_Comm_size() to variable a, communicator */
+    SPLIT,     /* to communicator variable a, of the communicator, by color */
+    DUPLICATE, /* to communicator variable a, of the communicator */
+    BECOME,    /* communicator variable a = the communicator */
+    SEND,      /* variable a, to rank */
+    RECEIVE    /* variable a, from rank */
+};
+
+constexpr int WORLD = -1, SELF = -2;
+
+struct node {
+    kind what = kind::BLOCK;
+    int a = 0, b = 0;
+    std::vector<node> parts;
+};
+
+inline node make(kind what, int a = 0, std::vector<node> parts = {}, int b = 0)
+{
+    return {what, a, b, std::move(parts)};
+}
+
+inline node number(int value)
+{
+    return make(kind::NUMBER, value);
+}
+
+constexpr int GLOBAL = -1, ELEMENTS = 4;
+
+struct variable {
+    std::string name;
+    int function = GLOBAL;
+    bool is_static = false, is_parameter = false, is_array = false, is_communicator = false;
+    bool has_pointer = false;
+    int initial = 0;
+    int slot = 0; /* set by the compiler */
+
+    bool is_local() const
+    {
+        return function != GLOBAL && !is_static;
+    }
+};
+
+struct function {
+    std::string name;
+    std::vector<int> parameters;
+    node body;
+};
+
+struct program {
+    std::vector<variable> variables;
+    std::vector<function> functions; /* 0: main */
+    int labels = 0;
+};
+
+/* generate.cpp */
+program generate(unsigned long seed);
+
+/* print.cpp: the program in C, with one call a line. */
+std::string print(program &of);
+
+} // namespace fuzz
+
+#endif
