@@ -131,14 +131,14 @@ ga_status ga_bench_program_find(ga_path *out, const char *name)
 
 ga_status ga_rewrite_program_find(ga_path *out)
 {
-    static const char *const beside[] = {"../rewrite", GA_CLI_LIBEXECDIR, NULL};
+    static const char *const beside[] = {"rewrite", GA_CLI_LIBEXECDIR, NULL};
     static const char name[] = "gpualloc-rewrite";
     ga_path base;
     if (is_beside(out, &base, beside, name)) {
         return GA_OK;
     }
     return ga_fail(GA_ERR_LIBRARY,
-                   "cannot find %s in ../rewrite or " GA_CLI_LIBEXECDIR
+                   "cannot find %s in rewrite or " GA_CLI_LIBEXECDIR
                    " of \"%s\": it is there where the development files of Clang, such as "
                    "libclang-14-dev, were found when gpualloc was built",
                    name, base.text);
