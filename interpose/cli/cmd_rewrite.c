@@ -7,6 +7,7 @@
 
 #include "paths.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,6 +21,6 @@ int ga_cmd_rewrite(int argc, char **argv)
         return GA_CLI_FAILED;
     }
     execv(program.text, argv);
-    perror(program.text);
+    fprintf(stderr, "gpualloc rewrite: %s: %s\n", program.text, strerror(errno));
     return GA_CLI_FAILED;
 }

@@ -64,12 +64,12 @@ void function::run_call(const CallExpr *call)
         return;
     }
     const library_function *known =
-        is_certain && called->getIdentifier() ? find_library_function(called->getName()) : nullptr;
+        is_certain && is_global(called) ? find_library_function(called->getName()) : nullptr;
     if (known) {
         run_library_call(call, *known);
-    } else if (called && called->getIdentifier() && around.registered(called->getName())) {
+    } else if (called && is_global(called) && around.registered(called->getName())) {
         std::string name = called->getNameAsString();
-        run_library_call(call, {name.c_str(), source::unknown, 0, -1, source::nothing, -1});
+        run_library_call(call, {name.c_str(), source::unknown, MEETS, -1, source::nothing, -1});
     } else {
         run_unknown_call(call, called ? called->getNameAsString() : std::string());
     }
@@ -77,12 +77,15 @@ void function::run_call(const CallExpr *call)
 
 void function::run_program_call(const Expr *call, function *callee, std::vector<variance> arguments)
 {
-    auto in_terms_of_ours = [&arguments](const variance &of) {
+    auto in_terms_of_ours = [&](const variance &of) {
         variance ours;
         ours.why = of.why;
         for (unsigned i = 0; i < variance::PARAMETERS; i++) {
-            if ((of.parameters >> i & 1) && i < arguments.size()) {
-                ours.join(arguments[i]);
+            if (of.parameters >> i & 1) {
+                ours.join(i < arguments.size() ? arguments[i]
+                                               : because(false, call,
+                                                         "the call has fewer arguments than the "
+                                                         "function has parameters"));
             }
         }
         return ours;
@@ -141,8 +144,8 @@ void function::run_new(const CXXNewExpr *call)
 void function::run_construction(const CXXConstructExpr *call)
 {
     const CXXConstructorDecl *called = call->getConstructor();
-    if (called->isTrivial() || called->isDefaulted()) {
-        values[call] = of_children(call);
+    values[call] = because(false, call, "the analysis does not follow objects");
+    if (called->isTrivial()) {
         return;
     }
     if (function *callee = around.find(called)) {

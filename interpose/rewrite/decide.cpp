@@ -15,6 +15,7 @@
  */
 #include "edit.h"
 #include "program.h"
+#include "walk.h"
 
 #include <clang/AST/DeclCXX.h>
 #include <clang/Basic/SourceManager.h>
@@ -31,6 +32,20 @@ namespace
 {
 
 constexpr unsigned ROWS = 4, ALWAYS = 15;
+
+/* The function has a parameter or a variable of the name that it would get. */
+bool names_coalesce(const FunctionDecl *f)
+{
+    bool found = false;
+    for (const ParmVarDecl *parameter : f->parameters()) {
+        found = found || parameter->getName() == "coalesce";
+    }
+    each_statement(f->getBody(), nullptr, [&](const Stmt *statement, const Stmt *) {
+        const auto *name = dyn_cast<DeclRefExpr>(statement);
+        found = found || (name && name->getDecl()->getNameAsString() == "coalesce");
+    });
+    return found;
+}
 
 /* No exchange comes between this point and the barrier, where B or A (`outside`) holds. */
 bool is_clear(const exchange_state &state, bool outside)
@@ -56,9 +71,12 @@ variance program::needs(const decision &of) const
         return found | of.site->size;
     }
     uint64_t required = member_of(of.site->callee).required;
-    for (unsigned i = 0; i < of.site->arguments.size() && i < variance::PARAMETERS; i++) {
+    for (unsigned i = 0; i < variance::PARAMETERS; i++) {
         if (required >> i & 1) {
-            found.join(of.site->arguments[i]);
+            found.join(i < of.site->arguments.size()
+                           ? of.site->arguments[i]
+                           : variance{0, of.in->explain_at(of.site->expression, false,
+                                                           "an argument is missing", nullptr)});
         }
     }
     return found;
@@ -89,6 +107,12 @@ const cause *program::leave_alone(const member &of) const
     auto because = [&](const char *text) {
         return of.analysis->explain_at(f, false, text, nullptr);
     };
+    if (f->isTemplateInstantiation()) {
+        return because("the function is a template");
+    }
+    if (of.analysis->is_entry) {
+        return nullptr;
+    }
     auto taken = address_taken.find(key_of(f));
     if (taken != address_taken.end()) {
         return taken->second;
@@ -107,8 +131,8 @@ const cause *program::leave_alone(const member &of) const
     if (method && (method->isVirtual() || method->getParent()->isLambda())) {
         return because("a virtual function or a lambda gets no parameter");
     }
-    if (f->isTemplateInstantiation()) {
-        return because("the function is a template");
+    if (!has_coalesce(f) && names_coalesce(f)) {
+        return because("the function has a name `coalesce` of its own");
     }
     return declarations_obstacle(of);
 }
@@ -119,8 +143,16 @@ const cause *program::leave_alone(const member &of) const
 const cause *program::declarations_obstacle(const member &of) const
 {
     std::map<place, bool> first;
+    const FunctionDecl *definition = of.analysis->definition;
+    if (declarations_of(of.analysis.get()).empty()) {
+        return of.analysis->explain_at(definition, false,
+                                       "it is declared within a class or function", nullptr);
+    }
     for (const FunctionDecl *declaration : declarations_of(of.analysis.get())) {
         const char *text = obstacle_to_parameter(declaration, project);
+        if (declaration->getNumParams() != definition->getNumParams()) {
+            text = "it is declared without its parameters";
+        }
         const SourceManager &sources = declaration->getASTContext().getSourceManager();
         place at = place_of(sources, declaration->getLocation());
         auto seen = first.try_emplace(at, declaration->isFirstDecl());
@@ -307,6 +339,34 @@ verdict program::verdict_of(const decision &of, const cause *why) const
                                                                      : verdict::divergent;
 }
 
+/* A source that is compiled several times, in a header or a template, gets one text. If one of its
+ * uses cannot have the argument, none has. */
+bool program::drop_disagreeing()
+{
+    std::map<place, const decision *> refused;
+    bool dropped = false;
+    auto at = [](const decision &d) {
+        const SourceManager &sources = d.in->definition->getASTContext().getSourceManager();
+        return place_of(sources, d.site->expression->getEndLoc());
+    };
+    for (const decision &d : decisions) {
+        if (d.gets == flag::none) {
+            refused.emplace(at(d), &d);
+        }
+    }
+    for (decision &d : decisions) {
+        auto other = d.gets == flag::none ? refused.end() : refused.find(at(d));
+        if (other != refused.end()) {
+            const cause *why = d.in->explain_at(d.site->expression, false,
+                                                "this source is also compiled with another meaning",
+                                                other->second->why);
+            refuse(d, verdict::unknown, why);
+            dropped = true;
+        }
+    }
+    return dropped;
+}
+
 bool program::drop_calls()
 {
     bool dropped = false;
@@ -381,7 +441,7 @@ static void find_unconditional(const Stmt *statement, std::set<const Stmt *> &fo
 void program::decide_by_pattern()
 {
     for (auto &m : members) {
-        m->left_alone = m->analysis->is_entry ? nullptr : leave_alone(*m);
+        m->left_alone = leave_alone(*m);
         make_decisions(*m);
         std::set<const Stmt *> unconditional;
         find_unconditional(m->analysis->definition->getBody(), unconditional);
@@ -435,7 +495,7 @@ void program::decide_by_pattern()
 void program::decide()
 {
     for (auto &m : members) {
-        m->left_alone = m->analysis->is_entry ? nullptr : leave_alone(*m);
+        m->left_alone = leave_alone(*m);
         make_decisions(*m);
     }
     for (size_t i = 0; i < decisions.size(); i++) {
@@ -450,7 +510,7 @@ void program::decide()
             m->tolerates = ALWAYS;
         }
         summarise();
-        dropped = drop_sites() || drop_calls() || drop_unreached();
+        dropped = drop_sites() || drop_calls() || drop_unreached() || drop_disagreeing();
     }
 }
 

@@ -9,6 +9,7 @@
 #include <clang/Basic/SourceManager.h>
 #include <clang/Lex/Lexer.h>
 #include <llvm/ADT/SmallString.h>
+#include <llvm/ADT/StringMap.h>
 #include <llvm/Support/FileSystem.h>
 #include <llvm/Support/Path.h>
 
@@ -26,10 +27,7 @@ namespace
 
 std::string path_of(const SourceManager &sources, SourceLocation location)
 {
-    llvm::SmallString<256> path(sources.getFilename(sources.getFileLoc(location)));
-    llvm::sys::fs::make_absolute(path);
-    llvm::sys::path::remove_dots(path, true);
-    return path.str().str();
+    return real_path(sources.getFilename(sources.getFileLoc(location)));
 }
 
 const char *obstacle_at(SourceLocation location, const SourceManager &sources,
@@ -67,11 +65,12 @@ SourceLocation argument_location(const Expr *call)
 class collector
 {
   public:
-    void add(const SourceManager &sources, SourceLocation at, unsigned length, std::string text)
+    void add(change::kind what, const SourceManager &sources, SourceLocation at, unsigned length,
+             std::string text)
     {
         std::string file = path_of(sources, at);
         parsed.try_emplace(file, sources.getBufferData(sources.getFileID(at)).str());
-        changes.insert({std::move(file), sources.getFileOffset(at), length,
+        changes.insert({what, std::move(file), sources.getFileOffset(at), length,
                         sources.getSpellingLineNumber(at), sources.getSpellingColumnNumber(at),
                         std::move(text)});
     }
@@ -88,7 +87,8 @@ void add_argument(collector &to, const decision &d)
         return;
     }
     std::string text = d.gets == flag::always ? "true" : "coalesce";
-    to.add(sources, call->getRParenLoc(), 0, (call->getNumArgs() ? ", " : "") + text);
+    to.add(change::ARGUMENT, sources, call->getRParenLoc(), 0,
+           (call->getNumArgs() ? ", " : "") + text);
 }
 
 void add_parameter(collector &to, const FunctionDecl *declaration)
@@ -100,15 +100,28 @@ void add_parameter(collector &to, const FunctionDecl *declaration)
         return;
     }
     if (declaration->getNumParams()) {
-        to.add(sources, type.getRParenLoc(), 0, ", " + text);
+        to.add(change::PARAMETER, sources, type.getRParenLoc(), 0, ", " + text);
         return;
     }
     SourceLocation begin = type.getLParenLoc().getLocWithOffset(1);
-    unsigned between = sources.getFileOffset(type.getRParenLoc()) - sources.getFileOffset(begin);
-    to.add(sources, begin, between, text); /* instead of `void`, if that is there */
+    unsigned offset = sources.getFileOffset(begin);
+    llvm::StringRef between = sources.getBufferData(sources.getFileID(begin))
+                                  .slice(offset, sources.getFileOffset(type.getRParenLoc()));
+    size_t word = between.find("void");
+    bool is_void = word != llvm::StringRef::npos;
+    to.add(change::PARAMETER, sources, begin.getLocWithOffset(is_void ? (int)word : 0),
+           is_void ? sizeof "void" - 1 : 0, text);
 }
 
 /* ---- the ends of an entry -------------------------------------------------------------------- */
+
+/* The statement is a call of that function of the library. */
+bool calls(const Stmt *statement, llvm::StringRef name)
+{
+    const auto *call = dyn_cast<CallExpr>(statement);
+    const FunctionDecl *called = call ? call->getDirectCallee() : nullptr;
+    return called && called->getIdentifier() && called->getName() == name;
+}
 
 /* The function calls another one to compute the value. */
 bool has_call(const Stmt *part)
@@ -128,43 +141,82 @@ std::string space_before(SourceLocation begin, const SourceManager &sources)
     return indentation.trim().empty() ? "\n" + indentation.str() : " ";
 }
 
+/* The statement is one of its own, and no part of an expression or of the head of a loop. */
+bool is_substatement(const Stmt *statement, const Stmt *parent)
+{
+    if (const auto *loop = dyn_cast<ForStmt>(parent)) {
+        return loop->getBody() == statement;
+    }
+    return !isa<Expr>(parent) && !isa<DeclStmt>(parent) && !isa<ReturnStmt>(parent);
+}
+
+/* The statement before this one in its block is a call of clean_malloc(). */
+bool is_after_cleaning(const Stmt *statement, const Stmt *parent)
+{
+    const auto *block = dyn_cast<CompoundStmt>(parent);
+    if (!block) {
+        return false;
+    }
+    const Stmt *before = nullptr;
+    for (const Stmt *other : block->body()) {
+        if (other == statement) {
+            break;
+        }
+        before = other;
+    }
+    return before && calls(before, "clean_malloc");
+}
+
 /* Clean up before a statement that leaves the program. A result that calls functions is computed
  * before. */
-void finish_before(collector &to, const ASTContext &context, const Stmt *statement,
-                   const Stmt *parent)
+void finish_before(collector &to, const ASTContext &context, const std::string &project,
+                   const Stmt *statement, const Stmt *parent)
 {
     const SourceManager &sources = context.getSourceManager();
     const auto *leaves = dyn_cast<ReturnStmt>(statement);
+    const Expr *result = leaves ? leaves->getRetValue() : nullptr;
     SourceLocation begin = statement->getBeginLoc();
     SourceLocation end = Lexer::findLocationAfterToken(statement->getEndLoc(), tok::semi, sources,
                                                        context.getLangOpts(), false);
-    if (begin.isMacroID() || end.isInvalid()) {
+    if (obstacle_at(begin, sources, project) || end.isInvalid() ||
+        !is_substatement(statement, parent) || is_after_cleaning(statement, parent)) {
         return;
     }
-    if (leaves && has_call(leaves->getRetValue())) {
-        to.add(sources, begin, sizeof "return" - 1, "{ int gpualloc_result =");
-        to.add(sources, end, 0, " clean_malloc(); return gpualloc_result; }");
+    if (has_call(result)) {
+        const auto *binary = dyn_cast<BinaryOperator>(result->IgnoreImpCasts());
+        bool has_value = !result->getType()->isVoidType();
+        bool has_comma = binary && binary->isCommaOp(); /* f(), 0 is no initial value */
+        if (has_comma) {
+            to.add(change::BEGIN, sources, result->getBeginLoc(), 0, "(");
+            to.add(change::CLOSE, sources,
+                   Lexer::getLocForEndOfToken(statement->getEndLoc(), 0, sources,
+                                              context.getLangOpts()),
+                   0, ")");
+        }
+        to.add(change::BEGIN, sources, begin, sizeof "return" - 1,
+               has_value ? "{ int gpualloc_result =" : "{");
+        to.add(change::CLOSE, sources, end, 0,
+               has_value ? " clean_malloc(); return gpualloc_result; }"
+                         : " clean_malloc(); return; }");
     } else if (isa<CompoundStmt>(parent)) {
-        to.add(sources, begin, 0, "clean_malloc();" + space_before(begin, sources));
+        to.add(change::BEGIN, sources, begin, 0, "clean_malloc();" + space_before(begin, sources));
     } else {
-        to.add(sources, begin, 0, "{ clean_malloc(); ");
-        to.add(sources, end, 0, " }");
+        to.add(change::BEGIN, sources, begin, 0, "{ clean_malloc(); ");
+        to.add(change::CLOSE, sources, end, 0, " }");
     }
 }
 
 /* The statements that leave main() or a kernel, and exit() in any function. */
-void find_ends(collector &to, const function *f)
+void clean_at_ends(collector &to, const std::string &project, const function *f)
 {
     const ASTContext &context = f->definition->getASTContext();
-    each_statement(
-        f->definition->getBody(), nullptr, [&](const Stmt *statement, const Stmt *parent) {
-            const auto *call = dyn_cast<CallExpr>(statement);
-            const FunctionDecl *called = call ? call->getDirectCallee() : nullptr;
-            bool exits = called && called->getIdentifier() && called->getName() == "exit";
-            if (exits || (f->is_entry && isa<ReturnStmt>(statement))) {
-                finish_before(to, context, statement, parent);
-            }
-        });
+    each_statement(f->definition->getBody(), nullptr,
+                   [&](const Stmt *statement, const Stmt *parent) {
+                       bool leaves = f->is_entry && isa<ReturnStmt>(statement);
+                       if (leaves || calls(statement, "exit")) {
+                           finish_before(to, context, project, statement, parent);
+                       }
+                   });
 }
 
 /* C converts void * to other pointers, and C++ does not. */
@@ -184,11 +236,11 @@ void add_cast(collector &to, const ASTContext &context, const std::string &proje
                       isa<DeclRefExpr>(inner) || isa<MemberExpr>(inner) ||
                       isa<ArraySubscriptExpr>(inner);
     std::string text = "(" + cast->getType().getAsString(context.getPrintingPolicy()) + ")";
-    to.add(sources, from->getBeginLoc(), 0, text + (is_primary ? "" : "("));
+    to.add(change::CAST, sources, from->getBeginLoc(), 0, text + (is_primary ? "" : "("));
     if (!is_primary) {
         SourceLocation end =
             Lexer::getLocForEndOfToken(from->getEndLoc(), 0, sources, context.getLangOpts());
-        to.add(sources, end, 0, ")");
+        to.add(change::CLOSE, sources, end, 0, ")");
     }
 }
 
@@ -205,33 +257,45 @@ void add_casts(collector &to, const FunctionDecl *f, const std::string &project)
     });
 }
 
-bool calls_already(const CompoundStmt *body, const char *name)
-{
-    for (const Stmt *statement : body->body()) {
-        const auto *call = dyn_cast<CallExpr>(statement);
-        const FunctionDecl *called = call ? call->getDirectCallee() : nullptr;
-        if (called && called->getIdentifier() && called->getName() == name) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void frame_entry(collector &to, const function *entry)
+void frame_entry(collector &to, const std::string &project, const function *entry)
 {
     const SourceManager &sources = entry->definition->getASTContext().getSourceManager();
     const auto *body = dyn_cast<CompoundStmt>(entry->definition->getBody());
-    if (!body || calls_already(body, "init_malloc")) {
+    if (!body || obstacle_at(body->getLBracLoc(), sources, project) ||
+        obstacle_at(body->getRBracLoc(), sources, project)) {
         return;
     }
-    to.add(sources, body->getLBracLoc().getLocWithOffset(1), 0, "\n  init_malloc();");
-    if (body->body_empty() || !isa<ReturnStmt>(body->body_back())) {
-        to.add(sources, body->getRBracLoc(), 0, "  clean_malloc();\n");
+    bool begins = std::any_of(body->body_begin(), body->body_end(), [](const Stmt *statement) {
+        return calls(statement, "init_malloc");
+    });
+    if (!begins) {
+        to.add(change::BEGIN, sources, body->getLBracLoc().getLocWithOffset(1), 0,
+               "\n  init_malloc();");
     }
-    find_ends(to, entry);
+    const Stmt *last = body->body_empty() ? nullptr : body->body_back();
+    if (!last || (!isa<ReturnStmt>(last) && !calls(last, "clean_malloc"))) {
+        to.add(change::END, sources, body->getRBracLoc(), 0, "  clean_malloc();\n");
+    }
+    clean_at_ends(to, project, entry);
 }
 
 } // namespace
+
+std::string real_path(llvm::StringRef name)
+{
+    static llvm::StringMap<std::string> known; /* each file is asked for once */
+    std::string &found = known[name];
+    if (found.empty()) {
+        llvm::SmallString<256> path;
+        if (llvm::sys::fs::real_path(name, path)) { /* it does not exist */
+            path = name;
+            llvm::sys::fs::make_absolute(path);
+            llvm::sys::path::remove_dots(path, true);
+        }
+        found = path.str().str();
+    }
+    return found;
+}
 
 const char *obstacle_to_parameter(const FunctionDecl *declaration, const std::string &project)
 {
@@ -254,8 +318,19 @@ const char *obstacle_to_argument(const Expr *call, const ASTContext &context,
                                  const std::string &project)
 {
     const auto *plain = dyn_cast<CallExpr>(call);
-    if (plain && has_argument(plain)) {
+    if (!plain) {
+        return "it is no call";
+    }
+    if (has_argument(plain)) {
         return nullptr;
+    }
+    if (isa<ParenExpr>(plain->getCallee()->IgnoreImpCasts())) {
+        return "its function is in parentheses";
+    }
+    for (const Expr *argument : plain->arguments()) {
+        if (isa<CXXDefaultArgExpr>(argument)) {
+            return "it has default arguments";
+        }
     }
     return obstacle_at(argument_location(call), context.getSourceManager(), project);
 }
@@ -263,7 +338,8 @@ const char *obstacle_to_argument(const Expr *call, const ASTContext &context,
 bool has_coalesce(const FunctionDecl *declaration)
 {
     unsigned count = declaration->getNumParams();
-    return count && declaration->getParamDecl(count - 1)->getName() == "coalesce";
+    const ParmVarDecl *last = count ? declaration->getParamDecl(count - 1) : nullptr;
+    return last && last->getName() == "coalesce" && last->getType()->isBooleanType();
 }
 
 bool has_argument(const CallExpr *call)
@@ -303,16 +379,29 @@ change_set make_changes(const program &all)
         }
     }
     for (const function *f : entries) {
-        frame_entry(found, f);
+        frame_entry(found, all.folder(), f);
     }
     for (const function *f :
          found.changes.empty() ? std::vector<const function *>() : all.functions()) {
         add_casts(found, f->definition, all.folder());
         if (!f->is_entry && !all.is_cuda()) {
-            find_ends(found, f);
+            clean_at_ends(found, all.folder(), f);
         }
     }
     return {{found.changes.begin(), found.changes.end()}, std::move(found.parsed)};
+}
+
+const change *change_set::conflict() const
+{
+    for (size_t i = 1; i < changes.size(); i++) {
+        const change &a = changes[i - 1], &b = changes[i];
+        bool is_same_place = a.file == b.file && a.offset == b.offset && a.what == b.what;
+        bool overlap = a.file == b.file && a.offset + a.length > b.offset;
+        if (overlap || (is_same_place && a.what != change::CLOSE && a.what != change::CAST)) {
+            return &b;
+        }
+    }
+    return nullptr;
 }
 
 std::string change_set::apply(const std::string &file) const

@@ -21,14 +21,23 @@ class program;
 
 /* `length` bytes of a file from `offset` on are replaced by the text. */
 struct change {
+    /* Of several changes at one place, the first kind comes first. */
+    enum kind {
+        CLOSE,
+        CAST,
+        BEGIN,
+        END,
+        PARAMETER,
+        ARGUMENT
+    } what;
     std::string file; /* absolute */
     unsigned offset, length, line, column;
     std::string text;
 
     bool operator<(const change &other) const
     {
-        return std::tie(file, offset, length, text) <
-               std::tie(other.file, other.offset, other.length, other.text);
+        return std::tie(file, offset, what, length, text) <
+               std::tie(other.file, other.offset, other.what, other.length, other.text);
     }
 };
 
@@ -37,11 +46,17 @@ struct change_set {
     std::vector<change> changes;
     std::map<std::string, std::string> parsed; /* the text of each file that changes */
 
+    /* Two changes that exclude each other, or NULL. */
+    const change *conflict() const;
+
     std::string apply(const std::string &file) const;
 };
 
 /* The program's contexts must still exist. */
 change_set make_changes(const program &all);
+
+/* The absolute name of a file or folder, without links if it exists. */
+std::string real_path(llvm::StringRef name);
 
 /* Why the declaration cannot get a parameter, or the call an argument; NULL if it can. `project`:
  * the folder, with a slash at its end, of the files that may be changed. */

@@ -88,7 +88,8 @@ variance function::load_variable(const VarDecl *variable, const Expr *where)
     if (followed != variables.end()) {
         return now->variables[followed->second];
     }
-    int differs = around.is_cuda() ? differs_in_block(variable) : -1;
+    bool is_parameter = isa<ParmVarDecl>(variable);
+    int differs = around.is_cuda() && !is_parameter ? differs_in_block(variable) : -1;
     if (differs == 1) {
         return because(true, where, "threadIdx differs between the threads of a block");
     }
@@ -106,10 +107,21 @@ variance function::load_variable(const VarDecl *variable, const Expr *where)
                    "the analysis does not follow the contents of " + variable->getNameAsString());
 }
 
+/* Threads may wait for others by volatile variables. */
+void function::note_volatile(const Expr *place)
+{
+    if (place->getType().isVolatileQualified()) {
+        const cause *why = explain(place, false, place->getBeginLoc(),
+                                   "threads may wait for each other by a volatile variable");
+        events[at].push_back({event::EXCHANGE, why, 0});
+    }
+}
+
 /* The value at a place in memory. */
 variance function::load(const Expr *place)
 {
     place = place->IgnoreParens();
+    note_volatile(place);
     if (const VarDecl *variable = variable_of(place)) {
         return load_variable(variable, place);
     }
@@ -165,6 +177,7 @@ void function::assign_variable(const VarDecl *variable, const variance &value, b
 void function::assign(const Expr *target, const variance &value, bool keeps)
 {
     target = target->IgnoreParens();
+    note_volatile(target);
     const VarDecl *variable = variable_of(target);
     if (variable) {
         assign_variable(variable, value, keeps || !isa<DeclRefExpr>(target), target);
@@ -209,14 +222,20 @@ variance function::compute(const Expr *expression)
         return varies ? because(false, trait, "the size of an array of variable length")
                       : variance();
     }
+    if (const auto *given = dyn_cast<CXXDefaultArgExpr>(expression)) {
+        Expr::EvalResult constant;
+        bool known = given->getExpr()->EvaluateAsInt(constant, definition->getASTContext());
+        return known ? variance() : because(false, given, "the analysis does not follow defaults");
+    }
     if (const auto *cast = dyn_cast<CastExpr>(expression)) {
         Expr::EvalResult constant; /* such as an offset in a structure */
         if (cast->getCastKind() == CK_PointerToIntegral &&
             !cast->EvaluateAsInt(constant, definition->getASTContext())) {
             return because(true, cast, "an address differs between threads");
         }
-        return cast->getCastKind() == CK_LValueToRValue ? load(cast->getSubExpr())
-                                                        : value(cast->getSubExpr());
+        bool loads = cast->getCastKind() == CK_LValueToRValue ||
+                     cast->getCastKind() == CK_LValueToRValueBitCast;
+        return loads ? load(cast->getSubExpr()) : value(cast->getSubExpr());
     }
     if (const auto *binary = dyn_cast<BinaryOperator>(expression)) {
         if (binary->isCommaOp() || binary->getOpcode() == BO_Assign) {
@@ -243,7 +262,8 @@ variance function::compute(const Expr *expression)
     }
     if (isa<CallExpr>(expression) || isa<CXXNewExpr>(expression) || isa<StmtExpr>(expression) ||
         isa<CXXConstructExpr>(expression) || isa<CXXThisExpr>(expression) ||
-        isa<LambdaExpr>(expression) || isa<AtomicExpr>(expression) || isa<VAArgExpr>(expression)) {
+        isa<LambdaExpr>(expression) || isa<AtomicExpr>(expression) || isa<VAArgExpr>(expression) ||
+        isa<CXXDefaultInitExpr>(expression)) {
         return because(false, expression, "the analysis does not follow this expression");
     }
     return of_children(expression);
@@ -294,7 +314,7 @@ void function::run_declaration(const VarDecl *variable)
                              "the analysis does not follow __attribute__((cleanup))"));
     }
     if (!variable->hasLocalStorage()) {
-        return; /* static: its initializer is constant in C, and a branch in C++ */
+        return; /* static: program.h looks at its initial value */
     }
     auto followed = variables.find(variable->getCanonicalDecl());
     if (followed == variables.end()) {

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "function.h"
 
+#include "walk.h"
+
 #include <clang/AST/ASTContext.h>
 #include <clang/AST/ExprCXX.h>
 #include <clang/AST/StmtCXX.h>
 #include <clang/AST/StmtOpenMP.h>
 #include <clang/Basic/SourceManager.h>
 #include <clang/Lex/Lexer.h>
+#include <llvm/ADT/SmallString.h>
 #include <llvm/Support/Casting.h>
+#include <llvm/Support/FileSystem.h>
+#include <llvm/Support/Path.h>
 
 using namespace clang;
 using llvm::cast;
@@ -27,25 +32,44 @@ CFG::BuildOptions graph_options()
     options.AddImplicitDtors = true;
     options.AddTemporaryDtors = true;
     options.AddInitializers = true;
-    options.AddEHEdges = true;
     return options;
 }
 
 } // namespace
 
+/* A value may be read from a union as another type, such as an address as a number. */
+static bool has_union(QualType type)
+{
+    const RecordDecl *record = type->isRecordType() ? type->getAsRecordDecl() : nullptr;
+    if (!record || type->isUnionType()) {
+        return record;
+    }
+    for (const FieldDecl *field : record->fields()) {
+        if (has_union(field->getASTContext().getBaseElementType(field->getType()))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool is_followed(const VarDecl *variable)
 {
     QualType type = variable->getType();
-    return !type.isVolatileQualified() && !type->isArrayType() && !type->isReferenceType();
+    return !type.isVolatileQualified() && !type->isArrayType() && !type->isReferenceType() &&
+           !has_union(type);
 }
 
 place place_of(const SourceManager &sources, SourceLocation location)
 {
-    PresumedLoc at = sources.getPresumedLoc(sources.getExpansionLoc(location));
+    SourceLocation at = sources.getExpansionLoc(location);
     if (at.isInvalid()) {
         return {"?", 0, 0};
     }
-    return {at.getFilename(), at.getLine(), at.getColumn()};
+    llvm::SmallString<256> path(sources.getFilename(at));
+    llvm::sys::fs::make_absolute(path);
+    llvm::sys::path::remove_dots(path, true);
+    return {path.str().str(), sources.getSpellingLineNumber(at),
+            sources.getSpellingColumnNumber(at)};
 }
 
 const VarDecl *variable_of(const Expr *place)
@@ -84,6 +108,12 @@ bool is_named(const Expr *expression, llvm::StringRef name, const ASTContext &co
     return named && named->getDecl()->getNameAsString() == name;
 }
 
+bool is_global(const FunctionDecl *f)
+{
+    const DeclContext *in = f->getDeclContext()->getRedeclContext();
+    return f->getIdentifier() && (in->isTranslationUnit() || in->isStdNamespace());
+}
+
 const char *differs_at_first(const Stmt *value, const ASTContext &context)
 {
     const auto *expression = dyn_cast<Expr>(value);
@@ -115,6 +145,13 @@ void function::prepare()
                         graph_options());
     if (is_entry && definition->isMain() && definition->getNumParams() > 1) {
         argv = definition->getParamDecl(1);
+    }
+    bool catches = false; /* kernels have no exceptions, so the graph has none, either */
+    each_statement(definition->getBody(), nullptr, [&](const Stmt *statement, const Stmt *) {
+        catches = catches || isa<CXXTryStmt>(statement);
+    });
+    if (catches) {
+        cfg.reset();
     }
     find_escapes(definition->getBody());
     find_parallel(definition->getBody(), nullptr);
@@ -194,7 +231,7 @@ bool function::reads_argv(const Expr *argument) const
 bool function::escapes_nowhere(const CallExpr *call)
 {
     const FunctionDecl *called = call->getDirectCallee();
-    const library_function *known = called && called->getIdentifier() && !around.find(called)
+    const library_function *known = called && is_global(called) && !around.find(called)
                                         ? find_library_function(called->getName())
                                         : nullptr;
     if (!known) {
@@ -296,7 +333,7 @@ void function::find_ends()
             auto statement = element.getAs<CFGStmt>();
             const auto *call = statement ? dyn_cast<CallExpr>(statement->getStmt()) : nullptr;
             const FunctionDecl *called = call ? call->getDirectCallee() : nullptr;
-            if (called && called->getIdentifier() && !around.find(called)) {
+            if (called && is_global(called) && !around.find(called)) {
                 const library_function *known = find_library_function(called->getName());
                 if (known && (known->effects & ENDS_ALL)) {
                     ends.set(block->getBlockID());
@@ -377,7 +414,7 @@ bool function::run_block(const CFGBlock &block, state &scratch)
         } else if (auto destructor = element.getAs<CFGImplicitDtor>()) {
             const CXXDestructorDecl *called =
                 destructor->getDestructorDecl(definition->getASTContext());
-            if (called && !called->isTrivial() && !called->isDefaulted()) {
+            if (called && !called->isTrivial()) {
                 now->left.join({0, explain(called, false, called->getLocation(),
                                            "the analysis does not follow destructors")});
             }

@@ -183,6 +183,7 @@ class function
     void assign_variable(const clang::VarDecl *variable, const variance &value, bool keeps,
                          const clang::Expr *where);
     variance load(const clang::Expr *place);
+    void note_volatile(const clang::Expr *place);
     variance load_variable(const clang::VarDecl *variable, const clang::Expr *where);
     variance value(const clang::Expr *expression);
     variance compute(const clang::Expr *expression);
@@ -222,6 +223,9 @@ const clang::VarDecl *variable_of(const clang::Expr *place);
 /* The expression is the expansion of the macro, perhaps within others, or the name itself. */
 bool is_named(const clang::Expr *expression, llvm::StringRef name,
               const clang::ASTContext &context);
+
+/* The function is no member and in no namespace but std: a name that the library may have. */
+bool is_global(const clang::FunctionDecl *f);
 
 /* Why threads have other values of a constant initial value: "is an address", or NULL. */
 const char *differs_at_first(const clang::Stmt *value, const clang::ASTContext &context);

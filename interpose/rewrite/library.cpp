@@ -49,6 +49,12 @@ const char *const pure[] = {"abs",
                             "trunc",
                             "rint",
                             "fmod",
+                            "fmodf",
+                            "sinf",
+                            "cosf",
+                            "tanf",
+                            "expm1",
+                            "log1p",
                             "hypot",
                             "fmin",
                             "fmax",
@@ -133,6 +139,13 @@ const char *const harmless[] = {"printf",
 
 /* Functions that return. Their results are as the memory and the files that they read. */
 const char *const returning[] = {"sprintf",
+                                 "alloca",
+                                 "__builtin_alloca",
+                                 "strtok_r",
+                                 "strncasecmp",
+                                 "mkdir",
+                                 "isatty",
+                                 "getrusage",
                                  "setbuf",
                                  "setvbuf",
                                  "gethostname",
@@ -199,8 +212,7 @@ const char *const returning[] = {"sprintf",
                                  "__threadfence",
                                  "__threadfence_block",
                                  "__threadfence_system",
-                                 "__nanosleep",
-                                 "__syncwarp",
+
                                  "__activemask",
                                  "assert",
                                  "__builtin_memcpy",
@@ -337,6 +349,8 @@ const library_function others[] = {
     {"__trap", none, ENDS_ALL, -1, none, -1},
     {"__nvvm_trap", none, ENDS_ALL, -1, none, -1},
     {"__builtin_trap", none, ENDS_ALL, -1, none, -1},
+    {"__syncwarp", none, MEETS, -1, none, -1},
+    {"__nanosleep", none, EXCHANGES, -1, none, -1},
     {"__syncthreads", none, MEETS | BARRIER, -1, none, -1},
     {"__nvvm_bar0", none, MEETS | BARRIER, -1, none, -1},
     {"__nvvm_barrier0", none, MEETS | BARRIER, -1, none, -1},
@@ -372,7 +386,9 @@ llvm::StringMap<library_function> all_functions()
         add(name, llvm::StringRef(name).take_front(4) == "MPI_" ? status : unknown);
     }
     for (const char *name : differing) {
-        add(name, source::divergent);
+        /* Atomics may end the wait of another thread; warp-level functions wait for lanes. */
+        bool is_atomic = has_prefix(name, "atomic"), is_warp = has_suffix(name, "_sync");
+        add(name, source::divergent, (is_atomic ? EXCHANGES : 0u) | (is_warp ? MEETS : 0u));
     }
     for (const char *name : of_block) {
         add(name, same);

@@ -61,8 +61,8 @@ struct library_function {
 /* Returns NULL if the function is not known. */
 const library_function *find_library_function(llvm::StringRef name);
 
-/* Arguments whose product is the size of the block that the function allocates; -1: none. `heap`
- * functions are those that `gpualloc rewrite` can make collective. */
+/* Arguments whose product is the size of the block that the function allocates; -1: none. Calls of
+ * `collective` functions can be made collective. */
 struct allocation_function {
     const char *name;
     int size, count;

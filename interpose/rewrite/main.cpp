@@ -169,14 +169,6 @@ int complain(const llvm::Twine &text)
     return FAILED;
 }
 
-std::string absolute(llvm::StringRef name)
-{
-    llvm::SmallString<256> found(name);
-    fs::make_absolute(found);
-    path::remove_dots(found, true);
-    return found.str().str();
-}
-
 /* Register the functions of the file --library. */
 bool read_library(const std::string &library, rewrite::program &all)
 {
@@ -222,7 +214,12 @@ bool make_output(const request &of, const std::string &name, const rewrite::chan
     if (!of.out.empty()) {
         llvm::StringRef relative(name);
         bool within = relative.consume_front(of.project + "/");
-        where = absolute(of.out) + "/" + (within ? relative : path::filename(name)).str();
+        if (!within) {
+            complain(name + " is not in the project \"" + of.project +
+                     "\", so that it has no place in --out");
+            return false;
+        }
+        where = rewrite::real_path(of.out) + "/" + relative.str();
     }
     to.push_back(
         {where, parsed == changes.parsed.end() ? (*now)->getBuffer().str() : changes.apply(name)});
@@ -275,7 +272,7 @@ int write_all(const request &of, const rewrite::change_set &changes)
     }
     for (const std::string &name : of.files) {
         if (!of.out.empty()) {
-            wanted.insert(absolute(name));
+            wanted.insert(rewrite::real_path(name));
         }
     }
     std::vector<output> outputs;
@@ -335,6 +332,10 @@ int run(const request &of, const tooling::CompilationDatabase &flags)
     }
     all.analyse();
     rewrite::change_set changes = rewrite::make_changes(all);
+    if (const rewrite::change *two = changes.conflict()) {
+        return complain(two->file + ":" + llvm::Twine(two->line) + ":" + llvm::Twine(two->column) +
+                        ": two changes exclude each other; nothing is written");
+    }
     if (of.as == format::text) {
         rewrite::print_text(llvm::outs(), all);
     } else if (of.as == format::json) {
@@ -370,7 +371,10 @@ int main(int argc, char **argv)
     if (argp_parse(&parser, own, argv, 0, nullptr, &of)) {
         return USAGE;
     }
-    of.project = absolute(of.project);
+    of.project = rewrite::real_path(of.project);
+    if (of.project == "/") {
+        of.project.clear();
+    }
     auto found = find_flags(of, own < argc ? &flags : nullptr);
     return found ? run(of, *found) : USAGE;
 }

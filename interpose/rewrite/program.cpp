@@ -57,10 +57,12 @@ std::string program::key_of(const Decl *declaration) const
     }
     std::string key = name.str().str();
     const auto *named = dyn_cast<ValueDecl>(declaration);
-    if (named && !named->isExternallyVisible()) { /* the name has the file's, without its folder */
+    if (named && !named->isExternallyVisible()) {
+        /* Each file has one of its own, also of a header, which may mean something else there. */
         const SourceManager &sources = named->getASTContext().getSourceManager();
-        FileID in = sources.getFileID(sources.getExpansionLoc(named->getLocation()));
-        key += "@" + place_of(sources, sources.getLocForStartOfFile(in)).file;
+        place at = place_of(sources, named->getLocation());
+        key += "@" + place_of(sources, sources.getLocForStartOfFile(sources.getMainFileID())).file;
+        key += "@" + at.file;
     }
     if (named && named->isWeak()) { /* it may not be the one that is called */
         key += "@weak";
@@ -95,7 +97,16 @@ void program::look_at_name(const DeclRefExpr *name, bool is_called)
 void program::look_at_variable(const VarDecl *variable)
 {
     if (variable->hasGlobalStorage() && variable->getInit()) {
+        ASTContext &context = variable->getASTContext();
         add_initial(variable, variable->getInit());
+        if (context.getLangOpts().CPlusPlus && !variable->getInit()->isValueDependent() &&
+            !variable->getInit()->isConstantInitializer(context, false)) {
+            place at = place_of(context.getSourceManager(), variable->getLocation());
+            share_global(variable, explain(variable, {false,
+                                                      "the analysis does not follow initial "
+                                                      "values that are computed",
+                                                      at, nullptr}));
+        }
     }
     if (const auto *cleanup = variable->getAttr<CleanupAttr>()) {
         const FunctionDecl *f = cleanup->getFunctionDecl();
@@ -119,6 +130,8 @@ void program::look_at(const Stmt *body)
             for (const Decl *d : declaration->decls()) {
                 if (const auto *variable = dyn_cast<VarDecl>(d)) {
                     look_at_variable(variable);
+                } else if (const auto *f = dyn_cast<FunctionDecl>(d)) {
+                    add_function(f);
                 }
             }
         }
@@ -201,7 +214,9 @@ program::member &program::member_of(const function *f) const
 
 const std::vector<const FunctionDecl *> &program::declarations_of(const function *f) const
 {
-    return declarations.find(key_of(f->definition))->second;
+    static const std::vector<const FunctionDecl *> none;
+    auto found = declarations.find(key_of(f->definition));
+    return found == declarations.end() ? none : found->second;
 }
 
 std::vector<const function *> program::functions() const
@@ -215,10 +230,6 @@ std::vector<const function *> program::functions() const
 
 function *program::find(const FunctionDecl *called)
 {
-    const IdentifierInfo *name = called->getIdentifier();
-    if (name && find_allocation_function(name->getName())) {
-        return nullptr; /* also one that a header of ours defines */
-    }
     const FunctionDecl *canonical = called->getCanonicalDecl();
     auto found = known.find(canonical);
     if (found == known.end()) {
@@ -402,9 +413,11 @@ void program::find_contexts()
                 member &callee = member_of(site.callee);
                 set(callee.entry_varies, resolve(*in, site.reached));
                 for (size_t i = 0; i < callee.parameter_varies.size(); i++) {
-                    if (i < site.arguments.size()) {
-                        set(callee.parameter_varies[i], resolve(*in, site.arguments[i]));
-                    }
+                    set(callee.parameter_varies[i],
+                        i < site.arguments.size()
+                            ? resolve(*in, site.arguments[i])
+                            : in->analysis->explain_at(site.expression, false,
+                                                       "an argument is missing", nullptr));
                 }
             }
         }

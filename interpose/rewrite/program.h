@@ -152,6 +152,7 @@ class program : public surroundings
     bool drop_sites();
     bool drop_calls();
     bool drop_unreached();
+    bool drop_disagreeing();
     const cause *no_caller(const member &of) const;
     const cause *explain_needs(const decision &of) const;
     verdict verdict_of(const decision &of, const cause *why) const;

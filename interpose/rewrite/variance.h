@@ -54,11 +54,6 @@ struct variance {
     uint64_t parameters = 0;    /* bit i: varies if the function's parameter i varies */
     const cause *why = nullptr; /* varies in any case; the cause found first */
 
-    bool varies() const
-    {
-        return why != nullptr;
-    }
-
     bool join(const variance &other)
     {
         bool grows = (other.parameters & ~parameters) || (other.why && !why);

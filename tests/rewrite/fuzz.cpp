@@ -237,7 +237,13 @@ int run(unsigned long first, long count, double seconds, int failures)
                 all.programs, all.discarded, all.sites, all.together,
                 100.0 * (double)all.together / (double)(all.sites ? all.sites : 1), all.complete,
                 all.runs, (double)all.programs / spent);
-    return 0;
+    /* Programs that are not analysed, or that do not run, show nothing. */
+    bool shows =
+        all.programs < 100 || (all.together * 10 >= all.sites && all.complete > all.programs);
+    if (!shows) {
+        std::printf("too few collective allocations, or too few complete runs\n");
+    }
+    return shows ? 0 : 1;
 }
 
 } // namespace

@@ -91,8 +91,9 @@ class Pairs(RewriteTest):
             with self.subTest(name):
                 self.copy(name)
                 self.accepted("--in-place", f"{name}.c")
-                if re.search(r"^int n;$", (self.folder / f"{name}.c").read_text(), re.MULTILINE):
-                    continue # a definition in the style before ANSI C is no C++
+                # A definition in the style before ANSI C is no C++.
+                self.file(f"{name}.c", (self.folder / f"{name}.c").read_text()
+                          .replace("old(n)\nint n;\n", "old(int n)\n"))
                 subprocess.run([CLANG, "-fsyntax-only", "-w", *AS_REWRITTEN, f"{name}.c"],
                                cwd=self.folder, check=True)
                 before = self.contents()
@@ -164,22 +165,66 @@ class Output(RewriteTest):
         self.assertIn("gather in main(): uniform and equal: true",
                       self.accepted("--library=list", "a.c"))
 
+    CUDA = ("#define __global__ __attribute__((global))\n"
+            "#define __device__ __attribute__((device))\n"
+            "struct index { unsigned x, y, z; };\n"
+            "extern const __device__ index threadIdx, blockIdx, blockDim;\n"
+            'extern "C" __device__ void *malloc(unsigned long);\n'
+            "__device__ void __syncthreads();\n__device__ void __syncwarp();\n"
+            "__device__ int atomicCAS(int *, int, int), atomicExch(int *, int);\n")
+    AS_CUDA = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-include", "cuda.h"]
+
+    def kernel(self, body: str, before: str = "") -> list[str]:
+        """The verdicts on the allocations of a kernel, in their order."""
+        self.file("cuda.h", self.CUDA)
+        self.file("k.cu", f"{before}\n__global__ void k(int n, int *lock) {{ {body} }}\n")
+        answer = json.loads(self.accepted("--for=cuda", "--format=json", "k.cu",
+                                          flags=self.AS_CUDA))
+        return [one["verdict"] for one in answer["allocations"]]
+
+    def test_kernels_that_wait(self) -> None:
+        for body in ("while (atomicCAS(lock, 0, 1)) {} malloc(8); atomicExch(lock, 0);",
+                     "if (threadIdx.x) { __syncwarp(); } malloc(8);"
+                     " if (!threadIdx.x) __syncwarp();",
+                     "volatile int *f = lock; if (!threadIdx.x) { while (*f) {} } malloc(8);"
+                     " if (threadIdx.x) *f = 0;"):
+            self.assertEqual(["unknown"], self.kernel(body), body)
+
+    def test_objects_of_kernels(self) -> None:
+        together = "uniform and equal"
+        pair = "struct pair { int x, y; }; struct made { int n = threadIdx.x; };"
+        for body in ("pair a; a.x = threadIdx.x; pair b = a; malloc(b.x);",
+                     "index t = threadIdx; malloc(t.x);", "made y; malloc(y.n);",
+                     "made y{}; malloc(y.n);", "float f = threadIdx.x; "
+                     "malloc(__builtin_bit_cast(int, f) & 63);"):
+            self.assertNotIn(together, self.kernel(body, pair), body)
+        self.assertEqual([together], self.kernel("malloc(n + blockIdx.x);"))
+        self.assertNotIn(together, self.kernel(
+            "make();", "__device__ void make(int m = threadIdx.x) { malloc(m); }"))
+
+    def test_templates_of_kernels_stay(self) -> None:
+        self.file("cuda.h", self.CUDA)
+        text = ("template <bool All> __global__ void k() { if (All || !threadIdx.x) malloc(8); }\n"
+                "template __global__ void k<true>(); template __global__ void k<false>();\n")
+        self.file("k.cu", text)
+        self.accepted("--for=cuda", "--in-place", "k.cu", flags=self.AS_CUDA)
+        self.assertEqual(text, (self.folder / "k.cu").read_text())
+
+    def test_default_arguments_stay(self) -> None:
+        before = "__device__ void make(int a = 3) { malloc(a); }"
+        self.kernel("make(); make(4);", before)
+        self.accepted("--for=cuda", "--in-place", "k.cu", flags=self.AS_CUDA)
+        self.assertIn("make(); make(4, true);", (self.folder / "k.cu").read_text())
+
     def test_kernels(self) -> None:
-        self.file("cuda.h", "#define __global__ __attribute__((global))\n"
-                            "#define __device__ __attribute__((device))\n"
-                            "struct index { unsigned x, y, z; };\n"
-                            "extern const __device__ index threadIdx, blockIdx, blockDim;\n"
-                            'extern "C" __device__ void *malloc(unsigned long);\n'
-                            "__device__ void __syncthreads();\n")
+        self.file("cuda.h", self.CUDA)
         self.file("a.cu", "__device__ int *make(int n) { return (int *)malloc(n); }\n"
                           "__global__ void kernel(int n, int **out) {\n"
                           "  out[threadIdx.x] = make(n + blockIdx.x);\n"
                           "  if (threadIdx.x < 4)\n"
                           "    malloc(4);\n"
                           "}\n")
-        flags = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-include",
-                 "cuda.h"]
-        text = self.accepted("--for=cuda", "--in-place", "a.cu", flags=flags)
+        text = self.accepted("--for=cuda", "--in-place", "a.cu", flags=self.AS_CUDA)
         self.assertIn("malloc in make(): uniform and equal: coalesce", text)
         self.assertIn("malloc in kernel(): divergent", text)
         self.assertIn("make(n + blockIdx.x, true)", (self.folder / "a.cu").read_text())
@@ -187,9 +232,11 @@ class Output(RewriteTest):
 
 class Refusals(RewriteTest):
     def test_options(self) -> None:
-        for args in (["--for=fortran", "a.c"], ["--grade=best", "a.c"], ["--format=xml", "a.c"],
-                     ["--in-place", "--out=x", "a.c"], []):
-            self.refused(2, "gpualloc-rewrite", *args)
+        for part, *args in (["--for=fortran: expected one of mpi, cuda", "--for=fortran", "a.c"],
+                            ["expected one of flow, callgraph, pattern", "--grade=best", "a.c"],
+                            ["expected one of text, json, fixits", "--format=xml", "a.c"],
+                            ["give one of them", "--in-place", "--out=x", "a.c"], ["no files"]):
+            self.refused(2, part, *args)
 
     def test_library(self) -> None:
         self.file("a.c", "int main(void) { return 0; }\n")
@@ -211,11 +258,13 @@ class Refusals(RewriteTest):
 
     def test_file_outside_of_the_project(self) -> None:
         (self.folder / "project").mkdir()
-        self.file("f.h", "#include <stdlib.h>\nstatic void f(void) { malloc(4); }\n")
-        self.file("project/a.c", '#include "../f.h"\nint main(void) { f(); malloc(8); }\n')
+        header = "#include <stdlib.h>\nstatic void f(int n) { malloc(4); if (n) exit(1); }\n"
+        self.file("f.h", header)
+        self.file("project/a.c",
+                  '#include "../f.h"\nint main(int n, char **v) { f(n); malloc(8); }\n')
         text = self.accepted("--in-place", "--project=project", "project/a.c")
         self.assertIn("its file is not in the project", text)
-        self.assertNotIn("coalesce", (self.folder / "f.h").read_text())
+        self.assertEqual(header, (self.folder / "f.h").read_text())
         self.assertIn("malloc(8, true)", (self.folder / "project/a.c").read_text())
 
     def test_headers_that_disagree(self) -> None:

@@ -34,18 +34,18 @@ static bool interrupting;
 /* True from the signal to a thread until the thread has slept. A thread gets no other signal in
  * that time: on a busy machine it would do nothing but sleep. */
 static bool interrupted[THREADS_MAX];
-static __thread size_t own_number;
 
 /* Lets other threads run. To yield is not enough: on one CPU the scheduler often runs the yielding
  * thread again. */
-static void sleep_shortly(int number)
+static void sleep_shortly(int number, siginfo_t *info, void *context)
 {
     int error = errno;
     (void)number;
+    (void)context;
     nanosleep(&(struct timespec){0, 1000}, NULL); /* 1 us */
     errno = error;
     /* relaxed: publishes nothing */
-    __atomic_store_n(&interrupted[own_number], false, __ATOMIC_RELAXED);
+    __atomic_store_n((bool *)info->si_value.sival_ptr, false, __ATOMIC_RELAXED);
 }
 
 void stress_start(int argc, char **argv, bool interrupts)
@@ -63,7 +63,7 @@ void stress_start(int argc, char **argv, bool interrupts)
         deadline.tv_sec++;
     }
     interrupting = interrupts;
-    struct sigaction action = {.sa_handler = sleep_shortly, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_sigaction = sleep_shortly, .sa_flags = SA_RESTART | SA_SIGINFO};
     stress_need(!interrupts || sigaction(SIGURG, &action, NULL) == 0, "a signal handler");
 }
 
@@ -100,7 +100,6 @@ typedef struct job {
 static void *run_job(void *context)
 {
     job *j = context;
-    own_number = j->number;
     j->body(j->number);
     return NULL;
 }
@@ -124,7 +123,7 @@ static void interrupt(const pthread_t *threads, size_t count)
         }
         if (!__atomic_load_n(&interrupted[i], __ATOMIC_RELAXED)) {
             __atomic_store_n(&interrupted[i], true, __ATOMIC_RELAXED);
-            pthread_kill(threads[i], SIGURG);
+            pthread_sigqueue(threads[i], SIGURG, (union sigval){.sival_ptr = &interrupted[i]});
         }
         nanosleep(&(struct timespec){0, (long)random_below(&random, 100000)}, NULL); /* ns */
     }

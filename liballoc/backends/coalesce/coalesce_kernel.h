@@ -271,12 +271,20 @@ GA_SIMT void ga_coalesce_kernel_enter(ga_kernel_heap heap)
     }
 }
 
-GA_SIMT void ga_coalesce_kernel_leave(ga_kernel_heap heap)
+/* By one thread, after all frees of its block. */
+GA_SIMT void ga_coalesce_kernel_leave_last(ga_kernel_heap heap)
 {
     ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
-    __syncthreads(); /* all have made their frees */
-    if (ga_coalesce_rank() == 0 && ga_add64_relaxed(&view.heap->inside, ~(uint64_t)0) == 1) {
+    if (ga_add64_relaxed(&view.heap->inside, ~(uint64_t)0) == 1) {
         ga_store64_relaxed(&view.heap->left, ga_load_relaxed(&view.heap->map.live));
+    }
+}
+
+GA_SIMT void ga_coalesce_kernel_leave(ga_kernel_heap heap)
+{
+    __syncthreads(); /* all have made their frees */
+    if (ga_coalesce_rank() == 0) {
+        ga_coalesce_kernel_leave_last(heap);
     }
 }
 

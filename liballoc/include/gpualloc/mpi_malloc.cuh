@@ -39,18 +39,33 @@ static __device__ inline bool ga_mpi_is_coalescing(void)
     return ga_kernel_is(ga_device_heap, GA_KERNEL_KIND_COALESCE);
 }
 
-/* All threads of the block call, before their first and after their last request. */
+/* The number of threads of the block that have cleaned up. */
+static __device__ inline uint32_t *ga_mpi_cleaned(void)
+{
+    static __shared__ uint32_t count;
+    return &count;
+}
+
+/* All threads of the block call together, before their first request. */
 static __device__ inline void init_malloc(void)
 {
     if (ga_mpi_is_coalescing()) {
+        if (ga_coalesce_rank() == 0) {
+            *ga_mpi_cleaned() = 0;
+        }
         ga_coalesce_init(ga_device_heap);
+        __syncthreads(); /* the count is 0 before a thread adds to it */
     }
 }
 
+/* Each thread calls once, after its last request, where it leaves the program. No thread waits:
+ * some leave early. The last one of the block reports for all. */
 static __device__ inline void clean_malloc(void)
 {
-    if (ga_mpi_is_coalescing()) {
-        ga_coalesce_clean(ga_device_heap);
+    /* CM1: release and acquire. Pairs with itself: the other threads have made their frees. */
+    if (ga_mpi_is_coalescing() &&
+        ga_add_acq_rel(ga_mpi_cleaned(), 1) + 1 == blockDim.x * blockDim.y * blockDim.z) {
+        ga_coalesce_kernel_leave_last(ga_device_heap);
     }
 }
 

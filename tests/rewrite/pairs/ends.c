@@ -21,6 +21,10 @@ int main(int argc, char **argv)
         return 1;
     if (argc > 2)
         usage();
+    if (argc > 4)
+        free(p), exit(3); /* a part of an expression has no place for a statement */
+    if (argc > 5)
+        return result(), 4;
     switch (argc) {
     case 1:
         return result();

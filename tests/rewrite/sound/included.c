@@ -16,6 +16,7 @@ int other(int argc);
 int main(int argc, char **argv)
 {
     START;
-    malloc(bytes(rank) + other(argc)); /* unknown */
+    malloc(bytes(rank) + other(argc)); /* sizes differ */
+    malloc(bytes(argc) + other(rank)); /* together: the other file has 8 bytes */
     return 0;
 }
