@@ -18,9 +18,9 @@ from pathlib import Path
 
 BINARY = os.environ["GPUALLOC_BIN"]
 SANITIZED = bool(os.environ.get("GPUALLOC_SANITIZED"))
-COMMANDS = ("run", "bench", "trace", "list", "check", "help")
-if os.environ.get("GPUALLOC_REWRITE"): # there are Clang's development files
-    COMMANDS = (*COMMANDS, "rewrite")
+COMMANDS = ("run", "bench", "trace", "rewrite", "list", "check", "help")
+# Those that run here: `rewrite` needs Clang's development files.
+PRESENT = [name for name in COMMANDS if name != "rewrite" or os.environ.get("GPUALLOC_REWRITE")]
 REPO = Path(__file__).resolve().parents[2]
 PRELOAD = "libgpualloc-malloc.so"
 ALIGN_PRELOAD = "libgpualloc-align.so"

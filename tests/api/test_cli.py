@@ -13,7 +13,7 @@ import sys
 import unittest
 
 import command
-from command import COMMANDS, REPO, Answer, CommandTest, options_in_help
+from command import COMMANDS, PRESENT, REPO, Answer, CommandTest, options_in_help
 
 MAN = REPO / "docs" / "man"
 
@@ -43,7 +43,7 @@ class Help(CommandTest):
         self.assertEqual(self.gpualloc("--help").out, answer.err)
 
     def test_of_each_command(self) -> None:
-        for name in COMMANDS:
+        for name in PRESENT:
             text = self.gpualloc(name, "--help").out
             self.assertTrue(text.startswith(f"Usage: gpualloc {name} "), text)
             self.assertEqual(text, self.gpualloc("help", name).out)
@@ -66,7 +66,7 @@ class Help(CommandTest):
         self.refused(self.gpualloc("\033[31m\nx"), 2, '"?[31m?x"')
 
     def test_unknown_option(self) -> None:
-        for args in ([], *([name] for name in COMMANDS)):
+        for args in ([], *([name] for name in PRESENT)):
             self.refused(self.gpualloc(*args, "--nonesuch"), 2, "'--nonesuch'")
 
     def test_full_disk(self) -> None:
@@ -82,7 +82,7 @@ class Manual(CommandTest):
         return {"-" + name for name in re.findall(r"\bFl (-[a-z][a-z-]*)", text)}
 
     def test_same_options_as_help(self) -> None:
-        for name in COMMANDS:
+        for name in PRESENT:
             if name == "help":
                 continue
             listed = options_in_help(self.gpualloc(name, "--help").out)
