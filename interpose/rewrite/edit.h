@@ -21,12 +21,12 @@ class program;
 
 /* `length` bytes of a file from `offset` on are replaced by the text. */
 struct change {
-    /* Of several changes at one place, the first kind comes first. */
+    /* Several changes at one place are in this order. */
     enum kind {
-        CLOSE,
+        CLOSE, /* the end of a statement or expression that another change begins */
         CAST,
-        BEGIN,
-        END,
+        BEGIN, /* init_malloc(), or clean_malloc() before a statement */
+        END,   /* clean_malloc() before the last brace */
         PARAMETER,
         ARGUMENT
     } what;
@@ -46,7 +46,7 @@ struct change_set {
     std::vector<change> changes;
     std::map<std::string, std::string> parsed; /* the text of each file that changes */
 
-    /* Two changes that exclude each other, or NULL. */
+    /* The second of two changes that exclude each other, or NULL. */
     const change *conflict() const;
 
     std::string apply(const std::string &file) const;

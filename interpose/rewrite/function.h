@@ -77,11 +77,11 @@ class surroundings
 struct call_site {
     const clang::Expr *expression = nullptr;        /* a call, or a new expression */
     function *callee = nullptr;                     /* of the program; NULL if it allocates */
-    const allocation_function *allocates = nullptr; /* NULL for `new`, and for the program's */
-    variance reached;                               /* varies: not all threads get here together */
+    const allocation_function *allocates = nullptr; /* NULL for `new`, and beside a callee */
+    variance reached;                               /* whether all threads call together */
     std::vector<variance> arguments;
     variance size;       /* of an allocation, in bytes */
-    bool doomed = false; /* the program ends soon after */
+    bool doomed = false; /* every path from here ends the whole program */
 };
 
 /* The events of a block, in order, for messages.h. */

@@ -13,7 +13,7 @@ enum {
 };
 
 /* Sizes and addresses are multiples of powers of two. The first product spreads the bits of b, so
- * that no difference of addresses makes up for one of sizes. */
+ * that a difference of addresses rarely makes up for one of sizes. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
     uint64_t x = a ^ b * UINT64_C(0x9e3779b97f4a7c15);

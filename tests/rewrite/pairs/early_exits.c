@@ -1,7 +1,7 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-/* Trap 1: threads that leave early, or take another way. */
+/* Threads that leave early, or take another way. */
 static int rank, size;
 
 static void *after_return(void)

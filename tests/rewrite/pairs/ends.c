@@ -1,7 +1,7 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-/* Trap 6: the ends of main. */
+/* The ends of main. */
 static void usage(void)
 {
     exit(2);

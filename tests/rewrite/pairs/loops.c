@@ -1,7 +1,7 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-/* Trap 7: loops with a trip count that all ranks share. */
+/* Loops with a trip count that all ranks share. */
 int main(int argc, char **argv)
 {
     int rank, size;

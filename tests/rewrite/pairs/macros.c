@@ -1,7 +1,7 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-/* Trap 5: macros, and the other functions that allocate. */
+/* Macros, and the other functions that allocate. */
 #include <string.h>
 
 #define NEW(type)      ((type *)malloc(sizeof(type)))

@@ -1,7 +1,7 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-/* Trap 3: functions that can get a parameter, and functions that cannot. */
+/* Functions that can get a parameter, and functions that cannot. */
 #include "parameters.h"
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-/* Trap 2: sizes that differ. */
+/* Sizes that differ. */
 static double *vector(int n)
 {
     return malloc(n * sizeof(double));

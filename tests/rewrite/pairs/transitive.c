@@ -1,7 +1,7 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-/* Trap 4: functions that allocate through others, and by recursion. */
+/* Functions that allocate through others, and by recursion. */
 static void leaf(int n)
 {
     free(malloc(n));
