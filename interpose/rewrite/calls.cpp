@@ -285,9 +285,9 @@ void function::run_library_call(const CallExpr *call, const library_function &ca
     for (unsigned i = 0; i < call->getNumArgs() && callee.result == source::arguments; i++) {
         const Expr *argument = call->getArg(i);
         bool reads = argument->getType()->isPointerType() && (callee.effects & KEEPS_ARGV);
-        bool known =
-            reads_argv(argument) || argument->isNullPointerConstant(definition->getASTContext(),
-                                                                    Expr::NPC_ValueDependentIsNull);
+        bool known = reads_argv(argument) || isa<StringLiteral>(argument->IgnoreParenCasts()) ||
+                     argument->isNullPointerConstant(definition->getASTContext(),
+                                                     Expr::NPC_ValueDependentIsNull);
         if (!reads || known) {
             result.join(value(argument));
         } else {

@@ -30,24 +30,6 @@ std::string path_of(const SourceManager &sources, SourceLocation location)
     return real_path(sources.getFilename(sources.getFileLoc(location)));
 }
 
-const char *obstacle_at(SourceLocation location, const SourceManager &sources,
-                        const std::string &project)
-{
-    if (location.isInvalid()) {
-        return "the place in the source is not known";
-    }
-    if (location.isMacroID()) {
-        return "it is in a macro";
-    }
-    if (sources.isInSystemHeader(location)) {
-        return "it is in a header of the system";
-    }
-    std::string path = path_of(sources, location);
-    return llvm::StringRef(path).substr(0, project.size()) == project
-               ? nullptr
-               : "its file is not in the project";
-}
-
 FunctionTypeLoc type_of(const FunctionDecl *declaration)
 {
     const TypeSourceInfo *type = declaration->getTypeSourceInfo();
@@ -60,24 +42,7 @@ SourceLocation argument_location(const Expr *call)
     return plain ? plain->getRParenLoc() : SourceLocation();
 }
 
-/* ---- collecting changes --------------------------------------------------------------------- */
-
-class collector
-{
-  public:
-    void add(change::kind what, const SourceManager &sources, SourceLocation at, unsigned length,
-             std::string text)
-    {
-        std::string file = path_of(sources, at);
-        parsed.try_emplace(file, sources.getBufferData(sources.getFileID(at)).str());
-        changes.insert({what, std::move(file), sources.getFileOffset(at), length,
-                        sources.getSpellingLineNumber(at), sources.getSpellingColumnNumber(at),
-                        std::move(text)});
-    }
-
-    std::set<change> changes;
-    std::map<std::string, std::string> parsed;
-};
+/* ---- arguments and parameters ---------------------------------------------------------------- */
 
 void add_argument(collector &to, const decision &d)
 {
@@ -281,6 +246,39 @@ void frame_entry(collector &to, const std::string &project, const function *entr
 
 } // namespace
 
+void collector::add(change::kind what, const SourceManager &sources, SourceLocation at,
+                    unsigned length, std::string text)
+{
+    std::string file = path_of(sources, at);
+    parsed.try_emplace(file, sources.getBufferData(sources.getFileID(at)).str());
+    changes.insert({what, std::move(file), sources.getFileOffset(at), length,
+                    sources.getSpellingLineNumber(at), sources.getSpellingColumnNumber(at),
+                    std::move(text)});
+}
+
+bool is_in_project(SourceLocation location, const SourceManager &sources,
+                   const std::string &project)
+{
+    std::string path = path_of(sources, location);
+    return !sources.isInSystemHeader(location) &&
+           llvm::StringRef(path).substr(0, project.size()) == project;
+}
+
+const char *obstacle_at(SourceLocation location, const SourceManager &sources,
+                        const std::string &project)
+{
+    if (location.isInvalid()) {
+        return "the place in the source is not known";
+    }
+    if (location.isMacroID()) {
+        return "it is in a macro";
+    }
+    if (sources.isInSystemHeader(location)) {
+        return "it is in a header of the system";
+    }
+    return is_in_project(location, sources, project) ? nullptr : "its file is not in the project";
+}
+
 std::string real_path(llvm::StringRef name)
 {
     static llvm::StringMap<std::string> known; /* each file is asked for once */
@@ -358,9 +356,8 @@ bool has_argument(const CallExpr *call)
     return call->getNumArgs() > plain && !isa<CXXDefaultArgExpr>(call->getArg(plain));
 }
 
-change_set make_changes(const program &all)
+void add_changes(collector &found, const program &all, bool ports)
 {
-    collector found;
     std::set<const function *> parameters, entries;
     for (const decision &d : all.decisions) {
         if (d.gets == flag::none) {
@@ -382,13 +379,12 @@ change_set make_changes(const program &all)
         frame_entry(found, all.folder(), f);
     }
     for (const function *f :
-         found.changes.empty() ? std::vector<const function *>() : all.functions()) {
+         found.changes.empty() && !ports ? std::vector<const function *>() : all.functions()) {
         add_casts(found, f->definition, all.folder());
         if (!f->is_entry && !all.is_cuda()) {
             clean_at_ends(found, all.folder(), f);
         }
     }
-    return {{found.changes.begin(), found.changes.end()}, std::move(found.parsed)};
 }
 
 const change *change_set::conflict() const

@@ -10,6 +10,7 @@
 #include <clang/AST/Expr.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -23,12 +24,19 @@ class program;
 struct change {
     /* Several changes at one place are in this order. */
     enum kind {
-        CLOSE, /* the end of a statement or expression that another change begins */
+        OWN,      /* .own() after a variable that each rank has */
+        CLOSE,    /* the end of a statement or expression that another change begins */
+        INCLUDE,  /* of gpualloc/gpu_mpi.cuh */
+        VARIABLE, /* declarations of variables that each rank has */
+        DEVICE,   /* __device__ */
         CAST,
-        BEGIN, /* init_malloc(), or clean_malloc() before a statement */
-        END,   /* clean_malloc() before the last brace */
+        BEGIN,  /* init_malloc(), or clean_malloc() before a statement */
+        END,    /* clean_malloc() before the last brace */
+        RETURN, /* return 0 after that */
         PARAMETER,
-        ARGUMENT
+        ARGUMENT,
+        NAME,   /* of main() */
+        PROGRAM /* main() of the host, at the end of a file */
     } what;
     std::string file; /* absolute */
     unsigned offset, length, line, column;
@@ -52,11 +60,31 @@ struct change_set {
     std::string apply(const std::string &file) const;
 };
 
-/* The program's contexts must still exist. */
-change_set make_changes(const program &all);
+class collector
+{
+  public:
+    void add(change::kind what, const clang::SourceManager &sources, clang::SourceLocation at,
+             unsigned length, std::string text);
+
+    std::set<change> changes;
+    std::map<std::string, std::string> parsed;
+};
+
+/* Changes for the decisions. `ports`: the program is also made one for a GPU (port.h). The
+ * program's contexts must still exist. */
+void add_changes(collector &to, const program &all, bool ports);
 
 /* The absolute name of a file or folder, without links if it exists. */
 std::string real_path(llvm::StringRef name);
+
+/* Why the source at that place cannot change; NULL if it can. `project`: the folder, with a slash
+ * at its end, of the files that may be changed. */
+const char *obstacle_at(clang::SourceLocation location, const clang::SourceManager &sources,
+                        const std::string &project);
+
+/* The place is in a file of the project, or in a macro that is used there. */
+bool is_in_project(clang::SourceLocation location, const clang::SourceManager &sources,
+                   const std::string &project);
 
 /* Why the declaration cannot get a parameter, or the call an argument; NULL if it can. `project`:
  * the folder, with a slash at its end, of the files that may be changed. */

@@ -92,8 +92,9 @@ const char *const pure[] = {"abs",
                             "MPI_Type_size"};
 
 /* Functions that read strings and return. */
-const char *const readers[] = {"atoi",    "atol",    "atoll",    "atof",   "strtol",
-                               "strtoll", "strtoul", "strtoull", "strtod", "strtof"};
+const char *const readers[] = {"atoi",    "atol",    "atoll",      "atof",   "strtol",
+                               "strtoll", "strtoul", "strtoull",   "strtod", "strtof",
+                               "strcmp",  "strncmp", "strcasecmp", "strlen"};
 
 /* Functions that return, keep no pointer, and write to no string of argv. */
 const char *const harmless[] = {"printf",
@@ -108,10 +109,6 @@ const char *const harmless[] = {"printf",
                                 "fopen",
                                 "fclose",
                                 "remove",
-                                "strcmp",
-                                "strncmp",
-                                "strcasecmp",
-                                "strlen",
                                 "access",
                                 "stat",
                                 "setlocale",

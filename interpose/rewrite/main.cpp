@@ -4,6 +4,7 @@
  * changed sources. No file is written unless all could be parsed and can be written.
  */
 #include "edit.h"
+#include "port.h"
 #include "program.h"
 #include "report.h"
 
@@ -40,7 +41,7 @@ enum class format {
 };
 
 struct request {
-    bool cuda = false;
+    bool cuda = false, ports = false;
     rewrite::grade by = rewrite::grade::flow;
     format as = format::text;
     bool dry_run = false, in_place = false;
@@ -55,7 +56,8 @@ enum key : int {
     KEY_DRY_RUN,
     KEY_IN_PLACE,
     KEY_PROJECT,
-    KEY_LIBRARY
+    KEY_LIBRARY,
+    KEY_PORT
 };
 
 const argp_option options[] = {
@@ -77,6 +79,8 @@ const argp_option options[] = {
      "change no files outside of DIR (default: the working directory)", 0},
     {"library", KEY_LIBRARY, "FILE", 0,
      "FILE names functions, one a line, that take the argument last, as MPI_Alltoall does", 0},
+    {"port", KEY_PORT, nullptr, 0,
+     "also make the MPI program one for a GPU, to be compiled with gpualloc/gpu_mpi.cuh", 0},
     {"build", 'p', "DIR", 0, "take the compiler's flags from DIR/compile_commands.json", 0},
     {nullptr, 0, nullptr, 0, nullptr, 0}};
 
@@ -138,6 +142,9 @@ error_t parse(int key, char *text, argp_state *state)
     case KEY_LIBRARY:
         of.library = text;
         return 0;
+    case KEY_PORT:
+        of.ports = true;
+        return 0;
     case 'p':
         of.build = text;
         return 0;
@@ -150,6 +157,9 @@ error_t parse(int key, char *text, argp_state *state)
     case ARGP_KEY_END:
         if (of.dry_run + of.in_place + !of.out.empty() > 1) {
             argp_error(state, "--dry-run, --in-place and --out: give one of them");
+        }
+        if (of.ports && of.cuda) {
+            argp_error(state, "--port: expected --for=mpi");
         }
         return 0;
     default:
@@ -327,19 +337,33 @@ int run(const request &of, const tooling::CompilationDatabase &flags)
             return complain(name + " cannot be parsed; nothing is written");
         }
     }
+    std::vector<ASTContext *> contexts;
     for (const auto &file : files) {
-        all.add(file->getASTContext());
+        contexts.push_back(&file->getASTContext());
+        all.add(*contexts.back());
+    }
+    if (of.ports) { /* the functions of gpualloc/gpu_mpi.cuh that take the argument */
+        for (const char *name : {"MPI_Allreduce", "MPI_Bcast", "MPI_Reduce"}) {
+            all.library(name);
+        }
     }
     all.analyse();
-    rewrite::change_set changes = rewrite::make_changes(all);
+    rewrite::collector found;
+    rewrite::add_changes(found, all, of.ports);
+    std::vector<rewrite::not_ported> undone;
+    if (of.ports) {
+        undone = rewrite::add_port(found, all, contexts);
+    }
+    rewrite::change_set changes = {{found.changes.begin(), found.changes.end()},
+                                   std::move(found.parsed)};
     if (const rewrite::change *two = changes.conflict()) {
         return complain(two->file + ":" + llvm::Twine(two->line) + ":" + llvm::Twine(two->column) +
                         ": two changes exclude each other; nothing is written");
     }
     if (of.as == format::text) {
-        rewrite::print_text(llvm::outs(), all);
+        rewrite::print_text(llvm::outs(), all, undone);
     } else if (of.as == format::json) {
-        rewrite::print_json(llvm::outs(), all, changes.changes);
+        rewrite::print_json(llvm::outs(), all, changes.changes, undone);
     } else {
         rewrite::print_fixits(llvm::outs(), changes.changes);
     }

@@ -88,6 +88,12 @@ class program : public surroundings
         return project;
     }
 
+    /* The function is defined in the files. */
+    bool has(const clang::FunctionDecl *f)
+    {
+        return find(f) != nullptr;
+    }
+
     function *find(const clang::FunctionDecl *called) override;
     variance global(const clang::VarDecl *variable) override;
     void assign_global(const clang::VarDecl *variable, const variance &value,

@@ -72,7 +72,7 @@ llvm::raw_ostream &operator<<(llvm::raw_ostream &out, const place &at)
 
 } // namespace
 
-void print_text(llvm::raw_ostream &out, const program &all)
+void print_text(llvm::raw_ostream &out, const program &all, const std::vector<not_ported> &undone)
 {
     for (const auto &[at, d] : sorted(all)) {
         out << at << ": " << name_of(*d) << " in " << d->in->definition->getNameAsString()
@@ -89,11 +89,15 @@ void print_text(llvm::raw_ostream &out, const program &all)
         }
         out << '\n';
     }
+    for (const not_ported &part : undone) {
+        out << part.at << ": not ported: " << part.what << '\n';
+    }
 }
 
-void print_json(llvm::raw_ostream &out, const program &all, const std::vector<change> &changes)
+void print_json(llvm::raw_ostream &out, const program &all, const std::vector<change> &changes,
+                const std::vector<not_ported> &undone)
 {
-    llvm::json::Array allocations, texts;
+    llvm::json::Array allocations, texts, parts;
     for (const auto &[at, d] : sorted(all)) {
         llvm::json::Array causes;
         for (const cause *why = d->why; why; why = why->origin) {
@@ -114,9 +118,15 @@ void print_json(llvm::raw_ostream &out, const program &all, const std::vector<ch
         texts.push_back(llvm::json::Object{
             {"file", c.file}, {"offset", c.offset}, {"length", c.length}, {"text", c.text}});
     }
-    llvm::json::Value both =
-        llvm::json::Object{{"allocations", std::move(allocations)}, {"changes", std::move(texts)}};
-    out << llvm::formatv("{0:2}\n", both);
+    for (const not_ported &part : undone) {
+        llvm::json::Object object = object_of(part.at);
+        object["text"] = part.what;
+        parts.push_back(std::move(object));
+    }
+    llvm::json::Value whole = llvm::json::Object{{"allocations", std::move(allocations)},
+                                                 {"changes", std::move(texts)},
+                                                 {"not_ported", std::move(parts)}};
+    out << llvm::formatv("{0:2}\n", whole);
 }
 
 void print_fixits(llvm::raw_ostream &out, const std::vector<change> &changes)

@@ -429,6 +429,12 @@ void emulated_sleep(uint32_t ns)
     give_way(true);
 }
 
+void emulated_exit(void)
+{
+    end_fiber();
+    abort();
+}
+
 void emulated_at_atomic(void)
 {
     if (random_of(own) % AT_ATOMICS == 0) {

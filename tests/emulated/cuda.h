@@ -52,6 +52,9 @@ const uint64_t *emulated_exchange(emulated_place place, uint32_t mask, uint64_t 
 
 void emulated_sleep(uint32_t ns);
 
+/* Ends the thread. */
+[[noreturn]] void emulated_exit(void);
+
 /* Lets others go on, sometimes. */
 void emulated_at_atomic(void);
 
@@ -82,6 +85,7 @@ GA_SIMT void ga_clock_sleep(uint32_t ns)
 #define __CUDACC__       1
 #define GA_SIMT_EMULATED 1
 #define __device__
+#define __constant__
 #define __global__
 #define __host__
 #define __grid_constant__
@@ -240,6 +244,11 @@ template <typename T, typename V> static inline T atomicMin(T *word, V other)
 template <typename T, typename V> static inline T atomicMax(T *word, V other)
 {
     return emulated_change(word, [other](T value) { return (T)other > value ? (T)other : value; });
+}
+
+template <typename T, typename V> static inline T atomicMax_system(T *word, V other)
+{
+    return atomicMax(word, other);
 }
 
 static inline uint32_t atomicCAS(uint32_t *word, uint32_t expected, uint32_t desired)

@@ -68,7 +68,7 @@ typedef struct ga_coalesce_heap {
     uint64_t faults[GA_COALESCE_FAULTS];
     uint64_t
         lone; /* lanes that were served one by one, since the parent had no common superblock */
-    uint64_t inside; /* thread blocks between ga_coalesce_init() and ga_coalesce_clean() */
+    uint64_t inside; /* threads between ga_coalesce_init() and ga_coalesce_clean() */
     uint64_t left;   /* entries in the map when the last of them had cleaned up */
     uint64_t answer; /* result of the host's service kernels */
 } ga_coalesce_heap;

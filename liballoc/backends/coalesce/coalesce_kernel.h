@@ -261,21 +261,22 @@ GA_SIMT void *ga_coalesce_kernel_static_malloc(ga_kernel_heap heap, size_t size)
 
 /* ---- begin and end of a program -------------------------------------------------------------- */
 
-/* A thread block enters or leaves; the last that leaves stores the number of entries left in the
- * map. */
+/* The threads of a block enter or leave, which one of them counts; when the last of the grid has
+ * left, the number of entries left in the map is stored. */
 GA_SIMT void ga_coalesce_kernel_enter(ga_kernel_heap heap)
 {
     ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
     if (ga_coalesce_rank() == 0) {
-        ga_post_add64_relaxed(&view.heap->inside, 1); /* relaxed: a count */
+        ga_post_add64_relaxed(&view.heap->inside, ga_coalesce_team()); /* relaxed: a count */
     }
 }
 
-/* By one thread, after all frees of its block. */
-GA_SIMT void ga_coalesce_kernel_leave_last(ga_kernel_heap heap)
+/* `threads` leave, after all their frees. By one of them. */
+GA_SIMT void ga_coalesce_kernel_leave_some(ga_kernel_heap heap, uint32_t threads)
 {
     ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
-    if (ga_add64_relaxed(&view.heap->inside, ~(uint64_t)0) == 1) {
+    /* CL1: release and acquire. Pairs with itself: the others have made their frees. */
+    if (ga_add64_acq_rel(&view.heap->inside, 0 - (uint64_t)threads) == threads) {
         ga_store64_relaxed(&view.heap->left, ga_load_relaxed(&view.heap->map.live));
     }
 }
@@ -284,7 +285,7 @@ GA_SIMT void ga_coalesce_kernel_leave(ga_kernel_heap heap)
 {
     __syncthreads(); /* all have made their frees */
     if (ga_coalesce_rank() == 0) {
-        ga_coalesce_kernel_leave_last(heap);
+        ga_coalesce_kernel_leave_some(heap, ga_coalesce_team());
     }
 }
 

@@ -22,6 +22,12 @@
  * blocks that live for very different times. A thread for which the heap has no memory gets NULL;
  * the other threads of the call get their blocks.
  *
+ * A program that defines GA_COALESCE_CHECKED as a number of seconds before it includes this header
+ * checks its calls of ga_coalesce_malloc() with `true`. If some threads of a block do not call
+ * within that time, or for another number of bytes, this is printed with file and line, and the
+ * requests of the block are served dynamically from then on, where they would wait for ever or get
+ * too little memory. The first 4096 blocks of a grid are checked.
+ *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17.
  */
 #ifndef GPUALLOC_COALESCE_CUH
@@ -29,11 +35,18 @@
 
 #include <gpualloc/device.cuh>
 
+#ifdef GA_COALESCE_CHECKED
+#include "detail/backends/coalesce/coalesce_check.cuh"
+#endif
+
 /* Before the first and after the last use of the heap in a program; all threads of the block call.
  * They set up nothing, since the host has done that. They detect leaks: how many payloads were in
  * the map when the last block had cleaned up goes to the heap's log. */
 static __device__ __forceinline__ void ga_coalesce_init(ga_kernel_heap heap)
 {
+#ifdef GA_COALESCE_CHECKED
+    ga_coalesce_check_begin();
+#endif
     ga_coalesce_kernel_enter(heap);
 }
 
@@ -88,5 +101,15 @@ static __device__ __forceinline__ void *ga_coalesce_warp_malloc_bare(ga_kernel_h
 {
     return ga_coalesce_kernel_warp_malloc(heap, true, size);
 }
+
+#ifdef GA_COALESCE_CHECKED
+static __device__ __forceinline__ void *ga_coalesce_malloc_checked(const char *file, int line,
+                                                                   ga_kernel_heap heap, size_t size,
+                                                                   bool coalesce = false)
+{
+    return ga_coalesce_malloc(heap, size, coalesce && ga_coalesce_check({file, line, size}));
+}
+#define ga_coalesce_malloc(...) ga_coalesce_malloc_checked(__FILE__, __LINE__, __VA_ARGS__)
+#endif
 
 #endif

@@ -21,7 +21,8 @@
  *
  * The heap is the device's (gpualloc/malloc.cuh). In one of `coalesce` a call with `true` is
  * collective. In all others it is an ordinary request, so that GPUALLOC_KERNEL can name any
- * backend. In host code the names mean the C library's functions.
+ * backend. In host code the names mean the C library's functions. GA_COALESCE_CHECKED checks the
+ * collective requests (gpualloc/coalesce.cuh).
  *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17; link with -lgpualloc.
  */
@@ -39,33 +40,21 @@ static __device__ inline bool ga_mpi_is_coalescing(void)
     return ga_kernel_is(ga_device_heap, GA_KERNEL_KIND_COALESCE);
 }
 
-/* The number of threads of the block that have cleaned up. */
-static __device__ inline uint32_t *ga_mpi_cleaned(void)
-{
-    static __shared__ uint32_t count;
-    return &count;
-}
-
 /* All threads of the block call together, before their first request. */
 static __device__ inline void init_malloc(void)
 {
     if (ga_mpi_is_coalescing()) {
-        if (ga_coalesce_rank() == 0) {
-            *ga_mpi_cleaned() = 0;
-        }
         ga_coalesce_init(ga_device_heap);
-        __syncthreads(); /* the count is 0 before a thread adds to it */
+        __syncthreads(); /* all are counted before one leaves */
     }
 }
 
-/* Each thread calls once, after its last request, where it leaves the program. No thread waits:
- * some leave early. The last one of the block reports for all. */
+/* Each thread calls once, after its last request, where it leaves the program. No thread waits,
+ * because some leave early. */
 static __device__ inline void clean_malloc(void)
 {
-    /* CM1: release and acquire. Pairs with itself: the other threads have made their frees. */
-    if (ga_mpi_is_coalescing() &&
-        ga_add_acq_rel(ga_mpi_cleaned(), 1) + 1 == blockDim.x * blockDim.y * blockDim.z) {
-        ga_coalesce_kernel_leave_last(ga_device_heap);
+    if (ga_mpi_is_coalescing()) {
+        ga_coalesce_kernel_leave_some(ga_device_heap, 1);
     }
 }
 
@@ -102,10 +91,41 @@ static __host__ __device__ inline void *ga_mpi_calloc(size_t count, size_t size,
 #endif
 }
 
+#ifdef GA_COALESCE_CHECKED
+/* True if the request is to be collective, and all threads of the block make it. */
+static __host__ __device__ inline bool ga_mpi_check(const char *file, int line, size_t size,
+                                                    bool coalesce)
+{
+#ifdef __CUDA_ARCH__
+    return coalesce && ga_mpi_is_coalescing() && ga_coalesce_check({file, line, size});
+#else
+    (void)file, (void)line, (void)size;
+    return coalesce;
+#endif
+}
+
+static __host__ __device__ inline void *ga_mpi_malloc_checked(const char *file, int line,
+                                                              size_t size, bool coalesce = false)
+{
+    return ga_mpi_malloc(size, ga_mpi_check(file, line, size, coalesce));
+}
+
+static __host__ __device__ inline void *
+ga_mpi_calloc_checked(const char *file, int line, size_t count, size_t size, bool coalesce = false)
+{
+    return ga_mpi_calloc(count, size, ga_mpi_check(file, line, count * size, coalesce));
+}
+#endif
+
 #undef malloc
 #undef free
+#ifdef GA_COALESCE_CHECKED
+#define malloc(...) ga_mpi_malloc_checked(__FILE__, __LINE__, __VA_ARGS__)
+#define calloc(...) ga_mpi_calloc_checked(__FILE__, __LINE__, __VA_ARGS__)
+#else
 #define malloc(...) ga_mpi_malloc(__VA_ARGS__)
 #define calloc(...) ga_mpi_calloc(__VA_ARGS__)
+#endif
 #define free(block) ga_device_free(block)
 
 #endif

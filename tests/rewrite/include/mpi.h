@@ -17,7 +17,7 @@ typedef struct test_communicator *MPI_Comm;
 typedef int MPI_Datatype;
 typedef int MPI_Op;
 typedef struct MPI_Status {
-    int MPI_SOURCE;
+    int MPI_SOURCE, MPI_TAG;
 } MPI_Status;
 typedef int MPI_Request;
 typedef int MPI_Errhandler;
@@ -29,9 +29,23 @@ extern struct test_communicator test_world, test_self;
 #define MPI_INT               2
 #define MPI_LONG              3
 #define MPI_DOUBLE            4
+#define MPI_UNSIGNED_CHAR     5
 #define MPI_SUM               1
+#define MPI_PROD              2
+#define MPI_MAX               3
+#define MPI_MIN               4
+#define MPI_LAND              5
+#define MPI_LOR               6
+#define MPI_LXOR              7
+#define MPI_BAND              8
+#define MPI_BOR               9
+#define MPI_BXOR              10
 #define MPI_SUCCESS           0
 #define MPI_STATUS_IGNORE     ((MPI_Status *)0)
+#define MPI_ANY_SOURCE        (-2)
+#define MPI_ANY_TAG           (-1)
+#define MPI_PROC_NULL         (-1)
+#define MPI_IN_PLACE          ((void *)-1)
 #define MPI_ERRORS_RETURN     1
 #define MPI_THREAD_SERIALIZED 2
 
@@ -51,6 +65,10 @@ int MPI_Reduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op 
                MPI_Comm comm);
 int MPI_Allreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op,
                   MPI_Comm comm);
+int MPI_Gather(const void *from, int count, MPI_Datatype type, void *to, int received,
+               MPI_Datatype received_type, int root, MPI_Comm comm);
+int MPI_Allgather(const void *from, int count, MPI_Datatype type, void *to, int received,
+                  MPI_Datatype received_type, MPI_Comm comm);
 int MPI_Scatter(const void *from, int count, MPI_Datatype type, void *to, int received,
                 MPI_Datatype received_type, int root, MPI_Comm comm);
 int MPI_Alltoall(const void *from, int count, MPI_Datatype type, void *to, int received,
@@ -58,6 +76,10 @@ int MPI_Alltoall(const void *from, int count, MPI_Datatype type, void *to, int r
 int MPI_Send(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm);
 int MPI_Recv(void *to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
              MPI_Status *status);
+int MPI_Sendrecv(const void *from, int count, MPI_Datatype type, int to, int tag, void *received,
+                 int most, MPI_Datatype received_type, int source, int received_tag, MPI_Comm comm,
+                 MPI_Status *status);
+int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count);
 int MPI_Irecv(void *to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
               MPI_Request *request);
 int MPI_Wait(MPI_Request *request, MPI_Status *status);

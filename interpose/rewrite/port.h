@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Changes that make an MPI program in C one for a GPU, with gpualloc/gpu_mpi.cuh: functions get
+ * __device__, main() another name, and each rank its own variables.
+ */
+#ifndef GPUALLOC_REWRITE_PORT_H
+#define GPUALLOC_REWRITE_PORT_H
+
+#include "edit.h"
+#include "report.h"
+
+#include <clang/AST/ASTContext.h>
+
+#include <vector>
+
+namespace rewrite
+{
+
+/* Returns what has to be done by hand. The contexts are those of all files of the program. */
+std::vector<not_ported> add_port(collector &to, program &all,
+                                 const std::vector<clang::ASTContext *> &files);
+
+} // namespace rewrite
+
+#endif
