@@ -73,7 +73,7 @@ class Programs(unittest.TestCase):
 
 
 class Example(unittest.TestCase):
-    """examples/mpi, and what its page says of it."""
+    """examples/mpi does as its page says."""
 
     def test_heat(self) -> None:
         folder = ROOT / "examples/mpi"
@@ -111,7 +111,7 @@ class Ends(unittest.TestCase):
 
 
 class NotPorted(unittest.TestCase):
-    """What the port reports and leaves as it is."""
+    """Parts that the port reports and leaves as they are."""
 
     def test_report(self) -> None:
         source = Path(FOLDER.name) / "left.c"
