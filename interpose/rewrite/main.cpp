@@ -66,7 +66,7 @@ const argp_option options[] = {
     {"grade", KEY_GRADE, "GRADE", 0,
      "flow: an analysis of data flow (default); pattern: calls below no if, loop or ?:, as in the "
      "paper of 2022; callgraph: pattern, and functions that allocate through others. The last two "
-     "are not safe",
+     "are not safe. none: no call gets the argument",
      0},
     {"format", KEY_FORMAT, "FORMAT", 0,
      "text: a line for each allocation (default); json: these and the changes; fixits: the "
@@ -120,7 +120,8 @@ error_t parse(int key, char *text, argp_state *state)
         of.by = choose<rewrite::grade>(state, "grade", text,
                                        {{"flow", rewrite::grade::flow},
                                         {"callgraph", rewrite::grade::call_graph},
-                                        {"pattern", rewrite::grade::pattern}});
+                                        {"pattern", rewrite::grade::pattern},
+                                        {"none", rewrite::grade::none}});
         return 0;
     case KEY_FORMAT:
         of.as = choose<format>(
@@ -348,6 +349,9 @@ int run(const request &of, const tooling::CompilationDatabase &flags)
         }
     }
     all.analyse();
+    for (rewrite::decision &d : all.decisions) {
+        d.gets = of.by == rewrite::grade::none ? rewrite::flag::none : d.gets;
+    }
     rewrite::collector found;
     rewrite::add_changes(found, all, of.ports);
     std::vector<rewrite::not_ported> undone;

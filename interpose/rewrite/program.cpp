@@ -465,7 +465,7 @@ void program::analyse()
         find_contexts();
     } while (resolve_globals());
     run_messages();
-    if (by == grade::flow) {
+    if (by == grade::flow || by == grade::none) {
         decide();
     } else {
         decide_by_pattern();

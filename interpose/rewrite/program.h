@@ -24,7 +24,8 @@ namespace rewrite
 enum class grade {
     pattern,    /* the paper's: calls that are not below an if, a loop or a ?: */
     call_graph, /* that, and functions that allocate through others */
-    flow        /* function.h; the only one that is sound */
+    flow,       /* function.h; the only one that is sound */
+    none        /* as flow, but no call gets the argument */
 };
 
 enum class verdict {

@@ -58,12 +58,28 @@ static __device__ inline void clean_malloc(void)
     }
 }
 
+/* Out of line, because a program has many calls, and each would have all of this code. */
+GA_SIMT_SLOW void *ga_mpi_malloc_alone(size_t size)
+{
+    return ga_kernel_malloc(ga_device_heap, size);
+}
+
+GA_SIMT_SLOW void *ga_mpi_malloc_together(size_t size)
+{
+    return ga_coalesce_malloc(ga_device_heap, size, true);
+}
+
+GA_SIMT_SLOW void ga_mpi_free(void *block)
+{
+    ga_kernel_free(ga_device_heap, block);
+}
+
 /* `size` bytes, or NULL. With `coalesce` all threads of the block call, with equal sizes. */
 static __host__ __device__ inline void *ga_mpi_malloc(size_t size, bool coalesce = false)
 {
 #ifdef __CUDA_ARCH__
-    return coalesce && ga_mpi_is_coalescing() ? ga_coalesce_malloc(ga_device_heap, size, true)
-                                              : ga_kernel_malloc(ga_device_heap, size);
+    return coalesce && ga_mpi_is_coalescing() ? ga_mpi_malloc_together(size)
+                                              : ga_mpi_malloc_alone(size);
 #else
     (void)coalesce;
     return malloc(size);
@@ -79,8 +95,7 @@ static __host__ __device__ inline void *ga_mpi_calloc(size_t count, size_t size,
         return ga_kernel_calloc(ga_device_heap, count, size);
     }
     /* An overflow is one in all threads, because the sizes are equal. */
-    void *block =
-        __umul64hi(count, size) ? NULL : ga_coalesce_malloc(ga_device_heap, count * size, true);
+    void *block = __umul64hi(count, size) ? NULL : ga_mpi_malloc_together(count * size);
     if (block) {
         ga_block_fill(block, NULL, count * size);
     }
@@ -88,6 +103,15 @@ static __host__ __device__ inline void *ga_mpi_calloc(size_t count, size_t size,
 #else
     (void)coalesce;
     return calloc(count, size);
+#endif
+}
+
+static __host__ __device__ inline void ga_mpi_free_block(void *block)
+{
+#ifdef __CUDA_ARCH__
+    ga_mpi_free(block);
+#else
+    free(block);
 #endif
 }
 
@@ -126,6 +150,6 @@ ga_mpi_calloc_checked(const char *file, int line, size_t count, size_t size, boo
 #define malloc(...) ga_mpi_malloc(__VA_ARGS__)
 #define calloc(...) ga_mpi_calloc(__VA_ARGS__)
 #endif
-#define free(block) ga_device_free(block)
+#define free(block) ga_mpi_free_block(block)
 
 #endif
