@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "decisions.h"
 
-#include "program.h"
-
 #include <clang/AST/ASTConsumer.h>
 #include <clang/AST/ASTContext.h>
 #include <clang/Basic/SourceManager.h>
@@ -25,7 +23,7 @@ namespace
 class consumer : public ASTConsumer
 {
   public:
-    explicit consumer(decisions &found) : found(found)
+    consumer(rewrite::grade by, decisions &found) : by(by), found(found)
     {
     }
 
@@ -34,7 +32,7 @@ class consumer : public ASTConsumer
         if (context.getDiagnostics().hasErrorOccurred()) {
             return;
         }
-        rewrite::program all(false, rewrite::grade::flow, "");
+        rewrite::program all(false, by, "");
         all.add(context);
         all.analyse();
         const SourceManager &sources = context.getSourceManager();
@@ -56,29 +54,31 @@ class consumer : public ASTConsumer
         }
     }
 
+    rewrite::grade by;
     decisions &found;
 };
 
 class action : public ASTFrontendAction
 {
   public:
-    explicit action(decisions &found) : found(found)
+    action(rewrite::grade by, decisions &found) : by(by), found(found)
     {
     }
 
     std::unique_ptr<ASTConsumer> CreateASTConsumer(CompilerInstance &, llvm::StringRef) override
     {
-        return std::make_unique<consumer>(found);
+        return std::make_unique<consumer>(by, found);
     }
 
   private:
+    rewrite::grade by;
     decisions &found;
 };
 
 } // namespace
 
 /* Without the driver, which takes longer than all the rest. */
-bool decide(const std::string &text, decisions &found)
+bool decide(const std::string &text, rewrite::grade by, decisions &found)
 {
     static const char *const arguments[] = {
         "-triple", "x86_64-unknown-linux-gnu", "-fsyntax-only", "-w", "-x", "c", "program.c"};
@@ -89,7 +89,7 @@ bool decide(const std::string &text, decisions &found)
     invocation->getPreprocessorOpts().addRemappedFile(
         "program.c", llvm::MemoryBuffer::getMemBuffer(text, "program.c", true).release());
     compiler.setInvocation(std::move(invocation));
-    action parse(found);
+    action parse(by, found);
     return compiler.ExecuteAction(parse) && !compiler.getDiagnostics().hasErrorOccurred();
 }
 

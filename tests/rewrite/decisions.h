@@ -7,6 +7,8 @@
 
 #include "machine.h"
 
+#include "program.h"
+
 #include <map>
 #include <string>
 
@@ -19,7 +21,7 @@ struct decisions {
 };
 
 /* Returns false if Clang refuses the text. */
-bool decide(const std::string &text, decisions &found);
+bool decide(const std::string &text, rewrite::grade by, decisions &found);
 
 } // namespace fuzz
 
