@@ -59,7 +59,7 @@ static inline bool ga_mpi_done(cudaError_t error, const char *what)
 
 static inline bool ga_mpi_read_ranks(unsigned *blocks, unsigned *threads)
 {
-    const char *text = getenv("GPUALLOC_MPI_RANKS");
+    const char *text = secure_getenv("GPUALLOC_MPI_RANKS");
     char rest;
     *blocks = 1;
     *threads = 32;
@@ -232,7 +232,7 @@ static inline int ga_mpi_run(const void *kernel, int argc, char **argv)
 {
     ga_mpi_world world = {};
     unsigned blocks, threads;
-    if (!getenv("GPUALLOC_KERNEL") && ga_kernel_use(GA_MPI_HEAP) != GA_OK) {
+    if (!secure_getenv("GPUALLOC_KERNEL") && ga_kernel_use(GA_MPI_HEAP) != GA_OK) {
         fprintf(stderr, "gpualloc: %s\n", ga_error_text());
         return GA_MPI_FAILED;
     }
