@@ -15,7 +15,7 @@
 /* A buffer for the time of the call. */
 GA_MPI_CALL char *ga_mpi_buffer(const char *call, size_t bytes, bool coalesce)
 {
-#ifdef GA_COALESCE_CHECKED
+#if defined(GA_COALESCE_CHECKED) && !defined(GA_MPI_CUDA_MALLOC)
     const ga_mpi_rank *own = ga_mpi_own();
     char *buffer = (char *)ga_mpi_malloc_checked(own->file, own->line, bytes, coalesce);
 #else
@@ -36,7 +36,7 @@ GA_MPI_CALL int MPI_Barrier(MPI_Comm comm)
     return MPI_SUCCESS;
 }
 
-/* It allocates nothing, and has the argument so that a program can give it to all four calls. */
+/* It has the argument so that a program can give it to all four calls. */
 GA_MPI_CALL int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm,
                           bool coalesce = false)
 {
@@ -46,11 +46,11 @@ GA_MPI_CALL int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MP
     ga_mpi_check_rank("MPI_Bcast", root);
     ga_mpi_begin();
     if (ga_mpi_number() == (uint32_t)root) {
-        ga_mpi_publish(data);
+        ga_mpi_share("MPI_Bcast", data, bytes);
     } else {
         ga_mpi_copy(data, ga_mpi_vector_of((uint32_t)root), bytes);
     }
-    ga_mpi_barrier();
+    ga_mpi_finish();
     return MPI_SUCCESS;
 }
 
@@ -81,7 +81,7 @@ GA_MPI_CALL int ga_mpi_reduce(const char *call, const void *from, void *to, int 
     if (to) {
         ga_mpi_copy(to, ga_mpi_vector_of(0), bytes);
     }
-    ga_mpi_barrier(); /* no rank reads the sum any more */
+    ga_mpi_finish();
     free(sum);
     return MPI_SUCCESS;
 }
@@ -119,17 +119,18 @@ GA_MPI_CALL int MPI_Alltoall(const void *from, int count, MPI_Datatype type, voi
         ga_mpi_copy((char *)to + other * bytes, ga_mpi_vector_of(other) + ga_mpi_number() * bytes,
                     bytes);
     }
-    ga_mpi_barrier(); /* no rank reads the buffer any more */
+    ga_mpi_finish();
     free(sent);
     return MPI_SUCCESS;
 }
 
-/* ---- collective calls that allocate nothing -------------------------------------------------- */
+/* ---- collective calls without the argument --------------------------------------------------- */
 
-GA_MPI_CALL void ga_mpi_copy_from_all(char *to, size_t bytes, const void *in_place)
+/* Copy the vectors of all ranks one after the other, or of all others. */
+GA_MPI_CALL void ga_mpi_copy_from_all(char *to, size_t bytes, bool others_only)
 {
     for (uint32_t other = 0; other < ga_mpi.ranks; other++) {
-        if (!in_place || other != ga_mpi_number()) {
+        if (!others_only || other != ga_mpi_number()) {
             ga_mpi_copy(to + other * bytes, ga_mpi_vector_of(other), bytes);
         }
     }
@@ -143,14 +144,13 @@ GA_MPI_CALL int MPI_Gather(const void *from, int count, MPI_Datatype type, void 
     ga_mpi_check_rank("MPI_Gather", root);
     ga_mpi_begin();
     if (!in_place) {
-        (void)ga_mpi_bytes("MPI_Gather", count, type);
-        ga_mpi_publish(from);
+        ga_mpi_share("MPI_Gather", from, ga_mpi_bytes("MPI_Gather", count, type));
     }
     if (ga_mpi_number() == (uint32_t)root) {
         ga_mpi_copy_from_all((char *)to, ga_mpi_bytes("MPI_Gather", received, received_type),
-                             in_place ? to : NULL);
+                             in_place);
     }
-    ga_mpi_barrier();
+    ga_mpi_finish();
     return MPI_SUCCESS;
 }
 
@@ -161,12 +161,13 @@ GA_MPI_CALL int MPI_Allgather(const void *from, int count, MPI_Datatype type, vo
     bool in_place = from == MPI_IN_PLACE;
     ga_mpi_check_world("MPI_Allgather", comm);
     ga_mpi_begin();
-    if (!in_place) {
-        (void)ga_mpi_bytes("MPI_Allgather", count, type);
+    if (in_place) {
+        ga_mpi_share("MPI_Allgather", (char *)to + ga_mpi_number() * bytes, bytes);
+    } else {
+        ga_mpi_share("MPI_Allgather", from, ga_mpi_bytes("MPI_Allgather", count, type));
     }
-    ga_mpi_publish(in_place ? (char *)to + ga_mpi_number() * bytes : from);
-    ga_mpi_copy_from_all((char *)to, bytes, in_place ? to : NULL);
-    ga_mpi_barrier();
+    ga_mpi_copy_from_all((char *)to, bytes, in_place);
+    ga_mpi_finish();
     return MPI_SUCCESS;
 }
 
@@ -177,14 +178,13 @@ GA_MPI_CALL int MPI_Scatter(const void *from, int count, MPI_Datatype type, void
     ga_mpi_check_rank("MPI_Scatter", root);
     ga_mpi_begin();
     if (ga_mpi_number() == (uint32_t)root) {
-        (void)ga_mpi_bytes("MPI_Scatter", count, type);
-        ga_mpi_publish(from);
+        ga_mpi_share("MPI_Scatter", from, ga_mpi.ranks * ga_mpi_bytes("MPI_Scatter", count, type));
     }
     if (to != MPI_IN_PLACE) {
         size_t bytes = ga_mpi_bytes("MPI_Scatter", received, received_type);
         ga_mpi_copy(to, ga_mpi_vector_of((uint32_t)root) + ga_mpi_number() * bytes, bytes);
     }
-    ga_mpi_barrier();
+    ga_mpi_finish();
     return MPI_SUCCESS;
 }
 

@@ -22,6 +22,9 @@ static inline ga_status ga_device_malloc_init(void)
                : GA_ERR_DEVICE;
 }
 
+/* Why that has failed. */
+#define GA_MPI_HEAP_ERROR cudaGetErrorString(cudaGetLastError())
+
 static __device__ inline void init_malloc(void)
 {
 }

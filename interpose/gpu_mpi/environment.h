@@ -78,7 +78,7 @@ GA_MPI_CALL double MPI_Wtime(void)
     return (double)ga_clock_ns() * 1e-9;
 }
 
-/* Seconds between two values of the clock, at most. */
+/* The resolution of MPI_Wtime(), in seconds. */
 GA_MPI_CALL double MPI_Wtick(void)
 {
     return 1e-6;

@@ -21,6 +21,7 @@ enum {
 };
 
 template <typename T> struct ga_mpi_global {
+    static_assert(alignof(T) <= GA_MPI_GLOBAL_ALIGN, "the variable's alignment is at most 16");
     T initial;
     char *first; /* rank 0's; those of other ranks follow at distances of ga_mpi.global_stride */
 

@@ -13,14 +13,20 @@
 #include <unistd.h>
 #include <vector>
 
-/* All of static coalescing, and room for large buffers. */
+/* The heap unless GPUALLOC_KERNEL names one. It grows, and has blocks of any size. */
 #ifndef GA_MPI_HEAP
-#define GA_MPI_HEAP "coalesce:header=auto/slab:unit=classes/vmm"
+#define GA_MPI_HEAP "coalesce/slab:unit=classes/vmm"
+#endif
+
+#ifndef GA_MPI_HEAP_ERROR
+#define GA_MPI_HEAP_ERROR ga_error_text()
 #endif
 
 enum {
     GA_MPI_THREADS_MAX = 1024,
-    GA_MPI_END_SECONDS = 5 /* for which an aborted program may go on */
+    GA_MPI_END_SECONDS = 5,    /* for which an aborted program may go on */
+    GA_MPI_PRINTED = 16 << 20, /* bytes that ranks print before the program ends */
+    GA_MPI_STACK = 8 << 10     /* bytes of a rank's stack, for recursive functions */
 };
 
 /* A source file of the program, which has its own view of the heap and of the world. */
@@ -35,16 +41,6 @@ struct ga_mpi_file {
     }
 };
 
-static inline ga_status ga_mpi_publish_here(const ga_mpi_world &world)
-{
-    ga_status status = ga_device_malloc_init();
-    return status != GA_OK || cudaMemcpyToSymbol(ga_mpi, &world, sizeof world) == cudaSuccess
-               ? status
-               : GA_ERR_DEVICE;
-}
-
-static ga_mpi_file ga_mpi_this_file(ga_mpi_publish_here);
-
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static inline bool ga_mpi_done(cudaError_t error, const char *what)
@@ -54,6 +50,22 @@ static inline bool ga_mpi_done(cudaError_t error, const char *what)
     }
     return error == cudaSuccess;
 }
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+static inline ga_status ga_mpi_publish_here(const ga_mpi_world &world)
+{
+    ga_status status = ga_device_malloc_init();
+    if (status != GA_OK) {
+        fprintf(stderr, "gpualloc: the heap of the kernels: %s\n", GA_MPI_HEAP_ERROR);
+        return status;
+    }
+    return ga_mpi_done(cudaMemcpyToSymbol(ga_mpi, &world, sizeof world), "the ranks")
+               ? GA_OK
+               : GA_ERR_DEVICE;
+}
+
+static ga_mpi_file ga_mpi_this_file(ga_mpi_publish_here);
 
 /* ---- the number of ranks --------------------------------------------------------------------- */
 
@@ -170,17 +182,18 @@ static inline bool ga_mpi_make_variables(ga_mpi_world *world)
         if (!ga_mpi_done(cudaGetSymbolAddress((void **)&variable, v->symbol), what) ||
             !ga_mpi_done(
                 cudaMemcpy(variable + v->first_at, &first, sizeof first, cudaMemcpyDefault),
-                what)) {
+                what) ||
+            !ga_mpi_done(cudaMemcpy(first, variable, v->bytes, cudaMemcpyDeviceToDevice), what)) {
             return false;
         }
-        for (uint32_t rank = 0; rank < world->ranks; rank++) {
-            if (!ga_mpi_done(cudaMemcpyAsync(first + rank * world->global_stride, variable,
-                                             v->bytes, cudaMemcpyDeviceToDevice),
-                             what)) {
-                return false;
-            }
-        }
         offset += ga_mpi_global_bytes(v);
+    }
+    for (uint32_t rank = 1; rank < world->ranks; rank++) {
+        if (!ga_mpi_done(cudaMemcpyAsync(memory + rank * world->global_stride, memory,
+                                         world->global_stride, cudaMemcpyDeviceToDevice),
+                         what)) {
+            return false;
+        }
     }
     return true;
 }
@@ -194,12 +207,11 @@ static inline bool ga_mpi_make_world(unsigned blocks, unsigned threads, int argc
     if (!ga_mpi_make(&world->shared, 1, "memory for the ranks") ||
         !ga_mpi_make(&world->blocks, blocks, "memory for the ranks") ||
         !ga_mpi_make(&world->of_ranks, ranks.size(), "memory for the ranks") ||
-        !ga_mpi_done(
-            cudaHostAlloc((void **)&world->status, sizeof *world->status, cudaHostAllocMapped),
-            "memory for the exit status")) {
+        !ga_mpi_done(cudaHostAlloc((void **)&world->end, sizeof *world->end, cudaHostAllocMapped),
+                     "memory for the exit status")) {
         return false;
     }
-    *world->status = 0;
+    *world->end = ga_mpi_end();
     return ga_mpi_make_arguments(argc, argv, ranks) && ga_mpi_make_variables(world) &&
            ga_mpi_done(cudaMemcpy(world->of_ranks, ranks.data(), ranks.size() * sizeof ranks[0],
                                   cudaMemcpyDefault),
@@ -208,24 +220,27 @@ static inline bool ga_mpi_make_world(unsigned blocks, unsigned threads, int argc
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Wait for the program. One that has aborted may go on in a rank that never waits for others: the
- * kernel ends with the process then. */
+/* Wait for the program. Returns its exit status. A rank that has aborted the program ends the other
+ * ranks where they wait. If one never waits, the process ends, and the kernel with it. */
 static inline int ga_mpi_wait(const ga_mpi_world &world)
 {
+    const volatile ga_mpi_end *end = world.end;
     int left = GA_MPI_END_SECONDS * 1000;
     cudaError_t state;
     while ((state = cudaStreamQuery(0)) == cudaErrorNotReady) {
-        if (*(volatile uint32_t *)world.status && left-- == 0) {
-            fprintf(stderr, "gpualloc: ranks run on after the program's end; stopped\n");
-            fflush(NULL);
-            _exit((int)*(volatile uint32_t *)world.status);
+        if (end->aborted && left-- == 0) {
+            fprintf(stderr,
+                    "gpualloc: rank %u has ended the program with status %u, but other ranks run "
+                    "on; what the ranks have printed is lost\n",
+                    end->aborted - 1, end->status);
+            _exit((int)end->status);
         }
         usleep(1000);
     }
     if (!ga_mpi_done(state == cudaSuccess ? cudaDeviceSynchronize() : state, "the program")) {
         return GA_MPI_FAILED;
     }
-    return (int)*(volatile uint32_t *)world.status;
+    return (int)end->status;
 }
 
 static inline int ga_mpi_run(const void *kernel, int argc, char **argv)
@@ -236,13 +251,15 @@ static inline int ga_mpi_run(const void *kernel, int argc, char **argv)
         fprintf(stderr, "gpualloc: %s\n", ga_error_text());
         return GA_MPI_FAILED;
     }
-    if (!ga_mpi_read_ranks(&blocks, &threads) || !ga_mpi_fits(kernel, blocks, threads) ||
+    if (!ga_mpi_done(cudaDeviceSetLimit(cudaLimitPrintfFifoSize, GA_MPI_PRINTED),
+                     "the buffer of printf()") ||
+        !ga_mpi_done(cudaDeviceSetLimit(cudaLimitStackSize, GA_MPI_STACK), "the ranks' stacks") ||
+        !ga_mpi_read_ranks(&blocks, &threads) || !ga_mpi_fits(kernel, blocks, threads) ||
         !ga_mpi_make_world(blocks, threads, argc, argv, &world)) {
         return GA_MPI_FAILED;
     }
     for (ga_mpi_file *file = ga_mpi_file::all; file; file = file->next) {
         if (file->publish(world) != GA_OK) {
-            fprintf(stderr, "gpualloc: the heap of the kernels: %s\n", ga_error_text());
             return GA_MPI_FAILED;
         }
     }
@@ -258,7 +275,7 @@ static inline int ga_mpi_run(const void *kernel, int argc, char **argv)
 #define GA_MPI_PROGRAM(program)                                                                    \
     static __global__ void program##_of_ranks(void)                                                \
     {                                                                                              \
-        ga_mpi_note_status(ga_mpi_call(program));                                                  \
+        ga_mpi_exit(ga_mpi_call(program));                                                         \
     }                                                                                              \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \

@@ -24,7 +24,7 @@ GA_MPI_CALL void ga_mpi_exit(int status)
         printf("gpualloc: rank %u: exit with status %d\n", ga_mpi_number(), status);
         ga_mpi_abort(status);
     }
-    ga_mpi_note_status(status);
+    ga_mpi_note_status((uint32_t)status & 0xffu);
     ga_mpi_end_thread();
 }
 
@@ -32,6 +32,19 @@ GA_MPI_CALL void ga_mpi_abort_program(void)
 {
     printf("gpualloc: rank %u: abort\n", ga_mpi_number());
     ga_mpi_abort(128 + 6); /* as a shell says it of SIGABRT */
+}
+
+GA_MPI_CALL void ga_mpi_fail_assertion(const char *condition, const char *file, unsigned line)
+{
+    printf("gpualloc: rank %u: %s:%u: assertion failed: %s\n", ga_mpi_number(), file, line,
+           condition);
+    ga_mpi_abort(128 + 6);
+}
+
+/* Microseconds, as CLOCKS_PER_SEC says. */
+GA_MPI_CALL clock_t ga_mpi_clock(void)
+{
+    return (clock_t)(ga_clock_ns() / 1000);
 }
 
 GA_MPI_CALL long ga_mpi_atol(const char *text)
@@ -123,30 +136,32 @@ GA_MPI_CALL void ga_mpi_srand(unsigned seed)
 #undef RAND_MAX
 #define RAND_MAX 0x7fffffff
 
+#undef strcmp
 #undef strncmp
 #undef strcpy
 #undef strcat
-#define abort()                  ga_mpi_abort_program()
-#define atoi(text)               ((int)ga_mpi_atol(text))
-#define atol(text)               ga_mpi_atol(text)
-#define exit(status)             ga_mpi_exit(status)
-#define fflush(stream)           ((void)0)
-#define fprintf(stream, ...)     printf(__VA_ARGS__)
-#define memcmp(a, b, bytes)      ga_mpi_memcmp(a, b, bytes)
-#define memmove(to, from, bytes) ga_mpi_memmove(to, from, bytes)
-#define putchar(c)               printf("%c", c)
-#define puts(text)               printf("%s\n", text)
-#define rand()                   ga_mpi_rand()
-#define srand(seed)              ga_mpi_srand(seed)
-#define strcat(to, from)         ga_mpi_strcat(to, from)
-#define strcmp(a, b)             ga_mpi_strncmp(a, b, (size_t)-1)
-#define strcpy(to, from)         ga_mpi_strcpy(to, from)
-#define strlen(text)             ga_mpi_strlen(text)
-#define strncmp(a, b, most)      ga_mpi_strncmp(a, b, most)
+/* assert() calls this, and assert.h declares it once, above. */
+#define __assert_fail(condition, file, line, function) ga_mpi_fail_assertion(condition, file, line)
+#define abort()                                        ga_mpi_abort_program()
+#define atoi(text)                                     ((int)ga_mpi_atol(text))
+#define atol(text)                                     ga_mpi_atol(text)
+#define clock()                                        ga_mpi_clock()
+#define exit(status)                                   ga_mpi_exit(status)
+#define fflush(stream)                                 ((void)0)
+#define fprintf(stream, ...)                           printf(__VA_ARGS__)
+#define memcmp(a, b, bytes)                            ga_mpi_memcmp(a, b, bytes)
+#define memmove(to, from, bytes)                       ga_mpi_memmove(to, from, bytes)
+#define putchar(c)                                     printf("%c", c)
+#define puts(text)                                     printf("%s\n", text)
+#define rand()                                         ga_mpi_rand()
+#define srand(seed)                                    ga_mpi_srand(seed)
+#define strcat(to, from)                               ga_mpi_strcat(to, from)
+#define strcmp(a, b)                                   ga_mpi_strncmp(a, b, (size_t)-1)
+#define strcpy(to, from)                               ga_mpi_strcpy(to, from)
+#define strlen(text)                                   ga_mpi_strlen(text)
+#define strncmp(a, b, most)                            ga_mpi_strncmp(a, b, most)
 
-/* After its definition, so that a macro may not stand for its own functions. */
-#ifdef __CUDACC__
+/* A keyword of C alone. */
 #define restrict __restrict__
-#endif
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * MPI's types and reductions. A type is the number of its C type, so that the size and the
- * arithmetic follow from it.
+ * MPI's types and reductions. An MPI_Datatype is an index into GA_MPI_TYPES, which has the C type.
  */
 #ifndef GPUALLOC_GPU_MPI_TYPES_H
 #define GPUALLOC_GPU_MPI_TYPES_H
@@ -37,6 +36,8 @@ enum {
 #define MPI_LONG_LONG_INT MPI_LONG_LONG
 #define MPI_INT8_T        MPI_SIGNED_CHAR
 #define MPI_UINT8_T       MPI_UNSIGNED_CHAR
+#define MPI_INT16_T       MPI_SHORT
+#define MPI_UINT16_T      MPI_UNSIGNED_SHORT
 #define MPI_INT32_T       MPI_INT
 #define MPI_UINT32_T      MPI_UNSIGNED
 #define MPI_INT64_T       MPI_LONG

@@ -21,7 +21,8 @@
 
 enum {
     GA_MPI_WAIT_NS = 64, /* sleep between two looks */
-    GA_MPI_FAILED = 1    /* exit status after an invalid call */
+    GA_MPI_FAILED = 1,   /* exit status after an invalid call */
+    GA_MPI_SMALL = 64    /* bytes of a local vector that need no block of the heap */
 };
 
 /* A message that is on its way, or has arrived. `bytes` of data follow. */
@@ -36,6 +37,7 @@ typedef struct ga_mpi_rank {
     uint64_t posted; /* messages to this rank, the latest first; it takes all at once */
     ga_mpi_message *first, *last; /* messages that it has taken, the earliest first */
     const void *vector;           /* that other ranks read in collective call `published` */
+    void *copy;                   /* of a local vector, a block that this rank frees */
     uint32_t published;
     uint32_t calls, barriers; /* that it has made */
     uint32_t random;          /* state of rand() */
@@ -43,7 +45,14 @@ typedef struct ga_mpi_rank {
     const char *file; /* where the call of MPI is that it makes, with GA_COALESCE_CHECKED */
     int line;
     char **argv;
+    uint64_t small[GA_MPI_SMALL / sizeof(uint64_t)]; /* a copy of a small local vector */
 } ga_mpi_rank;
+
+/* The end of the program, in memory that the host reads while the ranks run. */
+typedef struct ga_mpi_end {
+    uint32_t status;  /* exit status: the largest of all ranks */
+    uint32_t aborted; /* 1 + the rank that ended the program, or 0 */
+} ga_mpi_end;
 
 typedef struct ga_mpi_block {
     uint32_t arrived; /* ranks, at all barriers together */
@@ -62,7 +71,7 @@ typedef struct ga_mpi_world {
     ga_mpi_shared *shared;
     ga_mpi_block *blocks;
     ga_mpi_rank *of_ranks;
-    uint32_t *status;     /* of the program, in memory of the host: the largest of all ranks */
+    ga_mpi_end *end;
     size_t global_stride; /* bytes of all variables of one rank */
 } ga_mpi_world;
 
@@ -91,21 +100,36 @@ GA_MPI_CALL void ga_mpi_end_thread(void)
 #endif
 }
 
-GA_MPI_CALL void ga_mpi_note_status(int status)
+GA_MPI_CALL void ga_mpi_note_status(uint32_t status)
 {
-    atomicMax_system(ga_mpi.status, (uint32_t)status & 0xffu);
+    atomicMax_system(&ga_mpi.end->status, status);
 }
 
 /* All ranks end: this one now, and each other one where it waits next. printf() of a kernel that
  * ends by __trap() would be lost. */
 GA_MPI_CALL void ga_mpi_abort(int status)
 {
-    ga_mpi_note_status(status ? status : GA_MPI_FAILED);
-    ga_store_relaxed(&ga_mpi.shared->aborted, 1); /* relaxed: publishes nothing */
+    uint32_t code = (uint32_t)status & 0xffu;
+    ga_mpi_note_status(code ? code : GA_MPI_FAILED);
+    /* relaxed: publish nothing */
+    ga_cas_relaxed_system(&ga_mpi.end->aborted, 0, 1 + ga_mpi_number());
+    ga_store_relaxed(&ga_mpi.shared->aborted, 1);
     ga_mpi_end_thread();
 }
 
-/* An invalid call: with the default error handler of MPI it ends the program. */
+GA_MPI_CALL bool ga_mpi_has_aborted(void)
+{
+    return ga_load_relaxed(&ga_mpi.shared->aborted) != 0; /* relaxed: only ends the thread */
+}
+
+GA_MPI_CALL void ga_mpi_end_if_aborted(void)
+{
+    if (ga_mpi_has_aborted()) {
+        ga_mpi_end_thread();
+    }
+}
+
+/* An invalid call. It ends the program, as MPI's default error handler does. */
 GA_MPI_CALL void ga_mpi_fail(const char *call, const char *why, long value)
 {
     printf("gpualloc: rank %u: %s: %s %ld\n", ga_mpi_number(), call, why, value);
@@ -116,9 +140,7 @@ GA_MPI_CALL void ga_mpi_fail(const char *call, const char *why, long value)
 
 GA_MPI_CALL void ga_mpi_pause(void)
 {
-    if (ga_load_relaxed(&ga_mpi.shared->aborted)) { /* relaxed: only ends the thread */
-        ga_mpi_end_thread();
-    }
+    ga_mpi_end_if_aborted();
     ga_clock_sleep(GA_MPI_WAIT_NS);
 }
 
@@ -138,35 +160,6 @@ GA_MPI_CALL void ga_mpi_barrier(void)
     while (ga_load_acquire(&ga_mpi.shared->left_barriers) != number) {
         ga_mpi_pause();
     }
-}
-
-/* ---- vectors that other ranks read ----------------------------------------------------------- */
-
-/* Begin a collective call. Between this and the end of the call is a barrier, after which no rank
- * reads a vector of the call. */
-GA_MPI_CALL void ga_mpi_begin(void)
-{
-    ga_mpi_own()->calls++;
-}
-
-/* Let the other ranks read the vector, once in a call. */
-GA_MPI_CALL void ga_mpi_publish(const void *vector)
-{
-    ga_mpi_rank *own = ga_mpi_own();
-    own->vector = vector;
-    /* GM4: release. Pairs with the acquire in ga_mpi_vector_of(): the vector is complete. */
-    ga_store_release(&own->published, own->calls);
-}
-
-/* The vector that another rank publishes in this call. */
-GA_MPI_CALL const char *ga_mpi_vector_of(uint32_t rank)
-{
-    const ga_mpi_rank *other = ga_mpi.of_ranks + rank;
-    uint32_t call = ga_mpi_own()->calls;
-    while (ga_load_acquire(&other->published) != call) { /* GM4 */
-        ga_mpi_pause();
-    }
-    return (const char *)other->vector;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -192,6 +185,69 @@ GA_MPI_CALL void ga_mpi_copy(void *to, const void *from, size_t bytes)
         ga_mpi_copy_words<uint32_t>((char *)to, (const char *)from, bytes);
     } else {
         ga_mpi_copy_words<char>((char *)to, (const char *)from, bytes);
+    }
+}
+
+/* ---- vectors that other ranks read ----------------------------------------------------------- */
+
+/* Begin a collective call in which ranks read each other's vectors. ga_mpi_finish() ends it. */
+GA_MPI_CALL void ga_mpi_begin(void)
+{
+    ga_mpi_own()->calls++;
+}
+
+/* Let the other ranks read the vector, once in a call. It is in global memory. */
+GA_MPI_CALL void ga_mpi_publish(const void *vector)
+{
+    ga_mpi_rank *own = ga_mpi_own();
+#ifdef GA_SIMT_EMULATED
+    if (__isLocal(vector)) {
+        emulated_fail(EMULATED_PLACE("ga_mpi_publish"), "a local vector for other ranks");
+    }
+#endif
+    own->vector = vector;
+    /* GM4: release. Pairs with the acquire in ga_mpi_vector_of(): the vector is complete. */
+    ga_store_release(&own->published, own->calls);
+}
+
+/* Let the other ranks read `bytes` bytes of the program's. The address of a local variable means
+ * other memory in each thread, so they read a copy of that. */
+GA_MPI_CALL void ga_mpi_share(const char *call, const void *vector, size_t bytes)
+{
+    ga_mpi_rank *own = ga_mpi_own();
+    if (__isLocal(vector)) {
+        void *copy = own->small;
+        if (bytes > GA_MPI_SMALL) {
+            copy = own->copy = malloc(bytes);
+        }
+        if (!copy) {
+            ga_mpi_fail(call, "no memory for a buffer of bytes:", (long)bytes);
+        }
+        ga_mpi_copy(copy, vector, bytes);
+        vector = copy;
+    }
+    ga_mpi_publish(vector);
+}
+
+/* The vector that another rank publishes in this call. */
+GA_MPI_CALL const char *ga_mpi_vector_of(uint32_t rank)
+{
+    const ga_mpi_rank *other = ga_mpi.of_ranks + rank;
+    uint32_t call = ga_mpi_own()->calls;
+    while (ga_load_acquire(&other->published) != call) { /* GM4 */
+        ga_mpi_pause();
+    }
+    return (const char *)other->vector;
+}
+
+/* End a collective call. No rank reads a vector of it any more. */
+GA_MPI_CALL void ga_mpi_finish(void)
+{
+    ga_mpi_rank *own = ga_mpi_own();
+    ga_mpi_barrier();
+    if (own->copy) {
+        free(own->copy);
+        own->copy = NULL;
     }
 }
 

@@ -429,6 +429,12 @@ void emulated_sleep(uint32_t ns)
     give_way(true);
 }
 
+bool emulated_is_local(const void *address)
+{
+    const char *stack = self()->stack, *at = (const char *)address;
+    return at >= stack && at < stack + STACK_BYTES;
+}
+
 void emulated_exit(void)
 {
     end_fiber();

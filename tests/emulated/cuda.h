@@ -52,6 +52,10 @@ const uint64_t *emulated_exchange(emulated_place place, uint32_t mask, uint64_t 
 
 void emulated_sleep(uint32_t ns);
 
+/* True for an address in the stack of the thread, which other threads of a GPU could not use. */
+bool emulated_is_local(const void *address);
+#define __isLocal(address) emulated_is_local(address)
+
 /* Ends the thread. */
 [[noreturn]] void emulated_exit(void);
 

@@ -35,14 +35,30 @@ enum {
     GA_CHECK_ARRIVED_MASK = 0x7ff
 };
 
-/* Each file of a program has words of its own, because all threads make a request in one file. */
-static __device__ uint64_t ga_check_words[GA_CHECK_BLOCKS];
+/* All files of a program share the words if they are linked with -rdc=true. */
+#ifdef __CUDACC_RDC__
+inline
+#else
+static
+#endif
+    __device__ uint64_t ga_check_words[GA_CHECK_BLOCKS];
+
+/* A program may define this before it includes this header: true if threads that have ended are the
+ * reason that a request is not complete. Then nothing is reported. */
+#ifndef GA_COALESCE_CHECK_ENDS
+#define GA_COALESCE_CHECK_ENDS() false
+#endif
 
 typedef struct ga_check_site {
     const char *file;
     int line;
     size_t size;
 } ga_check_site;
+
+GA_SIMT uint32_t ga_check_block(void)
+{
+    return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+}
 
 GA_SIMT uint32_t ga_check_arrived(uint64_t word)
 {
@@ -85,8 +101,8 @@ GA_SIMT_SLOW void ga_check_report(ga_check_site site, const char *what, uint32_t
 {
     printf("gpualloc: %s:%d: collective request for %llu bytes by thread %u of block %u, but %s "
            "(%u of %u came in time); the block's requests are no longer collective\n",
-           site.file, site.line, (unsigned long long)site.size, ga_coalesce_rank(), blockIdx.x,
-           what, arrived, ga_coalesce_team());
+           site.file, site.line, (unsigned long long)site.size, ga_coalesce_rank(),
+           ga_check_block(), what, arrived, ga_coalesce_team());
 }
 
 /* Wait for the end of a round. True if all threads came for the same. */
@@ -98,7 +114,7 @@ GA_SIMT bool ga_check_await(uint64_t *word, uint64_t round, ga_check_site site)
         if (now >> GA_CHECK_AT_ROUND != round) {
             return true;
         }
-        if (ga_check_has(now, GA_CHECK_AT_BROKEN)) {
+        if (ga_check_has(now, GA_CHECK_AT_BROKEN) || GA_COALESCE_CHECK_ENDS()) {
             return false;
         }
         if (ga_clock_ns() > end &&
@@ -114,7 +130,7 @@ GA_SIMT bool ga_check_await(uint64_t *word, uint64_t round, ga_check_site site)
  * for equally many bytes. All of them get the same answer. */
 GA_SIMT_SLOW bool ga_coalesce_check(ga_check_site site)
 {
-    uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    uint32_t block = ga_check_block();
     uint32_t hash = ga_check_hash(site), team = ga_coalesce_team();
     if (block >= GA_CHECK_BLOCKS) {
         return true;
@@ -138,9 +154,9 @@ GA_SIMT_SLOW bool ga_coalesce_check(ga_check_site site)
                                                      !ga_check_has(before, GA_CHECK_AT_DIFFERS));
     bool agrees = after >> GA_CHECK_AT_ROUND != before >> GA_CHECK_AT_ROUND ||
                   ga_check_await(word, before >> GA_CHECK_AT_ROUND, site);
-    if (!agrees && reports && ga_check_has(ga_load64_relaxed(word), GA_CHECK_AT_DIFFERS)) {
-        ga_check_report(site, "others made another one",
-                        team); /* relaxed: a broken word does not change */
+    uint64_t last = ga_load64_relaxed(word); /* relaxed: a broken word does not change */
+    if (!agrees && reports && ga_check_has(last, GA_CHECK_AT_DIFFERS)) {
+        ga_check_report(site, "others made another one", team);
     }
     return agrees;
 }
@@ -148,7 +164,7 @@ GA_SIMT_SLOW bool ga_coalesce_check(ga_check_site site)
 /* Begin again. All threads of the block call, before their first request. */
 GA_SIMT void ga_coalesce_check_begin(void)
 {
-    uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    uint32_t block = ga_check_block();
     if (ga_coalesce_rank() == 0 && block < GA_CHECK_BLOCKS) {
         ga_store64_relaxed(ga_check_words + block, 0); /* relaxed: the barrier orders it */
     }

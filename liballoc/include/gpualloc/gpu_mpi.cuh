@@ -13,16 +13,16 @@
  *          and Alltoall, on MPI_COMM_WORLD and for basic types. Errors end the program.
  * C        malloc, calloc and free (mpi_malloc.cuh), the functions that CUDA has in kernels, and
  *          those of detail/gpu_mpi/libc.h. fprintf() writes to standard output, whatever the
- *          stream.
+ *          stream. Output appears when the program ends, at most GA_MPI_PRINTED bytes of it. A
+ *          rank has a stack of GA_MPI_STACK bytes beyond what the compiler can foresee.
  *
  * Bcast, Reduce, Allreduce and Alltoall take a last argument, `coalesce`, as malloc does: all ranks
- * of a block make the call in the same place with equal arguments.
+ * of a block make the call in the same place, with equal counts and types. GA_COALESCE_CHECKED
+ * (gpualloc/coalesce.cuh) checks the requests of these calls, too.
  *
- * GA_COALESCE_CHECKED (gpualloc/coalesce.cuh) checks the requests of these calls, too.
- *
- * The program's exit status is the largest of all ranks. A rank that calls MPI_Abort(), abort(), or
- * exit() with a status other than 0 before MPI_Finalize(), ends the whole program. The others end
- * where they next wait for a rank.
+ * The program's exit status is the largest of all ranks. A rank ends the whole program if it calls
+ * MPI_Abort() or abort(), fails an assert(), or leaves with a status other than 0 before
+ * MPI_Finalize(). The others end where they next wait for a rank, or after five seconds.
  *
  * Ranks wait for each other, so all blocks must be resident at once. The default heap is
  * GA_MPI_HEAP; GPUALLOC_KERNEL names another one. With GA_MPI_CUDA_MALLOC malloc() is CUDA's, for
@@ -45,7 +45,15 @@
 #include <unistd.h>
 #include <vector>
 
+/* In world.h. A rank that has aborted the program ends, and barriers of a block no longer wait for
+ * it: what other ranks get from a collective request then is not to be used. */
+static __device__ inline bool ga_mpi_has_aborted(void);
+static __device__ inline void ga_mpi_end_if_aborted(void);
+#define GA_COALESCE_CHECK_ENDS() ga_mpi_has_aborted()
+#define GA_MPI_ENDS_THREAD()     ga_mpi_end_if_aborted()
+
 #ifdef GA_MPI_CUDA_MALLOC
+#undef GA_COALESCE_CHECKED
 #include "detail/gpu_mpi/cuda_malloc.cuh"
 #else
 #include <gpualloc/mpi_malloc.cuh>

@@ -66,7 +66,11 @@ GA_SIMT_SLOW void *ga_mpi_malloc_alone(size_t size)
 
 GA_SIMT_SLOW void *ga_mpi_malloc_together(size_t size)
 {
-    return ga_coalesce_malloc(ga_device_heap, size, true);
+    void *block = ga_coalesce_malloc(ga_device_heap, size, true);
+#ifdef GA_MPI_ENDS_THREAD /* of gpu_mpi.cuh: ends the thread if the program has been aborted */
+    GA_MPI_ENDS_THREAD();
+#endif
+    return block;
 }
 
 GA_SIMT_SLOW void ga_mpi_free(void *block)

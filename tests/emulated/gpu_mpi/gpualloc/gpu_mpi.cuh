@@ -39,6 +39,9 @@ static inline uint32_t ga_coalesce_team(void)
     return blockDim.x;
 }
 
+static inline bool ga_mpi_has_aborted(void);
+#define GA_COALESCE_CHECK_ENDS() ga_mpi_has_aborted()
+
 #ifdef GA_COALESCE_CHECKED
 #include "liballoc/backends/coalesce/coalesce_check.cuh"
 #endif
@@ -100,7 +103,7 @@ static emulated_file emulated_this_file(&ga_mpi);
 static inline int emulated_run_ranks(void (*program)(const emulated_kernel *), int argc,
                                      char **argv)
 {
-    static uint32_t status;
+    static ga_mpi_end end;
     unsigned blocks = 1, threads = 32;
     const char *ranks = getenv("GPUALLOC_MPI_RANKS"), *seed = getenv("GPUALLOC_MPI_SEED");
     if (ranks && sscanf(ranks, "%ux%u", &blocks, &threads) != 2) {
@@ -113,7 +116,7 @@ static inline int emulated_run_ranks(void (*program)(const emulated_kernel *), i
     ga_mpi.shared = (ga_mpi_shared *)calloc(1, sizeof(ga_mpi_shared));
     ga_mpi.blocks = (ga_mpi_block *)calloc(blocks, sizeof(ga_mpi_block));
     ga_mpi.of_ranks = (ga_mpi_rank *)calloc(ga_mpi.ranks, sizeof(ga_mpi_rank));
-    ga_mpi.status = &status;
+    ga_mpi.end = &end;
     for (const ga_mpi_variable *v = ga_mpi_variable::all; v; v = v->next) {
         ga_mpi.global_stride += ga_mpi_global_bytes(v);
     }
@@ -135,13 +138,13 @@ static inline int emulated_run_ranks(void (*program)(const emulated_kernel *), i
     }
     emulated_kernel launch = {"main", program, NULL, blocks, threads, 0};
     emulated_run(&launch);
-    return (int)status;
+    return (int)end.status;
 }
 
 #define GA_MPI_PROGRAM(program)                                                                    \
     static void program##_of_ranks(const emulated_kernel *)                                        \
     {                                                                                              \
-        ga_mpi_note_status(ga_mpi_call(program));                                                  \
+        ga_mpi_exit(ga_mpi_call(program));                                                         \
     }                                                                                              \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
