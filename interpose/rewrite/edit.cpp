@@ -25,11 +25,6 @@ namespace rewrite
 namespace
 {
 
-std::string path_of(const SourceManager &sources, SourceLocation location)
-{
-    return real_path(sources.getFilename(sources.getFileLoc(location)));
-}
-
 FunctionTypeLoc type_of(const FunctionDecl *declaration)
 {
     const TypeSourceInfo *type = declaration->getTypeSourceInfo();
@@ -256,6 +251,18 @@ void collector::add(change::kind what, const SourceManager &sources, SourceLocat
                     std::move(text)});
 }
 
+bool collector::changes_before(const std::string &file, unsigned offset) const
+{
+    return std::any_of(changes.begin(), changes.end(), [&](const change &c) {
+        return c.file == file && c.offset < offset && c.what != change::INCLUDE;
+    });
+}
+
+std::string path_of(const SourceManager &sources, SourceLocation location)
+{
+    return real_path(sources.getFilename(sources.getFileLoc(location)));
+}
+
 bool is_in_project(SourceLocation location, const SourceManager &sources,
                    const std::string &project)
 {
@@ -381,7 +388,7 @@ void add_changes(collector &found, const program &all, bool ports)
     for (const function *f :
          found.changes.empty() && !ports ? std::vector<const function *>() : all.functions()) {
         add_casts(found, f->definition, all.folder());
-        if (!f->is_entry && !all.is_cuda()) {
+        if (!f->is_entry && !all.is_cuda() && !entries.empty()) {
             clean_at_ends(found, all.folder(), f);
         }
     }

@@ -66,12 +66,18 @@ class collector
     void add(change::kind what, const clang::SourceManager &sources, clang::SourceLocation at,
              unsigned length, std::string text);
 
+    /* True if the file changes before that offset. */
+    bool changes_before(const std::string &file, unsigned offset) const;
+
     std::set<change> changes;
     std::map<std::string, std::string> parsed;
 };
 
-/* Changes for the decisions. `ports`: the program is also made one for a GPU (port.h). The
- * program's contexts must still exist. */
+/* The absolute name of the file of a place in the source. */
+std::string path_of(const clang::SourceManager &sources, clang::SourceLocation location);
+
+/* Changes for the decisions. `ports`: add_port() follows (port.h). The program's contexts must still
+ * exist. */
 void add_changes(collector &to, const program &all, bool ports);
 
 /* The absolute name of a file or folder, without links if it exists. */

@@ -32,7 +32,8 @@ namespace
 
 enum : int {
     FAILED = 1,
-    USAGE = 2
+    USAGE = 2,
+    INCOMPLETE = 3 /* written, but not all of the port is done */
 };
 enum class format {
     text,
@@ -377,7 +378,8 @@ int run(const request &of, const tooling::CompilationDatabase &flags)
         llvm::outs().clear_error();
         return complain("standard output: " + error);
     }
-    return of.in_place || !of.out.empty() ? write_all(of, changes) : 0;
+    int status = of.in_place || !of.out.empty() ? write_all(of, changes) : 0;
+    return status == 0 && !undone.empty() ? INCOMPLETE : status;
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include <llvm/ADT/StringExtras.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -23,7 +24,6 @@ namespace
 {
 
 const char MAIN[] = "gpualloc_main";
-const char HEADER[] = "#include <gpualloc/gpu_mpi.cuh>";
 
 /* Functions that a kernel may call: those of gpualloc/gpu_mpi.cuh and CUDA's. CUDA also has C's
  * functions of numbers, with the endings f and, in host code alone, l. */
@@ -56,9 +56,15 @@ bool is_among(llvm::StringRef name, llvm::ArrayRef<const char *> names)
                        [&](const char *known) { return name == known; });
 }
 
+/* C++ has functions of one name for several types of numbers. */
+bool is_numeric(llvm::StringRef name)
+{
+    return is_among(name, numeric) || name == "abs" || name == "labs" || name == "llabs";
+}
+
 bool is_available(llvm::StringRef name)
 {
-    return is_among(name, available) || is_among(name, numeric) ||
+    return is_among(name, available) || is_numeric(name) ||
            (has_suffix(name, "f") && is_among(name.drop_back(), numeric));
 }
 
@@ -74,6 +80,66 @@ template <typename Visit> void each_part(const Stmt *statement, const Visit &vis
     }
 }
 
+/* A name in an expression. */
+using visit_name = std::function<void(const DeclRefExpr *)>;
+
+/* Call visit() for the names in a declaration: in the lengths of arrays, in enumerators, in bodies
+ * of functions and in constants. */
+void each_name(const Decl *d, const visit_name &visit);
+
+void each_name(const Stmt *part, const visit_name &visit)
+{
+    each_part(part, [&](const Stmt *inner) {
+        if (const auto *name = dyn_cast<DeclRefExpr>(inner)) {
+            visit(name);
+        } else if (const auto *statement = dyn_cast<DeclStmt>(inner)) {
+            for (const Decl *d : statement->decls()) {
+                each_name(d, visit);
+            }
+        }
+    });
+}
+
+bool is_constant(const VarDecl *v)
+{
+    return v->getASTContext().getBaseElementType(v->getType()).isConstQualified();
+}
+
+void each_name(const Decl *d, const visit_name &visit)
+{
+    if (const auto *declarator = dyn_cast<DeclaratorDecl>(d)) {
+        const TypeSourceInfo *type = declarator->getTypeSourceInfo();
+        for (TypeLoc t = type ? type->getTypeLoc() : TypeLoc(); !t.isNull();
+             t = t.getNextTypeLoc()) {
+            if (auto array = t.getAs<ArrayTypeLoc>()) {
+                each_name(array.getSizeExpr(), visit);
+            }
+        }
+    }
+    if (const auto *v = dyn_cast<VarDecl>(d)) {
+        if (v->hasGlobalStorage() && is_constant(v)) {
+            each_name(v->getInit(), visit);
+        }
+    } else if (const auto *field = dyn_cast<FieldDecl>(d)) {
+        each_name(field->getBitWidth(), visit);
+    } else if (const auto *enumerator = dyn_cast<EnumConstantDecl>(d)) {
+        each_name(enumerator->getInitExpr(), visit);
+    } else if (const auto *f = dyn_cast<FunctionDecl>(d)) {
+        each_name(f->doesThisDeclarationHaveABody() ? f->getBody() : nullptr, visit);
+    } else if (const auto *tag = dyn_cast<TagDecl>(d)) {
+        for (const Decl *inner : tag->decls()) {
+            each_name(inner, visit);
+        }
+    }
+}
+
+/* A variable with static storage that can change; NULL if the name is another's. */
+const VarDecl *changing_variable(const DeclRefExpr *name)
+{
+    const auto *v = dyn_cast<VarDecl>(name->getDecl());
+    return v && v->hasGlobalStorage() && !is_constant(v) ? v : nullptr;
+}
+
 /* ---- one file -------------------------------------------------------------------------------- */
 
 class file_port
@@ -87,6 +153,12 @@ class file_port
     void run();
 
   private:
+    /* Variables that are declared together, as in `static int a, *b;`. */
+    struct declaration {
+        std::vector<const VarDecl *> variables;
+        const FunctionDecl *in = nullptr;
+    };
+
     void look_at_function(const FunctionDecl *f);
     void look_at_body(const FunctionDecl *f);
     void look_at_call(const FunctionDecl *in, const CallExpr *call);
@@ -94,29 +166,30 @@ class file_port
     void port_main(const FunctionDecl *f);
     void port_variables();
     std::string declare(const VarDecl *v, const std::string &name) const;
+    std::string initial_text(const VarDecl *v) const;
+    const char *obstacle_to_type(const VarDecl *v) const;
     const char *obstacle_to(const VarDecl *v) const;
+    const VarDecl *variable_in(const Stmt *value) const;
+    std::string declare_all(const declaration &of, SourceLocation begin, SourceLocation end);
+    bool has_obstacle(const declaration &of, bool is_complex);
     void refer(const DeclRefExpr *name);
-    void include_header();
+    void add_number_casts(const CallExpr *call);
+    void look_at_sizeof(const UnaryExprOrTypeTraitExpr *operation);
     bool is_ours(SourceLocation location) const
     {
         return !obstacle_at(location, sources, all.folder());
     }
     void leave(SourceLocation at, std::string what);
-    std::string name_of(const VarDecl *v) const;
-
-    /* Variables that are declared together, as in `static int a, *b;`. */
-    struct declaration {
-        std::vector<const VarDecl *> variables;
-        const FunctionDecl *in = nullptr;
-    };
 
     collector &to;
     program &all;
     ASTContext &context;
     const SourceManager &sources;
     std::vector<not_ported> &undone;
-    std::map<unsigned, declaration> declarations;       /* by where they begin */
-    std::set<const VarDecl *> each_rank;                /* canonical */
+    std::map<std::pair<FileID, unsigned>, declaration> declarations; /* by where they begin */
+    std::set<const VarDecl *> each_rank;                             /* canonical */
+    std::map<const VarDecl *, std::string> names;                    /* of these */
+    std::set<std::string> taken;                                     /* of hoisted variables */
     std::map<const FunctionDecl *, std::string> before; /* a function: its static variables */
 };
 
@@ -134,6 +207,9 @@ void file_port::look_at_function(const FunctionDecl *f)
             leave(f->getLocation(), "a macro declares " + f->getNameAsString() + "()");
         }
         return;
+    }
+    if (f->getNumParams() && !f->hasWrittenPrototype()) {
+        leave(f->getLocation(), f->getNameAsString() + "() is in the style before ANSI C");
     }
     if (f->isVariadic()) {
         leave(f->getLocation(), f->getNameAsString() +
@@ -169,19 +245,69 @@ void file_port::port_main(const FunctionDecl *f)
 void file_port::look_at_call(const FunctionDecl *in, const CallExpr *call)
 {
     const FunctionDecl *called = call->getDirectCallee();
-    if (called && called->getIdentifier() && !all.has(called) && !is_available(called->getName()) &&
-        !has_prefix(called->getName(), "__builtin_")) {
+    if (!called || !called->getIdentifier()) {
+        return;
+    }
+    if (called->isMain()) {
+        leave(call->getBeginLoc(), "main() is called");
+    } else if (!all.has(called) && !is_available(called->getName()) &&
+               !has_prefix(called->getName(), "__builtin_")) {
         leave(call->getBeginLoc(), called->getNameAsString() + "(), which " +
                                        in->getNameAsString() +
                                        "() calls, has no version for kernels");
+    } else if (!all.has(called) && is_numeric(called->getName())) {
+        add_number_casts(call);
+    }
+}
+
+/* C converts the arguments of sqrt() and abs(). C++ chooses another function by their types. */
+void file_port::add_number_casts(const CallExpr *call)
+{
+    for (const Expr *argument : call->arguments()) {
+        const auto *cast = dyn_cast<ImplicitCastExpr>(argument);
+        bool converts = cast && (cast->getCastKind() == CK_FloatingCast ||
+                                 cast->getCastKind() == CK_IntegralToFloating ||
+                                 cast->getCastKind() == CK_FloatingToIntegral ||
+                                 cast->getCastKind() == CK_IntegralCast);
+        SourceLocation end =
+            Lexer::getLocForEndOfToken(argument->getEndLoc(), 0, sources, context.getLangOpts());
+        if (converts && is_ours(argument->getBeginLoc()) && is_ours(end)) {
+            to.add(change::CAST, sources, argument->getBeginLoc(), 0,
+                   "(" + argument->getType().getAsString(context.getPrintingPolicy()) + ")(");
+            to.add(change::CLOSE, sources, end, 0, ")");
+        }
+    }
+}
+
+void file_port::look_at_sizeof(const UnaryExprOrTypeTraitExpr *operation)
+{
+    const Expr *of = operation->isArgumentType() || operation->getKind() != UETT_SizeOf
+                         ? nullptr
+                         : operation->getArgumentExpr()->IgnoreParens();
+    const auto *binary = dyn_cast_or_null<BinaryOperator>(of);
+    const auto *unary = dyn_cast_or_null<UnaryOperator>(of);
+    if (dyn_cast_or_null<CharacterLiteral>(of) ||
+        (binary && (binary->isComparisonOp() || binary->isLogicalOp())) ||
+        (unary && unary->getOpcode() == UO_LNot)) {
+        leave(operation->getBeginLoc(), "C++ has another type, and so another size, for this");
     }
 }
 
 void file_port::look_at_body(const FunctionDecl *f)
 {
+    std::set<const Stmt *> callees;
     each_part(f->getBody(), [&](const Stmt *part) {
         if (const auto *call = dyn_cast<CallExpr>(part)) {
             look_at_call(f, call);
+            callees.insert(call->getCallee()->IgnoreParenImpCasts());
+        } else if (const auto *name = dyn_cast<DeclRefExpr>(part)) {
+            const auto *other = dyn_cast<FunctionDecl>(name->getDecl());
+            if (other && !all.has(other) && !callees.count(name)) {
+                leave(name->getLocation(), "the address of " + other->getNameAsString() +
+                                               "() is that of the host's function");
+            }
+        } else if (const auto *operation = dyn_cast<UnaryExprOrTypeTraitExpr>(part)) {
+            look_at_sizeof(operation);
         } else if (const auto *statement = dyn_cast<DeclStmt>(part)) {
             for (const Decl *d : statement->decls()) {
                 const auto *v = dyn_cast<VarDecl>(d);
@@ -207,41 +333,98 @@ void file_port::add_variable(const VarDecl *v, const FunctionDecl *in)
         leave(v->getLocation(), "a macro declares " + v->getNameAsString());
         return;
     }
-    if (context.getBaseElementType(v->getType()).isConstQualified()) {
+    if (is_constant(v)) {
+        if (const VarDecl *other = variable_in(v->getInit())) {
+            leave(v->getLocation(), v->getNameAsString() + " is for all ranks, but has " +
+                                        other->getNameAsString() + ", which is each rank's");
+        }
         to.add(change::DEVICE, sources, v->getBeginLoc(), 0, "__device__ ");
         return;
     }
-    declaration &d = declarations[sources.getFileOffset(v->getBeginLoc())];
+    std::string name = v->getNameAsString();
+    if (in && !v->hasExternalStorage()) { /* it is hoisted: the function's name comes first */
+        name = in->getNameAsString() + "_" + name;
+        while (!taken.insert(name).second) {
+            name += "_";
+        }
+    }
+    names.emplace(v->getCanonicalDecl(), name);
+    declaration &d = declarations[sources.getDecomposedLoc(v->getBeginLoc())];
     d.variables.push_back(v);
     d.in = in;
 }
 
-/* The name of a static variable of a function, outside of it, has the function's name before it. */
-std::string file_port::name_of(const VarDecl *v) const
+/* A variable of each rank that the value has, other than in sizeof. */
+const VarDecl *file_port::variable_in(const Stmt *value) const
 {
-    const auto *in = dyn_cast<FunctionDecl>(v->getDeclContext());
-    return (in && !v->hasExternalStorage() ? in->getNameAsString() + "_" : "") +
-           v->getNameAsString();
+    const VarDecl *found = nullptr;
+    each_statement(value, nullptr, [&](const Stmt *part, const Stmt *) {
+        const auto *name = dyn_cast<DeclRefExpr>(part);
+        found = name && changing_variable(name) ? changing_variable(name) : found;
+    });
+    return found;
+}
+
+const char *file_port::obstacle_to_type(const VarDecl *v) const
+{
+    QualType type = context.getBaseElementType(v->getType());
+    const TagDecl *tag = type->getAsTagDecl();
+    const auto *alias = type->getAs<TypedefType>();
+    const auto *record = type->getAs<RecordType>();
+    std::string spelled = v->getType().getAsString(context.getPrintingPolicy());
+    if (spelled.find("(unnamed") != std::string::npos ||
+        spelled.find("(anonymous") != std::string::npos) {
+        return "its type has no name";
+    }
+    if (!v->hasExternalStorage() &&
+        ((tag && isa<FunctionDecl>(tag->getDeclContext())) ||
+         (alias && isa<FunctionDecl>(alias->getDecl()->getDeclContext())))) {
+        return "its type is known in its function alone";
+    }
+    if (v->getType()->isIncompleteType() ||
+        (record && record->getDecl()->hasFlexibleArrayMember())) {
+        return "its size is not known here";
+    }
+    return v->hasAttr<AlignedAttr>() || context.getTypeAlign(type) > 128
+               ? "it has an alignment of its own"
+               : nullptr;
 }
 
 const char *file_port::obstacle_to(const VarDecl *v) const
 {
-    const TagDecl *tag = context.getBaseElementType(v->getType())->getAsTagDecl();
-    if (tag && !tag->getIdentifier() && !tag->getTypedefNameForAnonDecl()) {
-        return "its type has no name";
+    if (const char *why = obstacle_to_type(v)) {
+        return why;
     }
-    if (tag && isa<FunctionDecl>(tag->getDeclContext()) && !v->hasExternalStorage()) {
-        return "its type is known in its function alone";
+    if (v->getInit() && initial_text(v).empty()) {
+        return "a macro has its initial value";
     }
     bool refers = false;
-    each_part(v->getInit(), [&](const Stmt *part) {
-        const auto *name = dyn_cast<DeclRefExpr>(part);
-        const auto *other = name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
-        refers = refers || (other && other->hasGlobalStorage());
-    });
-    return refers ? "its initial value has another variable" : nullptr;
+    visit_name look = [&](const DeclRefExpr *name) {
+        const auto *enumerator = dyn_cast<EnumConstantDecl>(name->getDecl());
+        refers = refers || changing_variable(name) ||
+                 (enumerator && enumerator->getParentFunctionOrMethod());
+    };
+    const TagDecl *tag = context.getBaseElementType(v->getType())->getAsTagDecl();
+    each_name(v->getInit(), look);
+    each_name(v, look);
+    if (tag && tag->isEmbeddedInDeclarator()) {
+        each_name(tag, look);
+    }
+    if (v->getStorageClass() == SC_Static && !v->isStaticLocal() && v->getDefinition() &&
+        v->getDefinition() != v) {
+        return "it is declared before its definition";
+    }
+    return refers ? "its declaration has another variable, or a name of its function" : nullptr;
 }
 
+std::string file_port::initial_text(const VarDecl *v) const
+{
+    return Lexer::getSourceText(CharSourceRange::getTokenRange(v->getInit()->getSourceRange()),
+                                sources, context.getLangOpts())
+        .str();
+}
+
+/* "" for a second tentative definition of a static variable: C++ has none. */
 std::string file_port::declare(const VarDecl *v, const std::string &name) const
 {
     PrintingPolicy policy(context.getLangOpts());
@@ -250,68 +433,74 @@ std::string file_port::declare(const VarDecl *v, const std::string &name) const
                          (!v->getDefinition() && v->getActingDefinition() == v) ||
                          v->isStaticLocal();
     bool is_static = v->getStorageClass() == SC_Static;
-    std::string text = std::string(is_static        ? "static "
-                                   : !is_definition ? "extern "
-                                                    : "") +
-                       "__device__ ga_mpi_global<" + v->getType().getAsString(policy) + "> " + name;
+    const char *storage = is_static ? "static " : is_definition ? "" : "extern ";
+    std::string text = std::string(storage) + "__device__ ga_mpi_global<" +
+                       v->getType().getAsString(policy) + "> " + name;
     if (!is_definition) {
-        return is_static ? "" : text + ";"; /* C++ has no tentative definitions */
+        return is_static ? "" : text + ";";
     }
-    const Expr *initial = v->getInit();
-    std::string value;
-    if (initial) {
-        value = Lexer::getSourceText(CharSourceRange::getTokenRange(initial->getSourceRange()),
-                                     sources, context.getLangOpts())
-                    .str();
-        if (v->getType()->isScalarType() &&
-            !context.hasSameUnqualifiedType(v->getType(), initial->IgnoreImpCasts()->getType())) {
-            /* in braces C++ refuses to narrow */
-            value = "(" + v->getType().getAsString(policy) + ")(" + value + ")";
-        }
+    std::string value = v->getInit() ? initial_text(v) : "";
+    if (v->getInit() && v->getType()->isScalarType() &&
+        !context.hasSameUnqualifiedType(v->getType(), v->getInit()->IgnoreImpCasts()->getType())) {
+        /* in braces C++ refuses to narrow */
+        value = "(" + v->getType().getAsString(policy) + ")(" + value + ")";
     }
     return text + " = {" + value + "};\nGA_MPI_EACH_RANK(" + name + ")";
 }
 
+/* Report why the variables cannot be those of each rank. */
+bool file_port::has_obstacle(const declaration &of, bool is_complex)
+{
+    bool found = false;
+    for (const VarDecl *v : of.variables) {
+        const char *why = is_complex ? "its declaration is too complex" : obstacle_to(v);
+        if (why) {
+            leave(v->getLocation(),
+                  "each rank needs its own " + v->getNameAsString() + ", but " + why);
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* The new declarations, with that of a type that the old one contains. */
+std::string file_port::declare_all(const declaration &of, SourceLocation begin, SourceLocation end)
+{
+    std::string text;
+    const VarDecl *first = of.variables.front();
+    const TagDecl *tag = context.getBaseElementType(first->getType())->getAsTagDecl();
+    if (tag && tag->isEmbeddedInDeclarator() && tag->isThisDeclarationADefinition() &&
+        sources.isPointWithin(tag->getBeginLoc(), begin, end)) {
+        text = Lexer::getSourceText(CharSourceRange::getTokenRange(tag->getSourceRange()), sources,
+                                    context.getLangOpts())
+                   .str() +
+               ";";
+    }
+    for (const VarDecl *v : of.variables) {
+        std::string next = declare(v, names[v->getCanonicalDecl()]);
+        text += text.empty() || next.empty() ? next : "\n" + next;
+    }
+    return text;
+}
+
 void file_port::port_variables()
 {
-    for (auto &[offset, d] : declarations) {
-        const VarDecl *first = d.variables.front(), *last = d.variables.back();
-        SourceLocation begin = first->getBeginLoc();
-        SourceLocation end = Lexer::findLocationAfterToken(last->getEndLoc(), tok::semi, sources,
-                                                           context.getLangOpts(), false);
-        std::string text;
-        for (const VarDecl *v : d.variables) {
-            const char *why = end.isInvalid() ? "its declaration is too complex" : obstacle_to(v);
-            if (why) {
-                leave(v->getLocation(),
-                      "each rank needs its own " + v->getNameAsString() + ", but " + why);
-                text.clear();
-                break;
-            }
-            const TagDecl *tag = context.getBaseElementType(v->getType())->getAsTagDecl();
-            if (tag && v == first && tag->isEmbeddedInDeclarator() &&
-                tag->isThisDeclarationADefinition() &&
-                sources.isPointWithin(tag->getBeginLoc(), begin, end)) {
-                text += Lexer::getSourceText(CharSourceRange::getTokenRange(tag->getSourceRange()),
-                                             sources, context.getLangOpts())
-                            .str() +
-                        ";\n";
-            }
-            text += declare(v, name_of(v));
-            text += v == last ? "" : "\n";
-        }
-        if (text.empty()) {
+    for (auto &[where, d] : declarations) {
+        SourceLocation begin = d.variables.front()->getBeginLoc();
+        SourceLocation end = Lexer::findLocationAfterToken(
+            d.variables.back()->getEndLoc(), tok::semi, sources, context.getLangOpts(), false);
+        if (has_obstacle(d, end.isInvalid())) {
             continue;
         }
-        unsigned length = sources.getFileOffset(end) - offset;
+        std::string text = declare_all(d, begin, end);
         for (const VarDecl *v : d.variables) {
             each_rank.insert(v->getCanonicalDecl());
         }
-        if (d.in && !first->hasExternalStorage()) {
+        if (d.in && !d.variables.front()->hasExternalStorage()) {
             before[d.in] += text + "\n";
             text = ";";
         }
-        to.add(change::VARIABLE, sources, begin, length, text);
+        to.add(change::VARIABLE, sources, begin, sources.getFileOffset(end) - where.second, text);
     }
     for (const auto &[f, text] : before) {
         to.add(change::VARIABLE, sources, f->getBeginLoc(), 0, text);
@@ -328,76 +517,29 @@ void file_port::refer(const DeclRefExpr *name)
     SourceLocation at = sources.getSpellingLoc(name->getLocation());
     if (!is_ours(at)) {
         leave(name->getBeginLoc(),
-              "a macro names " + v->getNameAsString() + ", of which each rank has its own");
+              "a macro names " + v->getNameAsString() + ", which is each rank's");
         return;
     }
     SourceLocation end = Lexer::getLocForEndOfToken(at, 0, sources, context.getLangOpts());
-    std::string whole = name_of(v);
+    const std::string &whole = names[v->getCanonicalDecl()];
     if (whole != v->getNameAsString()) {
         to.add(change::NAME, sources, at, (unsigned)v->getNameAsString().size(), whole);
     }
     to.add(change::OWN, sources, end, 0, ".own()");
 }
 
-/* ---- headers --------------------------------------------------------------------------------- */
-
-/* Replace mpi.h by the header of MPI on a GPU. A file that changes without it includes the header
- * first. */
-void file_port::include_header()
-{
-    for (unsigned i = 0; i < sources.local_sloc_entry_size(); i++) {
-        const SrcMgr::SLocEntry &entry = sources.getLocalSLocEntry(i);
-        SourceLocation begin = entry.isFile()
-                                   ? SourceLocation::getFromRawEncoding(entry.getOffset())
-                                   : SourceLocation();
-        FileID file = sources.getFileID(begin);
-        if (begin.isInvalid() || file == FileID() || !is_ours(begin)) {
-            continue;
-        }
-        bool changes = to.parsed.count(real_path(sources.getFilename(begin))) != 0;
-        bool found = false;
-        llvm::StringRef text = sources.getBufferData(file);
-        for (llvm::StringRef rest = text; !rest.empty();) {
-            auto [line, after] = rest.split('\n');
-            llvm::StringRef trimmed = line.trim();
-            if (trimmed.consume_front("#") &&
-                (trimmed = trimmed.ltrim()).consume_front("include") &&
-                (has_prefix(trimmed = trimmed.ltrim(), "<mpi.h>") ||
-                 has_prefix(trimmed, "\"mpi.h\""))) {
-                to.add(change::INCLUDE, sources,
-                       begin.getLocWithOffset((int)(line.data() - text.data())),
-                       (unsigned)line.size(), HEADER);
-                found = true;
-            }
-            rest = after;
-        }
-        if (changes && !found) {
-            to.add(change::INCLUDE, sources, begin, 0, std::string(HEADER) + "\n");
-        }
-    }
-}
+/* ---- the whole file -------------------------------------------------------------------------- */
 
 void file_port::run()
 {
-    std::vector<const FunctionDecl *> functions;
     each_declaration(
-        context.getTranslationUnitDecl(),
-        [&](const FunctionDecl *f) {
-            functions.push_back(f);
-            look_at_function(f);
-        },
+        context.getTranslationUnitDecl(), [&](const FunctionDecl *f) { look_at_function(f); },
         [&](const VarDecl *v) { add_variable(v, nullptr); });
     port_variables();
-    for (const FunctionDecl *f : functions) {
-        if (f->doesThisDeclarationHaveABody() && all.has(f)) {
-            each_part(f->getBody(), [&](const Stmt *part) {
-                if (const auto *name = dyn_cast<DeclRefExpr>(part)) {
-                    refer(name);
-                }
-            });
-        }
+    for (const Decl *d : context.getTranslationUnitDecl()->decls()) {
+        each_name(d, [&](const DeclRefExpr *name) { refer(name); });
     }
-    include_header();
+    include_header(to, context, all.folder());
 }
 
 } // namespace
@@ -406,8 +548,19 @@ std::vector<not_ported> add_port(collector &to, program &all,
                                  const std::vector<ASTContext *> &files)
 {
     std::vector<not_ported> undone;
+    bool has_main = false;
     for (ASTContext *context : files) {
         file_port(to, all, *context, undone).run();
+        for (const Decl *d : context->getTranslationUnitDecl()->decls()) {
+            const auto *f = dyn_cast<FunctionDecl>(d);
+            if (f && f->isMain() && f->doesThisDeclarationHaveABody()) {
+                if (has_main) {
+                    undone.push_back({place_of(context->getSourceManager(), f->getLocation()),
+                                      "another file has main(), too"});
+                }
+                has_main = true;
+            }
+        }
     }
     std::sort(undone.begin(), undone.end());
     undone.erase(std::unique(undone.begin(), undone.end()), undone.end());

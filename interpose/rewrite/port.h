@@ -20,6 +20,9 @@ namespace rewrite
 std::vector<not_ported> add_port(collector &to, program &all,
                                  const std::vector<clang::ASTContext *> &files);
 
+/* Each file that changes includes the header of MPI on a GPU, instead of mpi.h or first. */
+void include_header(collector &to, const clang::ASTContext &context, const std::string &project);
+
 } // namespace rewrite
 
 #endif

@@ -71,6 +71,9 @@ class Programs(unittest.TestCase):
     def test_library(self) -> None:
         self.check("library")
 
+    def test_traps(self) -> None:
+        self.check("traps")
+
 
 class Example(unittest.TestCase):
     """examples/mpi does as its page says."""
@@ -119,6 +122,12 @@ class NotPorted(unittest.TestCase):
 #include <stdlib.h>
 static int number, *pointer = &number;
 static struct { int x; } unnamed;
+static const struct { const char *name; int *where; } options[] = {{"n", &number}};
+static int twice;
+static int twice = 5;
+static _Alignas(64) int aligned;
+#define SEVEN = 7
+static int seven SEVEN;
 #define DECLARE(name) static int name
 DECLARE(hidden);
 int main(int argc, char **argv)
@@ -126,20 +135,29 @@ int main(int argc, char **argv)
     int n = argc;
     double varies[n];
     varies[0] = number + unnamed.x + hidden + *pointer;
-    return getenv("HOME") && varies[0] > 1 ? 1 : 0;
+    return getenv("HOME") && varies[0] > sizeof 'a' ? twice + aligned : seven + *options[0].where;
 }
 """)
         done = subprocess.run([os.environ["GPUALLOC_REWRITE"], "--port", "--dry-run", source.name,
                                "--", f"-I{ROOT / 'tests/rewrite/include'}"], cwd=FOLDER.name,
                               capture_output=True, text=True, timeout=60)
-        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(3, done.returncode, done.stderr)
         self.assertEqual(
-            ["left.c:3:21: not ported: each rank needs its own pointer, but its initial value has "
-             "another variable",
+            ["left.c:3:21: not ported: each rank needs its own pointer, but its declaration has "
+             "another variable, or a name of its function",
              "left.c:4:26: not ported: each rank needs its own unnamed, but its type has no name",
-             "left.c:6:1: not ported: a macro declares hidden",
-             "left.c:10:12: not ported: varies has a variable length, which CUDA does not have",
-             "left.c:12:12: not ported: getenv(), which main() calls, has no version for kernels"],
+             "left.c:5:55: not ported: options is for all ranks, but has number, which is each "
+             "rank's",
+             "left.c:6:12: not ported: each rank needs its own twice, but it is declared before "
+             "its definition",
+             "left.c:8:25: not ported: each rank needs its own aligned, but it has an alignment of "
+             "its own",
+             "left.c:10:12: not ported: each rank needs its own seven, but a macro has its initial "
+             "value",
+             "left.c:12:1: not ported: a macro declares hidden",
+             "left.c:16:12: not ported: varies has a variable length, which CUDA does not have",
+             "left.c:18:12: not ported: getenv(), which main() calls, has no version for kernels",
+             "left.c:18:42: not ported: C++ has another type, and so another size, for this"],
             done.stdout.splitlines())
 
     def test_usage(self) -> None:
