@@ -65,7 +65,9 @@ void function::run_call(const CallExpr *call)
     }
     const library_function *known =
         is_certain && is_global(called) ? find_library_function(called->getName()) : nullptr;
-    if (known) {
+    if (known && (known->effects & COMPARES)) {
+        run_comparison(call, *known);
+    } else if (known) {
         run_library_call(call, *known);
     } else if (called && is_global(called) && around.registered(called->getName())) {
         std::string name = called->getNameAsString();
@@ -103,6 +105,36 @@ void function::run_program_call(const Expr *call, function *callee, std::vector<
     }
     if (callee->found.may_meet) {
         meet(in_terms_of_ours(callee->found.meets));
+    }
+}
+
+/* qsort() and its like call a function of the program, how often and with which arguments depends
+ * on memory. */
+void function::run_comparison(const CallExpr *call, const library_function &known)
+{
+    unsigned last = call->getNumArgs() - 1;
+    const auto *name = dyn_cast<DeclRefExpr>(call->getArg(last)->IgnoreParenCasts());
+    const auto *called = name ? dyn_cast<FunctionDecl>(name->getDecl()) : nullptr;
+    function *compare = called && !called->isWeak() ? around.find(called) : nullptr;
+    if (!compare) {
+        run_unknown_call(call, known.name);
+        return;
+    }
+    run_library_call(call, known);
+    std::string text = std::string(known.name) + "() calls it as memory demands";
+    variance how = because(false, name, text);
+    call_site site;
+    site.expression = name;
+    site.callee = compare;
+    site.arguments.resize(called->getNumParams(), how);
+    add_site(std::move(site));
+    sites.back().reached = how;
+    if (compare->found.may_leave) {
+        leave(how);
+        now->left.join(how);
+    }
+    if (compare->found.may_meet) {
+        meet(how);
     }
 }
 
@@ -241,7 +273,10 @@ void function::set_outputs(const CallExpr *call, const library_function &callee)
     for (unsigned i = 0; i < call->getNumArgs(); i++) {
         const Expr *argument = call->getArg(i);
         const VarDecl *variable = variable_pointed_to(argument);
-        if (variable && ((int)i == callee.out || !(callee.effects & KEEPS_ARGUMENTS))) {
+        bool keeps =
+            (callee.effects & KEEPS_ARGUMENTS) ||
+            (has_prefix(callee.name, "MPI_") && is_for_reading(call->getDirectCallee(), i));
+        if (variable && ((int)i == callee.out || !keeps)) {
             assign_variable(variable, output(call, callee, i), false, argument);
         }
     }
@@ -253,7 +288,7 @@ void function::note_effects(const CallExpr *call, const library_function &callee
     std::string name = callee.name == llvm::StringRef("MPI_")
                            ? call->getDirectCallee()->getNameAsString()
                            : callee.name;
-    if (callee.effects & LEAVES) {
+    if ((callee.effects & LEAVES) && !around.ends_all(call)) {
         leave({});
         now->left.join(here); /* where no declaration says that it does not return */
     }

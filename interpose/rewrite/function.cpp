@@ -22,8 +22,6 @@ using llvm::isa;
 
 namespace rewrite
 {
-namespace
-{
 
 CFG::BuildOptions graph_options()
 {
@@ -34,8 +32,6 @@ CFG::BuildOptions graph_options()
     options.AddInitializers = true;
     return options;
 }
-
-} // namespace
 
 /* A value may be read from a union as another type, such as an address as a number. */
 static bool has_union(QualType type)
@@ -226,6 +222,16 @@ bool function::reads_argv(const Expr *argument) const
     return element && argv && variable_of(element->getBase()->IgnoreParenCasts()) == argv;
 }
 
+/* The function gets a pointer to const there. */
+bool is_for_reading(const FunctionDecl *called, unsigned argument)
+{
+    if (argument >= called->getNumParams()) {
+        return false;
+    }
+    QualType type = called->getParamDecl(argument)->getType();
+    return type->isPointerType() && type->getPointeeType().isConstQualified();
+}
+
 /* The call sets variables through their addresses, in a way that the analysis follows, and keeps
  * no address. Looks for escapes in the other arguments. */
 bool function::escapes_nowhere(const CallExpr *call)
@@ -237,6 +243,9 @@ bool function::escapes_nowhere(const CallExpr *call)
     if (!known) {
         return false;
     }
+    /* MPI does not write to what it gets by a pointer to const. MPI_Get_address() makes a number of
+     * the pointer, which a datatype can turn into a place to write to. */
+    bool is_mpi = has_prefix(called->getName(), "MPI_") && !has_suffix(called->getName(), "ddress");
     /* strtol() and its like may set a pointer into the string, through which it can change. */
     bool points = has_prefix(llvm::StringRef(known->name), "strto") && call->getNumArgs() > 1 &&
                   !call->getArg(1)->isNullPointerConstant(definition->getASTContext(),
@@ -244,7 +253,8 @@ bool function::escapes_nowhere(const CallExpr *call)
     for (unsigned i = 0; i < call->getNumArgs(); i++) {
         const Expr *argument = call->getArg(i);
         bool sets = variable_pointed_to(argument) &&
-                    ((int)i == known->out || (known->effects & KEEPS_ARGV));
+                    ((int)i == known->out || (known->effects & KEEPS_ARGV) ||
+                     (is_mpi && is_for_reading(called, i)));
         bool reads = reads_argv(argument) && (known->effects & KEEPS_ARGV) && !points;
         if (reads) {
             find_escapes(cast<ArraySubscriptExpr>(argument->IgnoreParenCasts())->getIdx());
@@ -334,8 +344,7 @@ void function::find_ends()
             const auto *call = statement ? dyn_cast<CallExpr>(statement->getStmt()) : nullptr;
             const FunctionDecl *called = call ? call->getDirectCallee() : nullptr;
             if (called && is_global(called) && !around.find(called)) {
-                const library_function *known = find_library_function(called->getName());
-                if (known && (known->effects & ENDS_ALL)) {
+                if (around.ends_all(call)) {
                     ends.set(block->getBlockID());
                 }
             }

@@ -68,6 +68,9 @@ class surroundings
     /* MPI calls end the program unless they succeed. */
     virtual bool errors_are_fatal() const = 0;
 
+    /* The call, of a function that the program does not define, ends all ranks (endings.h). */
+    virtual bool ends_all(const clang::CallExpr *call) const = 0;
+
     /* The threads are those of a CUDA kernel, not ranks. */
     virtual bool is_cuda() const = 0;
 };
@@ -168,6 +171,7 @@ class function
     void run_program_call(const clang::Expr *call, function *callee,
                           std::vector<variance> arguments);
     void run_library_call(const clang::CallExpr *call, const library_function &callee);
+    void run_comparison(const clang::CallExpr *call, const library_function &known);
     void run_unknown_call(const clang::Expr *call, const std::string &name);
     void run_anything(const cause *why);
     void set_outputs(const clang::CallExpr *call, const library_function &callee);
@@ -229,6 +233,9 @@ bool is_global(const clang::FunctionDecl *f);
 
 /* Why threads have other values of a constant initial value: "is an address", or NULL. */
 const char *differs_at_first(const clang::Stmt *value, const clang::ASTContext &context);
+
+/* The function gets a pointer to const as this argument. */
+bool is_for_reading(const clang::FunctionDecl *called, unsigned argument);
 
 /* `x` in `&x`, or NULL. */
 const clang::VarDecl *variable_pointed_to(const clang::Expr *argument);

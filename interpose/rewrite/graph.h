@@ -14,6 +14,9 @@
 namespace rewrite
 {
 
+/* The graphs have an element for each expression. */
+clang::CFG::BuildOptions graph_options();
+
 class control_graph
 {
   public:

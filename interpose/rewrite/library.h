@@ -46,7 +46,9 @@ enum effects : unsigned {
     ALLOCATES = 32,  /* its result is a new block */
     KEEPS_ARGV = 64, /* does not write to the strings of argv, and keeps no pointer to them or to
                       * any other argument */
-    KEEPS_ARGUMENTS = 128 /* leaves variables whose addresses it gets as they are: MPI_Init() */
+    KEEPS_ARGUMENTS = 128, /* leaves variables whose addresses it gets as they are: MPI_Init() */
+    FAILS = 256,           /* LEAVES, but with a failure it ends all ranks (endings.h): exit() */
+    COMPARES = 512         /* calls its last argument: qsort() */
 };
 
 struct library_function {

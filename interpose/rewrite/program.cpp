@@ -96,6 +96,9 @@ void program::look_at_name(const DeclRefExpr *name, bool is_called)
 
 void program::look_at_variable(const VarDecl *variable)
 {
+    if (variable->isThisDeclarationADefinition() != VarDecl::DeclarationOnly) {
+        defined.insert(key_of(variable));
+    }
     if (variable->hasGlobalStorage() && variable->getInit()) {
         ASTContext &context = variable->getASTContext();
         add_initial(variable, variable->getInit());
@@ -179,6 +182,25 @@ void program::find_all()
             find(f);
         }
     }
+}
+
+/* Find the calls that end all ranks, before the first function is analysed. */
+void program::find_ends()
+{
+    std::vector<const FunctionDecl *> all;
+    std::set<const FunctionDecl *> anywhere;
+    for (const auto &m : members) {
+        const FunctionDecl *f = m->analysis->definition;
+        all.push_back(f);
+        if (address_taken.count(key_of(f))) {
+            anywhere.insert(f);
+        }
+    }
+    auto find_definition = [this](const FunctionDecl *called) {
+        function *found = find(called);
+        return found ? found->definition : nullptr;
+    };
+    ends.analyse(all, find_definition, anywhere);
 }
 
 /* The initial value of a variable that outlives a call: a pointer to another one, or a value that
@@ -288,7 +310,7 @@ variance program::global(const VarDecl *variable)
         vary(found, explain(variable, {false, "all threads share " + name, at, nullptr}));
     } else if (variable->isExternallyVisible()) {
         found.outside = true;
-        if (!variable->getDefinition() && !variable->getActingDefinition()) {
+        if (!defined.count(key_of(variable))) {
             vary(found, explain(variable, {false, name + " is not in these files", at, nullptr}));
         }
         vary(found, unknown_call);
@@ -354,6 +376,11 @@ const cause *program::explain(const void *key, cause why)
 bool program::errors_are_fatal() const
 {
     return fatal;
+}
+
+bool program::ends_all(const CallExpr *call) const
+{
+    return ends.ends_all(call);
 }
 
 bool program::is_cuda() const
@@ -460,6 +487,7 @@ void program::run_messages()
 void program::analyse()
 {
     find_all();
+    find_ends();
     do {
         run_all();
         find_contexts();

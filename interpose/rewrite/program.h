@@ -5,6 +5,7 @@
 #ifndef GPUALLOC_REWRITE_PROGRAM_H
 #define GPUALLOC_REWRITE_PROGRAM_H
 
+#include "endings.h"
 #include "function.h"
 #include "messages.h"
 
@@ -83,6 +84,9 @@ class program : public surroundings
 
     std::vector<const function *> functions() const;
 
+    /* By the functions' numbers. */
+    std::vector<bool> find_reached(bool other_files) const;
+
     /* The folder of the files that may be changed. */
     const std::string &folder() const
     {
@@ -106,6 +110,7 @@ class program : public surroundings
     const allocation_function *registered(llvm::StringRef name) override;
     const cause *explain(const void *key, cause why) override;
     bool errors_are_fatal() const override;
+    bool ends_all(const clang::CallExpr *call) const override;
     bool is_cuda() const override;
 
   private:
@@ -137,6 +142,7 @@ class program : public surroundings
     void look_at_name(const clang::DeclRefExpr *name, bool is_called);
     void look_at_variable(const clang::VarDecl *variable);
     void find_all();
+    void find_ends();
 
     /* analysis */
     void run_all();
@@ -175,6 +181,8 @@ class program : public surroundings
     std::map<std::string, allocation_function> registry;
     std::map<std::string, std::vector<const clang::FunctionDecl *>> declarations;
     bool fatal = true;
+    endings ends;
+    std::set<std::string> defined; /* variables that outlive a call, of all files */
     std::map<std::string, const clang::FunctionDecl *> definitions;
     std::set<std::string> ambiguous; /* functions with several definitions that differ */
     std::map<const clang::FunctionDecl *, member *> known; /* by canonical declaration */

@@ -29,6 +29,9 @@ void each_statement(const clang::Stmt *statement, const clang::Stmt *parent, con
         }
         return;
     }
+    if (const auto *region = llvm::dyn_cast<clang::CapturedStmt>(statement)) { /* of OpenMP */
+        each_statement(region->getCapturedStmt(), statement, visit);
+    }
     for (const clang::Stmt *child : statement->children()) {
         each_statement(child, statement, visit);
     }

@@ -407,8 +407,10 @@ void compiler::statement(const node &n)
         emit(code::RETURN);
         return;
     case kind::EXIT:
+        emit(code::EXIT, n.a == EXIT_ONE || n.a == EXIT_MPI);
+        return;
     case kind::ABORT:
-        emit(n.what == kind::EXIT ? code::EXIT : code::ABORT);
+        emit(code::ABORT);
         return;
     case kind::SEND:
     case kind::RECEIVE:

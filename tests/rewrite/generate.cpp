@@ -337,6 +337,9 @@ program generator::run()
     if (divergence < 2) {
         inject();
     }
+    if (chance(25)) {
+        finalize();
+    }
     for (size_t i = 0; i < made.functions.size(); i++) {
         probe((int)i);
     }

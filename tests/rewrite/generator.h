@@ -73,6 +73,8 @@ class generator
     node loop(int depth);
     node cases(int depth);
     node leave(int depth);
+    node exit();
+    void finalize();
     node collective(int depth);
     node pair(int depth);
     node messages();

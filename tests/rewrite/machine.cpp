@@ -34,7 +34,7 @@ struct communicator {
 
 struct rank {
     int at = 0, steps = 0;
-    bool ended = false, waits = false;
+    bool ended = false, waits = false, finalized = false;
     std::vector<int> stack, locals, globals;
     std::vector<frame> frames;
 
@@ -260,6 +260,7 @@ bool machine::meet(const instruction &now_at)
             value = has_root ? at.of_root : now_at.a == (int)kind::REDUCE ? at.sum : value;
         }
     }
+    now->finalized = now_at.a == (int)kind::FINALIZE;
     now->stack.resize(top - 2 - has_root);
     now->stack.push_back(value);
     now->at++;
@@ -390,6 +391,10 @@ bool machine::finish_call()
 /* Executes an instruction. Returns false if the rank waits or has ended. */
 bool machine::advance(const instruction &next)
 {
+    bool is_mpi = next.what >= code::MEET && next.what <= code::RECEIVE;
+    if (is_mpi && now->finalized) {
+        return stop(outcome::ERRONEOUS, "MPI has ended");
+    }
     switch (next.what) {
     case code::CALL:
         return call(next);
@@ -398,6 +403,9 @@ bool machine::advance(const instruction &next)
     case code::MALLOC:
         return allocate(next);
     case code::EXIT:
+        if (next.a && !now->finalized) {
+            return stop(outcome::ABORTED, "a failure ends all");
+        }
         now->ended = true;
         return false;
     case code::ABORT:

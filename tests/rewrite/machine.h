@@ -35,7 +35,7 @@ enum class code : unsigned char {
     CALL, /* function a, site b */
     RETURN,
     MALLOC, /* site b */
-    EXIT,
+    EXIT,   /* a: with a failure */
     ABORT,
     MEET,    /* a collective call of kind a; the communicator is on the stack, below a value */
     RANK,    /* replaces the communicator on the stack by the rank in it */

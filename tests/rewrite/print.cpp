@@ -16,7 +16,8 @@ const char *const header =
     "int MPI_Allreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm); "
     "int MPI_Comm_rank(MPI_Comm, int *); int MPI_Comm_size(MPI_Comm, int *); "
     "int MPI_Comm_split(MPI_Comm, int, int, MPI_Comm *); int MPI_Comm_dup(MPI_Comm, MPI_Comm *); "
-    "int MPI_Send(const void *, int, MPI_Datatype, int, int, MPI_Comm); "
+    "int MPI_Abort(MPI_Comm, int); int MPI_Send(const void *, int, MPI_Datatype, int, int, "
+    "MPI_Comm); "
     "int MPI_Recv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);\n"
     "#define MPI_COMM_WORLD ((MPI_Comm)0x44000000)\n"
     "#define MPI_COMM_SELF ((MPI_Comm)0x44000001)\n"
@@ -58,6 +59,7 @@ class printer
     void loop(node &n);
     void statement(node &n);
     void message(node &n);
+    void exit(node &n);
     void mpi(node &n);
     void declare(const variable &v);
     void head(const function &f);
@@ -212,6 +214,16 @@ void printer::message(node &n)
                              : ", 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);\n");
 }
 
+void printer::exit(node &n)
+{
+    if (n.a == EXIT_VARIABLE) {
+        return put("exit(" + name(n.b) + ");\n");
+    }
+    put(n.a == EXIT_MPI   ? "MPI_Abort(MPI_COMM_WORLD, 1);\n"
+        : n.a == EXIT_ONE ? "exit(1);\n"
+                          : "exit(0);\n");
+}
+
 void printer::mpi(node &n)
 {
     switch (n.what) {
@@ -281,7 +293,9 @@ void printer::statement(node &n)
     case kind::CONTINUE:
         return put("continue;\n");
     case kind::EXIT:
-        return put("exit(0);\n");
+        return exit(n);
+    case kind::FINALIZE:
+        return put("MPI_Finalize();\n");
     case kind::ABORT:
         return put("abort();\n");
     case kind::SEND:

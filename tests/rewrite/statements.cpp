@@ -4,6 +4,7 @@
  */
 #include "generator.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fuzz
@@ -68,6 +69,41 @@ node generator::cases(int depth)
     return found;
 }
 
+node generator::exit()
+{
+    switch (weighted({3, 4, 2, 1})) {
+    case 0:
+        return make(kind::EXIT, EXIT_ZERO);
+    case 1:
+        return make(kind::EXIT, EXIT_ONE);
+    case 2:
+        return make(kind::EXIT, EXIT_MPI);
+    default:
+        return make(kind::EXIT, EXIT_VARIABLE, {}, target());
+    }
+}
+
+/* MPI_Finalize() near the end of a function, mostly main, and what may follow. */
+void generator::finalize()
+{
+    current = chance(80) ? 0 : below((int)made.functions.size());
+    left = 3;
+    std::vector<node> &body = made.functions[current].body.parts;
+    size_t place = body.size() - (size_t)below((int)std::min<size_t>(body.size(), 4));
+    node end = make(kind::FINALIZE, 0, {make(kind::COMMUNICATOR, WORLD)});
+    std::vector<node> added = {end};
+    if (chance(30)) {
+        added = {make(kind::IF, 0, {condition(1), make(kind::BLOCK, 0, {end})})};
+    }
+    for (int i = below(3); i > 0; i--) {
+        added.push_back(chance(60)
+                            ? make(kind::IF, 0, {condition(1), make(kind::BLOCK, 0, {exit()})})
+                            : make(kind::EXPRESSION, 0, {call(1)}));
+    }
+    place = std::min(std::max<size_t>(place, 2), body.size());
+    body.insert(body.begin() + (long)place, added.begin(), added.end());
+}
+
 /* A jump, mostly under a condition. */
 node generator::leave(int depth)
 {
@@ -87,7 +123,7 @@ node generator::leave(int depth)
         wanted.push_back(made.labels++);
         break;
     case 4:
-        jump = make(kind::EXIT);
+        jump = exit();
         break;
     default:
         jump = make(kind::ABORT);

@@ -51,8 +51,9 @@ enum class kind : unsigned char {
     GOTO,  /* label a */
     LABEL, /* a */
     RETURN,
-    EXIT,
+    EXIT, /* one of exits, by a; with the status of variable b */
     ABORT,
+    FINALIZE,  /* MPI_Finalize(); the part is WORLD */
     BARRIER,   /* communicator */
     BROADCAST, /* variable a, root, communicator */
     REDUCE,    /* MPI_Allreduce() of variable a to variable b, communicator */
@@ -66,6 +67,12 @@ enum class kind : unsigned char {
 };
 
 constexpr int WORLD = -1, SELF = -2;
+enum exits {
+    EXIT_ZERO,
+    EXIT_ONE, /* ends all ranks before MPI_Finalize(), and one after it */
+    EXIT_MPI, /* MPI_Abort(), likewise */
+    EXIT_VARIABLE
+};
 
 struct node {
     kind what = kind::BLOCK;

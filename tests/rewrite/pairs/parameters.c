@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     in_header(9);
     variadic(1, 2);
     qsort(values, 2, sizeof *values, taken);
-    free(malloc(5)); /* unknown: qsort calls a function of the program */
+    free(malloc(5)); /* qsort() calls a function that neither leaves nor waits */
     pointer();
     return old(6);
 }

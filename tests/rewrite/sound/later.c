@@ -33,6 +33,6 @@ int main(int argc, char **argv)
     global = rank;
     set();
     malloc(y);      /* unknown */
-    malloc(global); /* unknown */
+    malloc(global); /* sizes differ */
     return 0;
 }

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+int defined = 3, changed, weak = 1;
+
+void change(int to)
+{
+    changed = to;
+}
