@@ -386,16 +386,15 @@ bool program::drop_calls()
     return dropped;
 }
 
-/* Drop the arguments in functions that no entry calls with one, such as a recursive function that
- * only calls itself. */
-bool program::drop_unreached()
+/* The functions that an entry calls with the argument, directly or through others. `other_files`:
+ * functions without callers count as well, because files that are not given may call them. */
+std::vector<bool> program::find_reached(bool other_files) const
 {
     std::vector<bool> reached(members.size());
-    bool grows = true;
-    for (auto &m : members) {
-        reached[m->analysis->number] = m->analysis->is_entry || m->calls.empty();
+    for (const auto &m : members) {
+        reached[m->analysis->number] = m->analysis->is_entry || (other_files && m->calls.empty());
     }
-    while (grows) {
+    for (bool grows = true; grows;) {
         grows = false;
         for (const decision &d : decisions) {
             if (d.gets != flag::none && d.site->callee && reached[d.in->number] &&
@@ -405,6 +404,14 @@ bool program::drop_unreached()
             }
         }
     }
+    return reached;
+}
+
+/* Drop the arguments in functions that no entry calls with one, such as a recursive function that
+ * only calls itself. */
+bool program::drop_unreached()
+{
+    std::vector<bool> reached = find_reached(true);
     bool dropped = false;
     for (auto &m : members) {
         for (size_t i : m->decisions) {

@@ -98,6 +98,7 @@ void print_json(llvm::raw_ostream &out, const program &all, const std::vector<ch
                 const std::vector<not_ported> &undone)
 {
     llvm::json::Array allocations, texts, parts;
+    std::vector<bool> reached = all.find_reached(false);
     for (const auto &[at, d] : sorted(all)) {
         llvm::json::Array causes;
         for (const cause *why = d->why; why; why = why->origin) {
@@ -111,6 +112,7 @@ void print_json(llvm::raw_ostream &out, const program &all, const std::vector<ch
         object["verdict"] = text_of(d->what);
         const char *argument = text_of(d->gets);
         object["argument"] = argument ? llvm::json::Value(argument) : llvm::json::Value(nullptr);
+        object["reached"] = argument && reached[d->in->number];
         object["causes"] = std::move(causes);
         allocations.push_back(std::move(object));
     }

@@ -42,9 +42,10 @@ void print_text(llvm::raw_ostream &out, const program &all, const std::vector<no
 
 /* An object with three arrays. "allocations" has an object for each allocation: file, line, column,
  * function, call, verdict ("uniform and equal", "uniform, sizes differ", "divergent" or "unknown"),
- * argument ("true", "coalesce" or null) and causes, an array with the reason first and its origin
- * last: file, line, column and text. "changes" has an object for each change: file, offset and
- * length in bytes, and text. "not_ported" has file, line, column and text. */
+ * argument ("true", "coalesce" or null), reached (whether it is true in some call that main or a
+ * kernel leads to) and causes, an array with the reason first and its origin last: file, line,
+ * column and text. "changes" has an object for each change: file, offset and length in bytes, and
+ * text. "not_ported" has file, line, column and text. */
 void print_json(llvm::raw_ostream &out, const program &all, const std::vector<change> &changes,
                 const std::vector<not_ported> &undone);
 
