@@ -47,13 +47,16 @@ bool endings::finalizes(const callee &called) const
                        : f && is_global(f) && f->getName() == "MPI_Finalize";
 }
 
+/* Find the functions that may return after MPI_Finalize(). A function that ends the rank behind it
+ * is none. */
 void endings::find_finalizers()
 {
     for (bool grows = true; grows;) {
         grows = false;
         for (const auto &[f, of_f] : calls) {
-            for (const callee &called : of_f) {
-                grows |= finalizes(called) && finalizers.insert(f).second;
+            if (!finalizers.count(f) && follow(f, nullptr)) {
+                finalizers.insert(f);
+                grows = true;
             }
         }
     }
@@ -67,57 +70,61 @@ void endings::mark_late(const callee &called)
     }
 }
 
-/* Mark the calls that a path of the function reaches after MPI_Finalize(). */
-void endings::mark_after(definition f)
+/* Follow the paths of the function from its calls that lead to MPI_Finalize(). Calls that are
+ * reached are entered in `reached`, unless it is NULL. Returns true if the function may return. */
+bool endings::follow(definition f, std::set<const callee *> *reached) const
 {
     std::map<const Stmt *, const callee *> known;
-    for (const callee &called : calls[f]) {
+    bool hidden = false; /* MPI_Finalize() is called at a place that the graph does not have */
+    for (const callee &called : calls.at(f)) {
         known[called.call] = &called;
+        hidden = hidden || finalizes(called);
+    }
+    if (!hidden) {
+        return false;
     }
     auto cfg = CFG::buildCFG(f, f->getBody(), &f->getASTContext(), graph_options());
     std::vector<const CFGBlock *> open;
     std::set<const CFGBlock *> entered;
-    std::set<const Stmt *> visited;
+    std::set<const callee *> visited;
     auto run = [&](const CFGBlock &block, bool after) {
         for (const CFGElement &element : block) {
             auto statement = element.getAs<CFGStmt>();
             auto called = statement ? known.find(statement->getStmt()) : known.end();
             if (called != known.end()) {
-                visited.insert(called->first);
+                visited.insert(called->second);
+                if (after && reached) {
+                    reached->insert(called->second);
+                }
+                after = after || finalizes(*called->second);
             }
-            if (called != known.end() && after) {
-                mark_late(*called->second);
-            }
-            after = after || (called != known.end() && finalizes(*called->second));
         }
         for (const CFGBlock::AdjacentBlock &edge : block.succs()) {
             const CFGBlock *next = edge.getPossiblyUnreachableBlock();
             next = next ? next : edge.getReachableBlock();
-            if (after && next && entered.insert(next).second) {
+            if (after && next && !block.hasNoReturnElement() && entered.insert(next).second) {
                 open.push_back(next);
             }
         }
     };
-    bool hidden = !cfg; /* MPI_Finalize() is called at a place that the graph does not have */
     for (auto block = cfg ? cfg->begin() : CFG::iterator(); cfg && block != cfg->end(); ++block) {
         run(**block, false);
-    }
-    for (const auto &[call, called] : known) { /* some statements of OpenMP are not in the graph */
-        if (!visited.count(call)) {
-            mark_late(*called);
-            hidden = hidden || finalizes(*called);
-        }
-    }
-    for (const callee &called : calls[f]) {
-        if (hidden) {
-            mark_late(called);
-        }
     }
     while (!open.empty()) {
         const CFGBlock *block = open.back();
         open.pop_back();
         run(*block, true);
     }
+    hidden = !cfg;
+    for (const callee &called : calls.at(f)) { /* some statements of OpenMP are not in the graph */
+        hidden = hidden || (!visited.count(&called) && finalizes(called));
+    }
+    for (const callee &called : calls.at(f)) {
+        if (reached && (hidden || !visited.count(&called))) {
+            reached->insert(&called);
+        }
+    }
+    return hidden || entered.count(&cfg->getExit());
 }
 
 void endings::analyse(const std::vector<definition> &all,
@@ -138,17 +145,24 @@ void endings::analyse(const std::vector<definition> &all,
     }
     find_finalizers();
     bool hidden = is_cxx; /* it may be called at a place that is not seen */
-    for (definition f : finalizers) {
-        hidden = hidden || anywhere.count(f);
+    bool any = false;
+    for (const auto &[f, of_f] : calls) {
+        hidden = hidden || (finalizers.count(f) && anywhere.count(f));
+        for (const callee &called : of_f) {
+            any = any || finalizes(called);
+        }
     }
     for (definition f : all) {
-        if (!finalizers.empty() && (hidden || anywhere.count(f)) &&
-            late_functions.insert(f).second) {
+        if (any && (hidden || anywhere.count(f)) && late_functions.insert(f).second) {
             waiting.push_back(f);
         }
     }
-    for (definition f : finalizers) {
-        mark_after(f);
+    std::set<const callee *> reached;
+    for (definition f : all) {
+        follow(f, &reached);
+    }
+    for (const callee *called : reached) {
+        mark_late(*called);
     }
     while (!waiting.empty()) {
         definition f = waiting.back();

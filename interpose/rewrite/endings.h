@@ -42,10 +42,10 @@ class endings
     bool finalizes(const callee &called) const;
     void find_finalizers();
     void mark_late(const callee &called);
-    void mark_after(definition f);
+    bool follow(definition f, std::set<const callee *> *reached) const;
 
     std::map<definition, std::vector<callee>> calls; /* of each function */
-    std::set<definition> finalizers;                 /* they may call MPI_Finalize() */
+    std::set<definition> finalizers;                 /* they may return after MPI_Finalize() */
     std::set<definition> late_functions;             /* they may begin after it */
     std::vector<definition> waiting; /* late functions whose calls are to be marked */
     std::set<const clang::CallExpr *> seen, late;

@@ -123,7 +123,11 @@ variance function::load(const Expr *place)
     place = place->IgnoreParens();
     note_volatile(place);
     if (const VarDecl *variable = variable_of(place)) {
-        return load_variable(variable, place);
+        variance found = load_variable(variable, place);
+        for (const Expr *index : indices_of(place)) {
+            found.join(value(index));
+        }
+        return found;
     }
     if (const auto *element = dyn_cast<ArraySubscriptExpr>(place)) {
         const Expr *base = element->getBase()->IgnoreParenCasts();
@@ -180,7 +184,11 @@ void function::assign(const Expr *target, const variance &value, bool keeps)
     note_volatile(target);
     const VarDecl *variable = variable_of(target);
     if (variable) {
-        assign_variable(variable, value, keeps || !isa<DeclRefExpr>(target), target);
+        variance all = value;
+        for (const Expr *index : indices_of(target)) {
+            all.join(this->value(index));
+        }
+        assign_variable(variable, all, keeps || !isa<DeclRefExpr>(target), target);
     }
 }
 

@@ -51,8 +51,10 @@ static bool has_union(QualType type)
 bool is_followed(const VarDecl *variable)
 {
     QualType type = variable->getType();
-    return !type.isVolatileQualified() && !type->isArrayType() && !type->isReferenceType() &&
-           !has_union(type);
+    bool is_array = type->isArrayType(); /* an array of variable length has no elements at first */
+    type = variable->getASTContext().getBaseElementType(type);
+    return !type.isVolatileQualified() && !type->isReferenceType() && !has_union(type) &&
+           !(is_array && (isa<ParmVarDecl>(variable) || !variable->hasGlobalStorage()));
 }
 
 place place_of(const SourceManager &sources, SourceLocation location)
@@ -68,14 +70,42 @@ place place_of(const SourceManager &sources, SourceLocation location)
             sources.getSpellingColumnNumber(at)};
 }
 
+/* `x` in `x[i]`, where x is an array and no pointer, or NULL. */
+static const Expr *array_of(const Expr *place)
+{
+    const auto *element = dyn_cast<ArraySubscriptExpr>(place);
+    const auto *decays = element ? dyn_cast<CastExpr>(element->getBase()->IgnoreParens()) : nullptr;
+    return decays && decays->getCastKind() == CK_ArrayToPointerDecay ? decays->getSubExpr()
+                                                                     : nullptr;
+}
+
+std::vector<const Expr *> indices_of(const Expr *place)
+{
+    std::vector<const Expr *> found;
+    for (place = place->IgnoreParens();; place = place->IgnoreParens()) {
+        if (const Expr *array = array_of(place)) {
+            found.push_back(cast<ArraySubscriptExpr>(place)->getIdx());
+            place = array;
+        } else if (isa<MemberExpr>(place) && !cast<MemberExpr>(place)->isArrow()) {
+            place = cast<MemberExpr>(place)->getBase();
+        } else {
+            return found;
+        }
+    }
+}
+
 const VarDecl *variable_of(const Expr *place)
 {
-    place = place->IgnoreParens();
-    while (const auto *member = dyn_cast<MemberExpr>(place)) {
-        if (member->isArrow()) {
-            return nullptr;
+    for (place = place->IgnoreParens();; place = place->IgnoreParens()) {
+        const auto *member = dyn_cast<MemberExpr>(place);
+        const Expr *array = array_of(place);
+        if (array) {
+            place = array;
+        } else if (member && !member->isArrow()) {
+            place = member->getBase();
+        } else {
+            break;
         }
-        place = member->getBase()->IgnoreParens();
     }
     const auto *name = dyn_cast<DeclRefExpr>(place);
     return name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
@@ -303,6 +333,11 @@ void function::find_escapes(const Stmt *statement)
         }
     }
     const VarDecl *variable = direct ? variable_of(direct) : nullptr;
+    if (variable && variable != argv) {
+        for (const Expr *index : indices_of(direct)) {
+            find_escapes(index);
+        }
+    }
     for (const Stmt *child : statement->children()) {
         if (!variable || variable == argv || child != direct) {
             find_escapes(child);

@@ -221,8 +221,11 @@ class function
 /* Variables of this kind are followed, if their addresses are not taken. */
 bool is_followed(const clang::VarDecl *variable);
 
-/* The variable that an expression names, itself or a member of it, or NULL. */
+/* The variable that an expression names, itself, a member or an element of it, or NULL. */
 const clang::VarDecl *variable_of(const clang::Expr *place);
+
+/* The indices of the elements on the way from the variable to the place. */
+std::vector<const clang::Expr *> indices_of(const clang::Expr *place);
 
 /* The expression is the expansion of the macro, perhaps within others, or the name itself. */
 bool is_named(const clang::Expr *expression, llvm::StringRef name,

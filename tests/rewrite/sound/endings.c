@@ -20,6 +20,15 @@ static void fail_late(int when)
     }
 }
 
+/* It does not return after MPI_Finalize(). */
+static void check(int ranks)
+{
+    if (ranks == 5) {
+        MPI_Finalize();
+        exit(1);
+    }
+}
+
 static void finish(void)
 {
     MPI_Finalize();
@@ -32,6 +41,7 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     malloc(8); /* together */
+    check(size);
     fail(rank == 7);
     malloc(8);               /* together */
     if (malloc(8) == NULL) { /* together */
