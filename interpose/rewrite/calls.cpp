@@ -256,8 +256,12 @@ variance function::output(const CallExpr *call, const library_function &callee, 
         if (!set.why && !covers(call, variable_pointed_to(argument))) {
             set = because(false, argument, name + "() may set a part of the variable");
         }
-        for (unsigned other = 0; other < call->getNumArgs() && (callee.effects & MEETS); other++) {
-            if (!call->getArg(other)->getType()->isPointerType()) {
+        bool meets = callee.effects & MEETS;
+        for (unsigned other = 0; other < call->getNumArgs(); other++) {
+            const Expr *argument = call->getArg(other);
+            bool is_handle =
+                callee.set == source::constant && other != i; /* Open MPI's: pointers */
+            if (is_handle || (meets && !argument->getType()->isPointerType())) {
                 set.join(value(call->getArg(other))); /* counts, and the root */
             }
         }

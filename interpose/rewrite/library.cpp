@@ -88,8 +88,7 @@ const char *const pure[] = {"abs",
                             "__builtin_clz",
                             "__builtin_ctz",
                             "__builtin_ffs",
-                            "__builtin_constant_p",
-                            "MPI_Type_size"};
+                            "__builtin_constant_p"};
 
 /* Functions that read strings and return. */
 const char *const readers[] = {"atoi",    "atol",    "atoll",    "atof",       "strtol",
@@ -177,6 +176,9 @@ const char *const returning[] = {"sprintf",
                                  "__builtin_inf",
                                  "__builtin_nan",
                                  "times",
+                                 "ctime_r",
+                                 "popen",
+                                 "pclose",
                                  "ldexp",
                                  "frexp",
                                  "modf",
@@ -366,6 +368,7 @@ const library_function others[] = {
     {"MPI_Comm_dup", status, MEETS, 1, source::agreed, 0},
     {"MPI_Init", status, KEEPS_ARGV | KEEPS_ARGUMENTS, -1, none, -1},
     {"MPI_Init_thread", status, KEEPS_ARGV | KEEPS_ARGUMENTS, 3, same, -1},
+    {"MPI_Type_size", status, 0, 1, same, -1},
     {"MPI_Initialized", status, 0, 0, same, -1},
     {"MPI_Finalized", status, 0, 0, same, -1},
     {"MPI_Query_thread", status, 0, 0, same, -1},

@@ -8,6 +8,7 @@
 #include <string.h>
 
 int MPI_Get_address(const void *, MPI_Aint *);
+int MPI_Type_size(MPI_Datatype, int *);
 
 int main(int argc, char **argv)
 {
@@ -20,6 +21,11 @@ int main(int argc, char **argv)
     MPI_Get_address(&addressed, &address);
     malloc(addressed);       /* unknown */
     malloc(strlen(argv[1])); /* together */
+    int bytes;
+    MPI_Type_size(MPI_INT, &bytes);
+    malloc(bytes); /* together */
+    MPI_Type_size(rank ? MPI_INT : MPI_CHAR, &bytes);
+    malloc(bytes); /* sizes differ */
     if (strcmp(argv[1], "more") == 0) {
         malloc(8); /* together */
     }
