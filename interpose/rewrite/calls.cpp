@@ -113,7 +113,11 @@ void function::run_program_call(const Expr *call, function *callee, std::vector<
 void function::run_comparison(const CallExpr *call, const library_function &known)
 {
     unsigned last = call->getNumArgs() - 1;
-    const auto *name = dyn_cast<DeclRefExpr>(call->getArg(last)->IgnoreParenCasts());
+    const Expr *given = call->getArg(last)->IgnoreParenCasts();
+    const auto *address = dyn_cast<UnaryOperator>(given); /* of the function, or nothing */
+    given = address && address->getOpcode() == UO_AddrOf ? address->getSubExpr()->IgnoreParenCasts()
+                                                         : given;
+    const auto *name = dyn_cast<DeclRefExpr>(given);
     const auto *called = name ? dyn_cast<FunctionDecl>(name->getDecl()) : nullptr;
     function *compare = called && !called->isWeak() ? around.find(called) : nullptr;
     if (!compare) {
@@ -204,7 +208,8 @@ variance function::agreed(const CallExpr *call, const library_function &callee)
      * the ranks, and no other function gives a communicator which the analysis follows. */
     const Expr *communicator = call->getArg(callee.communicator);
     variance found = value(communicator);
-    if (const cause *apart = around.meets_apart()) {
+    const cause *apart = callee.effects & MEETS ? around.meets_apart() : nullptr;
+    if (apart) { /* MPI_Comm_size() meets nobody */
         return {0, explain(call, false, call->getBeginLoc(),
                            "another rank may meet this call by another one", apart)};
     }

@@ -28,6 +28,7 @@ int main(int argc, char **argv)
     int values[3] = {rank, 2, 1};
     int (*chosen)(const void *, const void *) = compare;
     qsort(values, 3, sizeof(int), compare);
+    qsort(values, 3, sizeof(int), &compare);
     malloc(8);         /* together */
     malloc(calls);     /* unknown */
     malloc(values[0]); /* unknown */
