@@ -51,7 +51,7 @@ static inline bool ga_mpi_done(cudaError_t error, const char *what)
     return error == cudaSuccess;
 }
 
-/* ---- files ------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static inline ga_status ga_mpi_publish_here(const ga_mpi_world &world)
 {

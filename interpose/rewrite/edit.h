@@ -76,8 +76,8 @@ class collector
 /* The absolute name of the file of a place in the source. */
 std::string path_of(const clang::SourceManager &sources, clang::SourceLocation location);
 
-/* Changes for the decisions. `ports`: add_port() follows (port.h). The program's contexts must still
- * exist. */
+/* Changes for the decisions. `ports`: add_port() follows (port.h). The program's contexts must
+ * still exist. */
 void add_changes(collector &to, const program &all, bool ports);
 
 /* The absolute name of a file or folder, without links if it exists. */
