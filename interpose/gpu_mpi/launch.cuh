@@ -43,6 +43,7 @@ struct ga_mpi_file {
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
+/* False if there is an error, which is printed. */
 static inline bool ga_mpi_done(cudaError_t error, const char *what)
 {
     if (error != cudaSuccess) {
@@ -69,6 +70,7 @@ static ga_mpi_file ga_mpi_this_file(ga_mpi_publish_here);
 
 /* ---- the number of ranks --------------------------------------------------------------------- */
 
+/* The blocks and the threads of each. False if the variable is invalid, which is printed. */
 static inline bool ga_mpi_read_ranks(unsigned *blocks, unsigned *threads)
 {
     const char *text = secure_getenv("GPUALLOC_MPI_RANKS");
@@ -90,7 +92,7 @@ static inline bool ga_mpi_read_ranks(unsigned *blocks, unsigned *threads)
     return true;
 }
 
-/* All ranks must be resident at once. */
+/* True if all ranks can be resident at once; if not, the reason is printed. */
 static inline bool ga_mpi_fits(const void *kernel, unsigned blocks, unsigned threads)
 {
     int device = 0, processors = 0, per_processor = 0;
@@ -125,6 +127,7 @@ static inline bool ga_mpi_fits(const void *kernel, unsigned blocks, unsigned thr
 
 /* ---- the world ------------------------------------------------------------------------------- */
 
+/* An array on the device, all zero, which lives as long as the process. */
 template <typename T> static inline bool ga_mpi_make(T **array, size_t count, const char *what)
 {
     return ga_mpi_done(cudaMalloc((void **)array, (count ? count : 1) * sizeof(T)), what) &&
@@ -243,6 +246,7 @@ static inline int ga_mpi_wait(const ga_mpi_world &world)
     return (int)end->status;
 }
 
+/* Run the kernel, which is main() for each rank. Returns the program's exit status. */
 static inline int ga_mpi_run(const void *kernel, int argc, char **argv)
 {
     ga_mpi_world world = {};

@@ -37,6 +37,7 @@ enum {
     GA_MPI_DATA_AT = (sizeof(ga_mpi_message) + 15) & ~(size_t)15
 };
 
+/* These end the program if the argument is invalid. */
 GA_MPI_CALL void ga_mpi_check_world(const char *call, MPI_Comm comm)
 {
     if (comm != MPI_COMM_WORLD) {

@@ -324,25 +324,27 @@ std::unique_ptr<tooling::CompilationDatabase> find_flags(const request &of,
     return found;
 }
 
-int run(const request &of, const tooling::CompilationDatabase &flags)
+/* Parse the files. False if one has errors, which Clang has printed. */
+bool parse_files(const request &of, const tooling::CompilationDatabase &flags,
+                 std::vector<std::unique_ptr<ASTUnit>> &files)
 {
-    rewrite::program all(of.cuda, of.by, of.project + "/");
-    if (!of.library.empty() && !read_library(of.library, all)) {
-        return USAGE;
-    }
-    std::vector<std::unique_ptr<ASTUnit>> files;
     for (const std::string &name : of.files) {
         tooling::ClangTool tool(flags, {name}); /* one for all would print its progress */
         size_t before = files.size();
         bool failed = tool.buildASTs(files) != 0 || files.size() == before;
         if (failed || files.back()->getDiagnostics().hasErrorOccurred()) {
-            return complain(name + " cannot be parsed; nothing is written");
+            complain(name + " cannot be parsed; nothing is written");
+            return false;
         }
     }
-    std::vector<ASTContext *> contexts;
-    for (const auto &file : files) {
-        contexts.push_back(&file->getASTContext());
-        all.add(*contexts.back());
+    return true;
+}
+
+/* The decisions for all calls that allocate. */
+void analyse(const request &of, const std::vector<ASTContext *> &files, rewrite::program &all)
+{
+    for (ASTContext *file : files) {
+        all.add(*file);
     }
     if (of.ports) { /* the functions of gpualloc/gpu_mpi.cuh that take the argument */
         for (const char *name : {"MPI_Allreduce", "MPI_Bcast", "MPI_Reduce"}) {
@@ -353,18 +355,11 @@ int run(const request &of, const tooling::CompilationDatabase &flags)
     for (rewrite::decision &d : all.decisions) {
         d.gets = of.by == rewrite::grade::none ? rewrite::flag::none : d.gets;
     }
-    rewrite::collector found;
-    rewrite::add_changes(found, all, of.ports);
-    std::vector<rewrite::not_ported> undone;
-    if (of.ports) {
-        undone = rewrite::add_port(found, all, contexts);
-    }
-    rewrite::change_set changes = {{found.changes.begin(), found.changes.end()},
-                                   std::move(found.parsed)};
-    if (const rewrite::change *two = changes.conflict()) {
-        return complain(two->file + ":" + llvm::Twine(two->line) + ":" + llvm::Twine(two->column) +
-                        ": two changes exclude each other; nothing is written");
-    }
+}
+
+int report(const request &of, const rewrite::program &all, const rewrite::change_set &changes,
+           const std::vector<rewrite::not_ported> &undone)
+{
     if (of.as == format::text) {
         rewrite::print_text(llvm::outs(), all, undone);
     } else if (of.as == format::json) {
@@ -378,7 +373,40 @@ int run(const request &of, const tooling::CompilationDatabase &flags)
         llvm::outs().clear_error();
         return complain("standard output: " + error);
     }
-    int status = of.in_place || !of.out.empty() ? write_all(of, changes) : 0;
+    return 0;
+}
+
+int run(const request &of, const tooling::CompilationDatabase &flags)
+{
+    rewrite::program all(of.cuda, of.by, of.project + "/");
+    std::vector<std::unique_ptr<ASTUnit>> files;
+    if (!of.library.empty() && !read_library(of.library, all)) {
+        return USAGE;
+    }
+    if (!parse_files(of, flags, files)) {
+        return FAILED;
+    }
+    std::vector<ASTContext *> contexts;
+    for (const auto &file : files) {
+        contexts.push_back(&file->getASTContext());
+    }
+    analyse(of, contexts, all);
+    rewrite::collector found;
+    rewrite::add_changes(found, all, of.ports);
+    std::vector<rewrite::not_ported> undone;
+    if (of.ports) {
+        undone = rewrite::add_port(found, all, contexts);
+    }
+    rewrite::change_set changes = {{found.changes.begin(), found.changes.end()},
+                                   std::move(found.parsed)};
+    if (const rewrite::change *two = changes.conflict()) {
+        return complain(two->file + ":" + llvm::Twine(two->line) + ":" + llvm::Twine(two->column) +
+                        ": two changes exclude each other; nothing is written");
+    }
+    int status = report(of, all, changes, undone);
+    if (status == 0 && (of.in_place || !of.out.empty())) {
+        status = write_all(of, changes);
+    }
     return status == 0 && !undone.empty() ? INCOMPLETE : status;
 }
 

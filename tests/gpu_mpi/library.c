@@ -30,7 +30,7 @@ int main(int argc, char **argv)
     int first = rand();
     srand(3);
     int *zeros = calloc(4, sizeof *zeros);
-    fprintf(stdout, "%d: %s %zu %s %d %d %d %d\n", rank, text, strlen(text), moved,
+    fprintf(stdout, "%d: %s %d %s %d %d %d %d\n", rank, text, (int)strlen(text), moved,
             strcmp(text, "left") > 0, strncmp(text, "left!", 4), atoi(" -12x"), (int)atol("+77"));
     printf("%d: %d %d %d %g %d %d\n", rank, spread, seen == 0xffff, first == rand(), sqrt(2.25),
            zeros[0] | zeros[3], memcmp("ab", "ac", 2) < 0);

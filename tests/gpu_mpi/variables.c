@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     chosen = rank % 2 ? twice : NULL;
     other_count += rank;
     MPI_Barrier(MPI_COMM_WORLD);
-    printf("%d: %d %d %zu %g %g %s %s %s %d %d %d %d\n", rank, counter, list[1], sizeof list,
+    printf("%d: %d %d %d %g %g %s %s %s %d %d %d %d\n", rank, counter, list[1], (int)sizeof list,
            table[1][2], points[1].y, config.name, names[rank % 2], title, tentative, next(),
            chosen ? chosen(config.n) : -1, count_others(rank));
     MPI_Finalize();

@@ -13,7 +13,8 @@
  *          and Alltoall, on MPI_COMM_WORLD and for basic types. Errors end the program.
  * C        malloc, calloc and free (mpi_malloc.cuh), the functions that CUDA has in kernels, and
  *          those of detail/gpu_mpi/libc.h. fprintf() writes to standard output, whatever the
- *          stream. Output appears when the program ends, at most GA_MPI_PRINTED bytes of it. A
+ *          stream. Output appears when the program ends, at most GA_MPI_PRINTED bytes of it, and
+ *          printf() has CUDA's formats: no %zu, and the result is the number of arguments. A
  *          rank has a stack of GA_MPI_STACK bytes beyond what the compiler can foresee.
  *
  * Bcast, Reduce, Allreduce and Alltoall take a last argument, `coalesce`, as malloc does: all ranks
