@@ -6,7 +6,7 @@
  * STRUCTURE  All blocks are resident at once, so a rank may wait for any other one. A rank counts
  *            its barriers and its collective calls. All ranks make them in one sequence, so that
  *            equal numbers mean the same call.
- * ORDER      GM1 to GM4, below.
+ * ORDER      GM1 to GM5, below.
  * PROGRESS   A rank that waits sleeps shortly between two looks. If a rank has aborted the program,
  *            the thread ends instead.
  */
@@ -61,8 +61,8 @@ typedef struct ga_mpi_block {
 
 /* What all ranks share. */
 typedef struct ga_mpi_shared {
-    uint32_t arrived;       /* blocks, at all barriers together */
-    uint32_t left_barriers; /* that all ranks have arrived at */
+    uint32_t arrived;         /* blocks, at all barriers together */
+    uint32_t barriers_passed; /* that all ranks have arrived at */
     uint32_t aborted;
 } ga_mpi_shared;
 
@@ -154,10 +154,10 @@ GA_MPI_CALL void ga_mpi_barrier(void)
     if (ga_add_acq_rel(&ga_mpi.blocks[blockIdx.x].arrived, 1) + 1 == number * blockDim.x &&
         ga_add_acq_rel(&ga_mpi.shared->arrived, 1) + 1 == number * gridDim.x) {
         /* GM2: release. Pairs with GM3. */
-        ga_store_release(&ga_mpi.shared->left_barriers, number);
+        ga_store_release(&ga_mpi.shared->barriers_passed, number);
     }
     /* GM3: acquire. Pairs with GM2. */
-    while (ga_load_acquire(&ga_mpi.shared->left_barriers) != number) {
+    while (ga_load_acquire(&ga_mpi.shared->barriers_passed) != number) {
         ga_mpi_pause();
     }
 }
@@ -206,7 +206,7 @@ GA_MPI_CALL void ga_mpi_publish(const void *vector)
     }
 #endif
     own->vector = vector;
-    /* GM4: release. Pairs with the acquire in ga_mpi_vector_of(): the vector is complete. */
+    /* GM4: release. Pairs with GM5: the vector is complete. */
     ga_store_release(&own->published, own->calls);
 }
 
@@ -234,7 +234,8 @@ GA_MPI_CALL const char *ga_mpi_vector_of(uint32_t rank)
 {
     const ga_mpi_rank *other = ga_mpi.of_ranks + rank;
     uint32_t call = ga_mpi_own()->calls;
-    while (ga_load_acquire(&other->published) != call) { /* GM4 */
+    /* GM5: acquire. Pairs with GM4. */
+    while (ga_load_acquire(&other->published) != call) {
         ga_mpi_pause();
     }
     return (const char *)other->vector;

@@ -33,14 +33,13 @@ const char *const available[] = {
     "MPI_Finalize",  "MPI_Gather",    "MPI_Get_count", "MPI_Get_processor_name",
     "MPI_Init",      "MPI_Recv",      "MPI_Reduce",    "MPI_Scatter",
     "MPI_Send",      "MPI_Sendrecv",  "MPI_Wtick",     "MPI_Wtime",
-    "__assert_fail", "abort",         "abs",           "atoi",
-    "atol",          "calloc",        "clock",         "exit",
-    "fflush",        "fprintf",       "free",          "init_malloc",
-    "clean_malloc",  "labs",          "llabs",         "malloc",
-    "memcmp",        "memcpy",        "memmove",       "memset",
-    "printf",        "putchar",       "puts",          "rand",
-    "srand",         "strcat",        "strcmp",        "strcpy",
-    "strlen",        "strncmp"};
+    "__assert_fail", "abort",         "atoi",          "atol",
+    "calloc",        "clock",         "exit",          "fflush",
+    "fprintf",       "free",          "malloc",        "memcmp",
+    "memcpy",        "memmove",       "memset",        "printf",
+    "putchar",       "puts",          "rand",          "srand",
+    "strcat",        "strcmp",        "strcpy",        "strlen",
+    "strncmp"};
 const char *const numeric[] = {
     "acos",      "acosh",    "asin",      "asinh",  "atan",   "atan2",  "atanh",   "cbrt",
     "ceil",      "copysign", "cos",       "cosh",   "erf",    "erfc",   "exp",     "exp2",

@@ -14,7 +14,7 @@
  *            thread with another hash. The last thread begins the next round.
  * INVARIANT  A broken word never changes, except by ga_coalesce_check_begin(). So each thread of a
  *            round learns the same result, however late it looks.
- * ORDER      CK1, below.
+ * ORDER      CK1 to CK3, below.
  * PROGRESS   A thread waits for the others, at most GA_COALESCE_CHECKED seconds.
  *
  * After the first fault of a block its requests are no longer collective, because it is not known
@@ -45,8 +45,8 @@ static
 
 /* A program may define this before it includes this header: true if threads that have ended are the
  * reason that a request is not complete. Then nothing is reported. */
-#ifndef GA_COALESCE_CHECK_ENDS
-#define GA_COALESCE_CHECK_ENDS() false
+#ifndef GA_COALESCE_CHECK_CANCELLED
+#define GA_COALESCE_CHECK_CANCELLED() false
 #endif
 
 typedef struct ga_check_site {
@@ -110,13 +110,15 @@ GA_SIMT bool ga_check_await(uint64_t *word, uint64_t round, ga_check_site site)
 {
     uint64_t end = ga_clock_ns() + (uint64_t)(GA_COALESCE_CHECKED * 1e9);
     for (;;) {
-        uint64_t now = ga_load64_acquire(word); /* CK1 */
+        /* CK2: acquire. Pairs with CK1 and CK3. */
+        uint64_t now = ga_load64_acquire(word);
         if (now >> GA_CHECK_AT_ROUND != round) {
             return true;
         }
-        if (ga_check_has(now, GA_CHECK_AT_BROKEN) || GA_COALESCE_CHECK_ENDS()) {
+        if (ga_check_has(now, GA_CHECK_AT_BROKEN) || GA_COALESCE_CHECK_CANCELLED()) {
             return false;
         }
+        /* CK3: release and acquire. Pairs with CK1 and CK2. */
         if (ga_clock_ns() > end &&
             ga_cas64_acq_rel(word, now, now | (uint64_t)1 << GA_CHECK_AT_BROKEN) == now) {
             ga_check_report(site, "not by all", ga_check_arrived(now));
@@ -142,7 +144,7 @@ GA_SIMT_SLOW bool ga_coalesce_check(ga_check_site site)
             return false;
         }
         after = ga_check_after(before, hash, team);
-        /* CK1: release and acquire. Pairs with itself and with the load of a waiting thread. */
+        /* CK1: release and acquire. Pairs with itself, CK2 and CK3. */
         uint64_t found = ga_cas64_acq_rel(word, before, after);
         if (found == before) {
             break;

@@ -50,8 +50,8 @@
  * it: what other ranks get from a collective request then is not to be used. */
 static __device__ inline bool ga_mpi_has_aborted(void);
 static __device__ inline void ga_mpi_end_if_aborted(void);
-#define GA_COALESCE_CHECK_ENDS() ga_mpi_has_aborted()
-#define GA_MPI_ENDS_THREAD()     ga_mpi_end_if_aborted()
+#define GA_COALESCE_CHECK_CANCELLED() ga_mpi_has_aborted()
+#define GA_MPI_END_IF_ABORTED()       ga_mpi_end_if_aborted()
 
 #ifdef GA_MPI_CUDA_MALLOC
 #undef GA_COALESCE_CHECKED

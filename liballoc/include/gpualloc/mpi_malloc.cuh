@@ -67,8 +67,8 @@ GA_SIMT_SLOW void *ga_mpi_malloc_alone(size_t size)
 GA_SIMT_SLOW void *ga_mpi_malloc_together(size_t size)
 {
     void *block = ga_coalesce_malloc(ga_device_heap, size, true);
-#ifdef GA_MPI_ENDS_THREAD /* of gpu_mpi.cuh: ends the thread if the program has been aborted */
-    GA_MPI_ENDS_THREAD();
+#ifdef GA_MPI_END_IF_ABORTED /* of gpu_mpi.cuh: ends the thread if the program has been aborted */
+    GA_MPI_END_IF_ABORTED();
 #endif
     return block;
 }

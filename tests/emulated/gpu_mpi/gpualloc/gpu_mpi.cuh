@@ -40,7 +40,7 @@ static inline uint32_t ga_coalesce_team(void)
 }
 
 static inline bool ga_mpi_has_aborted(void);
-#define GA_COALESCE_CHECK_ENDS() ga_mpi_has_aborted()
+#define GA_COALESCE_CHECK_CANCELLED() ga_mpi_has_aborted()
 
 #ifdef GA_COALESCE_CHECKED
 #include "liballoc/backends/coalesce/coalesce_check.cuh"
