@@ -115,10 +115,8 @@ GA_MPI_CALL int MPI_Alltoall(const void *from, int count, MPI_Datatype type, voi
     ga_mpi_copy(sent, from == MPI_IN_PLACE ? to : from, ga_mpi.ranks * bytes);
     ga_mpi_begin();
     ga_mpi_publish(sent);
-    for (uint32_t other = 0; other < ga_mpi.ranks; other++) {
-        ga_mpi_copy((char *)to + other * bytes, ga_mpi_vector_of(other) + ga_mpi_number() * bytes,
-                    bytes);
-    }
+    ga_mpi_barrier();
+    ga_mpi_copy_from_all((char *)to, ga_mpi_number() * bytes, bytes);
     ga_mpi_finish();
     free(sent);
     return MPI_SUCCESS;
@@ -126,29 +124,26 @@ GA_MPI_CALL int MPI_Alltoall(const void *from, int count, MPI_Datatype type, voi
 
 /* ---- collective calls without the argument --------------------------------------------------- */
 
-/* Copy the vectors of all ranks one after the other, or of all others. */
-GA_MPI_CALL void ga_mpi_copy_from_all(char *to, size_t bytes, bool others_only)
+/* Let the other ranks read this rank's part of a vector that is gathered in `to`, and wait for
+ * theirs. */
+GA_MPI_CALL void ga_mpi_share_own(const char *call, const void *from, void *to, size_t bytes)
 {
-    for (uint32_t other = 0; other < ga_mpi.ranks; other++) {
-        if (!others_only || other != ga_mpi_number()) {
-            ga_mpi_copy(to + other * bytes, ga_mpi_vector_of(other), bytes);
-        }
-    }
+    ga_mpi_share(call, from == MPI_IN_PLACE ? (char *)to + ga_mpi_number() * bytes : from, bytes);
+    ga_mpi_barrier();
 }
 
 GA_MPI_CALL int MPI_Gather(const void *from, int count, MPI_Datatype type, void *to, int received,
                            MPI_Datatype received_type, int root, MPI_Comm comm)
 {
-    bool in_place = from == MPI_IN_PLACE;
     ga_mpi_check_world("MPI_Gather", comm);
     ga_mpi_check_rank("MPI_Gather", root);
+    bool is_root = ga_mpi_number() == (uint32_t)root;
+    size_t bytes = is_root ? ga_mpi_bytes("MPI_Gather", received, received_type)
+                           : ga_mpi_bytes("MPI_Gather", count, type);
     ga_mpi_begin();
-    if (!in_place) {
-        ga_mpi_share("MPI_Gather", from, ga_mpi_bytes("MPI_Gather", count, type));
-    }
-    if (ga_mpi_number() == (uint32_t)root) {
-        ga_mpi_copy_from_all((char *)to, ga_mpi_bytes("MPI_Gather", received, received_type),
-                             in_place);
+    ga_mpi_share_own("MPI_Gather", from, to, bytes);
+    if (is_root) {
+        ga_mpi_copy_from_all((char *)to, 0, bytes);
     }
     ga_mpi_finish();
     return MPI_SUCCESS;
@@ -158,15 +153,11 @@ GA_MPI_CALL int MPI_Allgather(const void *from, int count, MPI_Datatype type, vo
                               int received, MPI_Datatype received_type, MPI_Comm comm)
 {
     size_t bytes = ga_mpi_bytes("MPI_Allgather", received, received_type);
-    bool in_place = from == MPI_IN_PLACE;
+    (void)count, (void)type;
     ga_mpi_check_world("MPI_Allgather", comm);
     ga_mpi_begin();
-    if (in_place) {
-        ga_mpi_share("MPI_Allgather", (char *)to + ga_mpi_number() * bytes, bytes);
-    } else {
-        ga_mpi_share("MPI_Allgather", from, ga_mpi_bytes("MPI_Allgather", count, type));
-    }
-    ga_mpi_copy_from_all((char *)to, bytes, in_place);
+    ga_mpi_share_own("MPI_Allgather", from, to, bytes);
+    ga_mpi_copy_from_all((char *)to, 0, bytes);
     ga_mpi_finish();
     return MPI_SUCCESS;
 }

@@ -22,7 +22,8 @@
 enum {
     GA_MPI_WAIT_NS = 64, /* sleep between two looks */
     GA_MPI_FAILED = 1,   /* exit status after an invalid call */
-    GA_MPI_SMALL = 64    /* bytes of a local vector that need no block of the heap */
+    GA_MPI_SMALL = 64,   /* bytes of a local vector that need no block of the heap */
+    GA_MPI_ABREAST = 8   /* loads that a rank begins before it uses the first */
 };
 
 /* A message that is on its way, or has arrived. `bytes` of data follow. */
@@ -167,8 +168,20 @@ GA_MPI_CALL void ga_mpi_barrier(void)
 template <typename WORD>
 GA_MPI_CALL void ga_mpi_copy_words(char *to, const char *from, size_t bytes)
 {
-    for (size_t i = 0; i < bytes / sizeof(WORD); i++) {
-        ((WORD *)to)[i] = ((const WORD *)from)[i];
+    size_t words = bytes / sizeof(WORD), word = 0;
+    for (; word + GA_MPI_ABREAST <= words; word += GA_MPI_ABREAST) {
+        WORD got[GA_MPI_ABREAST];
+#pragma unroll
+        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) {
+            got[i] = ((const WORD *)from)[word + i];
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) {
+            ((WORD *)to)[word + i] = got[i];
+        }
+    }
+    for (; word < words; word++) {
+        ((WORD *)to)[word] = ((const WORD *)from)[word];
     }
 }
 
@@ -239,6 +252,52 @@ GA_MPI_CALL const char *ga_mpi_vector_of(uint32_t rank)
         ga_mpi_pause();
     }
     return (const char *)other->vector;
+}
+
+template <typename WORD>
+GA_MPI_CALL void ga_mpi_copy_group(char *to, const char *const *from, uint32_t count, size_t bytes)
+{
+    size_t words = bytes / sizeof(WORD);
+    for (size_t word = 0; word < words; word++) {
+        WORD got[GA_MPI_ABREAST];
+#pragma unroll
+        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) {
+            got[i] = ((const WORD *)from[i])[word];
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) {
+            if (i < count) {
+                ((WORD *)to)[i * words + word] = got[i];
+            }
+        }
+    }
+}
+
+/* Copy `bytes` bytes from offset `at` of each rank's vector, one behind the other. All ranks publish
+ * their vectors in this call, and pass a barrier before any copies. */
+GA_MPI_CALL void ga_mpi_copy_from_all(char *to, size_t at, size_t bytes)
+{
+    for (uint32_t first = 0; first < ga_mpi.ranks;
+         first += GA_MPI_ABREAST, to += GA_MPI_ABREAST * bytes) {
+        const char *from[GA_MPI_ABREAST];
+        uint32_t count = ga_mpi.ranks - first;
+        size_t odd = (size_t)to | bytes;
+#pragma unroll
+        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) { /* beyond the last rank: the first again */
+            const ga_mpi_rank *rank = ga_mpi.of_ranks + first + (i < count ? i : 0);
+            from[i] = (const char *)rank->vector + at;
+            odd |= (size_t)from[i];
+        }
+        if (odd % 16 == 0) {
+            ga_mpi_copy_group<uint4>(to, from, count, bytes);
+        } else if (odd % 8 == 0) {
+            ga_mpi_copy_group<uint64_t>(to, from, count, bytes);
+        } else if (odd % 4 == 0) {
+            ga_mpi_copy_group<uint32_t>(to, from, count, bytes);
+        } else {
+            ga_mpi_copy_group<char>(to, from, count, bytes);
+        }
+    }
 }
 
 /* End a collective call. No rank reads a vector of it any more. */
