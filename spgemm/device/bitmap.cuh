@@ -68,18 +68,30 @@ typedef struct ga_spgemm_span {
 } ga_spgemm_span;
 
 /* The span of a row, in all lanes of a tile: of each `stride`-th row of B that it takes, from
- * number `first` on. */
+ * number `first` on, for each lane. A lane ends early if its own span has more than `most`
+ * columns. */
 GA_SIMT ga_spgemm_span ga_spgemm_span_of(const ga_spgemm_work *work, uint64_t row, uint32_t first,
-                                         uint32_t stride, ga_tile tile)
+                                         uint32_t stride, ga_tile tile, uint32_t most)
 {
     ga_spgemm_span span = {0xffffffffu, 0};
-    for (uint64_t at = work->a.offsets[row] + first; at < work->a.offsets[row + 1u]; at += stride) {
-        uint32_t k = work->a.indices[at];
-        uint64_t begin = work->b.offsets[k], end = work->b.offsets[k + 1u];
-        if (begin < end) {
-            uint32_t low = work->b.indices[begin], high = work->b.indices[end - 1u] + 1u;
-            span.low = low < span.low ? low : span.low;
-            span.high = high > span.high ? high : span.high;
+    uint64_t at = work->a.offsets[row] + first, last = work->a.offsets[row + 1u];
+    for (; at < last && (span.low > span.high || span.high - span.low <= most);
+         at += GA_SPGEMM_AHEAD * stride) {
+        uint64_t begin[GA_SPGEMM_AHEAD], end[GA_SPGEMM_AHEAD];
+#pragma unroll
+        for (uint32_t i = 0; i < GA_SPGEMM_AHEAD; i++) {
+            uint64_t own = at + i * stride;
+            uint32_t k = work->a.indices[own < last ? own : at]; /* one twice does no harm */
+            begin[i] = work->b.offsets[k];
+            end[i] = work->b.offsets[k + 1u];
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < GA_SPGEMM_AHEAD; i++) {
+            if (begin[i] < end[i]) {
+                uint32_t low = work->b.indices[begin[i]], high = work->b.indices[end[i] - 1u] + 1u;
+                span.low = low < span.low ? low : span.low;
+                span.high = high > span.high ? high : span.high;
+            }
         }
     }
     for (uint32_t step = 1; step < tile.width; step *= 2u) {

@@ -45,7 +45,7 @@ static __device__ __noinline__ uint64_t GA_SPGEMM_OF(ga_spgemm_bitmap_row)(
         ga_spgemm_publish(work, block, count);
     }
     GA_SPGEMM_OF(ga_spgemm_find_place)(work, block, position, row, 1, count, flushes);
-    if (!ga_spgemm_counts(work) && block->position != GA_ORDER_NONE) {
+    if (!ga_spgemm_counts(work) && block->position != GA_SPGEMM_NOWHERE) {
         GA_SPGEMM_OF(ga_spgemm_store_marked)(work, block, row);
     }
     ga_spgemm_clear_bitmap(&block->bitmap);

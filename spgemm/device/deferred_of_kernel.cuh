@@ -9,8 +9,9 @@
  *            again at its start once it is empty, so that no more of it is used than is needed.
  *
  * PROGRESS   The length of a piece is published before it is deferred, so that no other block waits
- *            for it. A block with GA_SPGEMM_DEFERRED such pieces waits for the oldest. If the ring
- *            has no room for a piece, the block waits for the piece's position.
+ *            for it. A block with GA_SPGEMM_DEFERRED such pieces waits for the oldest, and so does
+ *            one whose ring has no room. A piece that is larger than the ring waits for its
+ *            position.
  */
 
 /* The block's ring: ends of the rows of each deferred piece, then values, then columns. */
@@ -53,16 +54,17 @@ GA_SIMT uint32_t GA_SPGEMM_OF(ga_spgemm_ring_room)(const ga_spgemm_work *work,
     return end + length <= capacity ? end : length < first ? 0 : GA_SPGEMM_NO_ROOM;
 }
 
-/* Move the entries of a deferred piece to `position`, and store the ends of its rows. By all
+/* Move the entries of a deferred piece to their position, and store the ends of its rows. By all
  * threads. */
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_settle)(const ga_spgemm_work *work, ga_spgemm_waiting waiting,
-                                            uint32_t number, uint64_t position)
+                                            uint32_t number)
 {
+    uint64_t position = waiting.position;
     const uint32_t *ends = GA_SPGEMM_OF(ga_spgemm_ring_ends)(work, number);
     const uint32_t *columns = GA_SPGEMM_OF(ga_spgemm_ring_columns)(work) + waiting.at;
     const GA_SPGEMM_VALUE *from = GA_SPGEMM_OF(ga_spgemm_ring_values)(work) + waiting.at;
     GA_SPGEMM_VALUE *values = (GA_SPGEMM_VALUE *)work->values + position;
-#pragma unroll 4
+#pragma unroll 8
     for (uint32_t i = threadIdx.x; i < waiting.length; i += GA_SPGEMM_BLOCK) {
         __stcs(work->indices + position + i, columns[i]);
         __stcs(values + i, from[i]);
@@ -77,31 +79,41 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_settle)(const ga_spgemm_work *work, ga_spgem
 static __device__ __noinline__ void
 GA_SPGEMM_OF(ga_spgemm_flush)(const ga_spgemm_work *work, ga_spgemm_block *block, uint32_t most)
 {
-    uint32_t deferred = block->deferred, oldest = block->oldest;
-    for (; deferred; deferred--) {
-        ga_spgemm_waiting waiting = block->waiting[oldest];
+    uint32_t deferred = block->deferred, oldest = block->oldest, ready;
+    do {
         __syncthreads();
-        if (threadIdx.x < 32u) {
-            uint64_t position =
-                ga_spgemm_find_position(work, waiting.piece, waiting.length, deferred > most);
-            block->position =
-                position == GA_ORDER_LATER
-                    ? position
-                    : ga_spgemm_await_memory(work, waiting.piece, position, waiting.length);
+        if (threadIdx.x < 32u) { /* all lanes store one value */
+            block->ready = ga_spgemm_find_ready(work, block, deferred, oldest, deferred > most);
         }
         __syncthreads();
-        if (block->position == GA_ORDER_LATER) {
-            break;
+        ready = block->ready;
+        for (uint32_t i = 0; i < ready; i++) {
+            uint32_t number = (oldest + i) % GA_SPGEMM_DEFERRED;
+            if (block->waiting[number].position != GA_SPGEMM_NOWHERE) {
+                GA_SPGEMM_OF(ga_spgemm_settle)(work, block->waiting[number], number);
+            }
         }
-        if (block->position != GA_ORDER_NONE) {
-            GA_SPGEMM_OF(ga_spgemm_settle)(work, waiting, oldest, block->position);
-        }
-        oldest = (oldest + 1u) % GA_SPGEMM_DEFERRED;
-    }
+        deferred -= ready;
+        oldest = (oldest + ready) % GA_SPGEMM_DEFERRED;
+    } while (deferred > most);
     __syncthreads();
     block->deferred = deferred; /* all threads store one value */
     block->oldest = oldest;
     __syncthreads();
+}
+
+/* Where `length` entries have room in the ring, or GA_SPGEMM_NO_ROOM. Waits for the positions of
+ * deferred pieces, if there is no room for that many. By all threads. */
+GA_SIMT uint32_t GA_SPGEMM_OF(ga_spgemm_make_room)(const ga_spgemm_work *work,
+                                                   ga_spgemm_block *block, uint64_t length)
+{
+    uint32_t at;
+    while ((at = GA_SPGEMM_OF(ga_spgemm_ring_room)(work, block, length)) == GA_SPGEMM_NO_ROOM &&
+           block->deferred) {
+        GA_SPGEMM_OF(ga_spgemm_flush)(work, block, block->deferred - 1u);
+    }
+    __syncthreads(); /* all threads have read the ring */
+    return at;
 }
 
 /* Add the block's piece to those that wait, at `at` in the ring. For the first warp. */
@@ -112,7 +124,9 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_defer)(const ga_spgemm_work *work, ga_spgemm
     uint32_t deferred = block->deferred, number = (block->oldest + deferred) % GA_SPGEMM_DEFERRED;
     ga_tile_sync(ga_tile_of(32));
     /* All lanes store one value. */
-    block->waiting[number] = ga_spgemm_waiting{block->piece, row, rows, length, at};
+    block->waiting[number] =
+        ga_spgemm_waiting{block->piece, row, GA_SPGEMM_UNPLACED, rows, length, at};
+    block->position = GA_ORDER_LATER;
     block->ends = GA_SPGEMM_OF(ga_spgemm_ring_ends)(work, number);
     block->indices = GA_SPGEMM_OF(ga_spgemm_ring_columns)(work) + at;
     block->values = GA_SPGEMM_OF(ga_spgemm_ring_values)(work) + at;
@@ -120,23 +134,25 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_defer)(const ga_spgemm_work *work, ga_spgemm
 }
 
 /* Find where the entries of the block's piece belong, whose length is published: block->indices and
- * block->values, unless block->position is GA_ORDER_NONE. `position` may be known. `flushes`: the
+ * block->values, unless block->position is GA_SPGEMM_NOWHERE. `position` may be known. `flushes`: the
  * block had deferred pieces, read before the last barrier, because here the first warp adds one. By
  * all threads. */
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_find_place)(const ga_spgemm_work *work, ga_spgemm_block *block,
                                                 uint64_t position, uint64_t row, uint32_t rows,
                                                 uint64_t length, bool flushes)
 {
+    uint32_t at = GA_SPGEMM_NO_ROOM;
     if (flushes) {
         GA_SPGEMM_OF(ga_spgemm_flush)(work, block, GA_SPGEMM_DEFERRED - 1u);
     }
+    if (position == GA_SPGEMM_UNPLACED && work->store.capacity) {
+        at = GA_SPGEMM_OF(ga_spgemm_make_room)(work, block, length);
+    }
     if (threadIdx.x < 32u) {
-        uint32_t at = work->store.capacity ? GA_SPGEMM_OF(ga_spgemm_ring_room)(work, block, length)
-                                           : GA_SPGEMM_NO_ROOM;
-        ga_spgemm_place(work, block, position, length, at != GA_SPGEMM_NO_ROOM);
-        if (block->position == GA_ORDER_LATER) {
+        if (at != GA_SPGEMM_NO_ROOM) {
             GA_SPGEMM_OF(ga_spgemm_defer)(work, block, row, rows, (uint32_t)length, at);
         } else {
+            ga_spgemm_place(work, block, position, length);
             block->indices = work->indices + block->position;
             block->values = (GA_SPGEMM_VALUE *)work->values + block->position;
         }

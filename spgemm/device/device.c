@@ -9,11 +9,12 @@
 #include "arena/vector_state.h"
 
 enum {
-    SPAN_MOST = 76 * 4096,  /* columns of a bitmap in shared memory: it takes as much as the tables
+    SPAN_MOST = 76 * 4096,   /* columns of a bitmap in shared memory: it takes as much as the tables
                              * of GA_SPGEMM_SLOTS_MAX slots */
-    COLUMNS_MOST = 1 << 27, /* of B, above which there are no bitmaps */
-    SPREAD = 256,           /* columns of a bitmap for each entry, at most */
-    BUFFERS_LEAST = 1 << 28 /* bytes that bitmaps of wide rows may always take */
+    COLUMNS_MOST = 1 << 27,  /* of B, above which there are no bitmaps */
+    CAPACITY_MOST = 1 << 20, /* entries that a block defers */
+    SPREAD = 256,            /* columns of a bitmap for each entry, at most */
+    BUFFERS_LEAST = 1 << 28  /* bytes that bitmaps of wide rows may always take */
 };
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -326,10 +327,16 @@ static bool has_room(const ga_spgemm_device_run *run)
            ga_vector_capacity(run->product->values) >= most;
 }
 
-/* Entries that a block can defer. */
+/* Entries that a block can defer: an eighth of the product, shared out among all blocks, but at least
+ * as many as a table has slots; and no more than four tables have, unless there are large rows. */
 static uint32_t capacity_of(const ga_spgemm_device_run *run)
 {
-    return 4 * (GA_SPGEMM_BLOCK / run->work.width) * run->work.slots;
+    uint64_t blocks = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
+    uint64_t table = (uint64_t)(GA_SPGEMM_BLOCK / run->work.width) * run->work.slots;
+    uint64_t share = expected(run) / 8 / (blocks ? blocks : 1) / 64 * 64; /* aligned */
+    uint64_t most = run->work.pieces ? CAPACITY_MOST : 4 * table;
+    share = share < table ? table : share;
+    return (uint32_t)(share < most ? share : most);
 }
 
 /* Makes memory for deferred pieces. */
@@ -347,7 +354,8 @@ static ga_status open_store(ga_spgemm_device_run *run)
     return status;
 }
 
-/* Nearly all that is expected is backed before, because a kernel waits for each step. */
+/* A little more than is expected is backed before, because a kernel waits for each step: backing
+ * takes longer than filling. */
 static ga_status multiply_growing(ga_spgemm_device_run *run)
 {
     ga_spgemm_product *c = run->product;
@@ -362,7 +370,8 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
         ga_spgemm_note_peak(c, run->report);
         return done ? done : ga_spgemm_resize(c, run->report->entries);
     }
-    uint64_t least = expected(run) / 50 * 49;
+    uint64_t least = expected(run) / 50 * 51;
+    least = least < run->totals.multiplications ? least : run->totals.multiplications;
     status = ga_vector_reserve(c->indices, least < c->indices->max ? least : 0);
     status = status ? status : ga_vector_reserve(c->values, least < c->values->max ? least : 0);
     status = status == GA_ERR_MEMORY ? GA_OK : status;
@@ -386,14 +395,17 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* Whether many pieces are large rows, and some are so large that they cannot be deferred: then the
- * others would wait for them for too long. */
+/* Whether rows that are too large to be deferred take more than a quarter of the multiplications:
+ * then others would wait for them for too long. */
 static bool has_slow_pieces(const ga_spgemm_device_run *run)
 {
-    uint64_t each = GA_SPGEMM_BLOCK / run->work.width;
-    double largest = (double)run->totals.upper_most * run->ratio;
-    largest = largest < (double)run->b->columns ? largest : (double)run->b->columns;
-    return run->work.piece_count / 2 > run->a->rows / each && largest > (double)capacity_of(run);
+    double entries = 1.5, waiting = 0; /* of a row of this size; multiplications */
+    for (int i = 0; i < GA_SPGEMM_SIZES; i++, entries *= 2) {
+        double stored = entries * run->ratio;
+        stored = stored < (double)run->b->columns ? stored : (double)run->b->columns;
+        waiting += stored > (double)capacity_of(run) ? run->totals.large[i] * entries : 0;
+    }
+    return waiting > (double)run->totals.multiplications / 4;
 }
 
 static ga_status multiply(ga_spgemm_device_run *run)

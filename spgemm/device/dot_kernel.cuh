@@ -25,7 +25,7 @@ GA_SIMT uint64_t ga_dot_place(const ga_spgemm_work *work, uint64_t row)
     if (row < work->a.rows) {
         ga_store64_relaxed(work->order + row, GA_ORDER_LENGTH | length); /* relaxed: order_tile.h */
     }
-    uint64_t position = ga_order_before(tile, work->order, row - tile.lane, true) + before;
+    uint64_t position = ga_order_before(tile, work->order, row - tile.lane) + before;
     if (row < work->a.rows) {
         ga_store64_relaxed(work->order + row, GA_ORDER_END | (position + length)); /* as above */
     }

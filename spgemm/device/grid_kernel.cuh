@@ -37,8 +37,11 @@ GA_SIMT void ga_spgemm_await_round(const ga_spgemm_work *work, const ga_spgemm_r
                                    ga_append *rows)
 {
     uint64_t pieces = round->first + round->active, listed = pieces - round->all;
-    bool has_room = ga_spgemm_await_both(work, round->first * round->size, pieces * round->size);
-    if (has_room && !ga_spgemm_await(rows, listed, listed + round->active) && ga_warp_lane() == 0) {
+    uint64_t backed = 0;
+    bool has_room =
+        ga_spgemm_await_both(work, round->first * round->size, pieces * round->size, &backed);
+    if (has_room && !ga_spgemm_await(rows, listed, listed + round->active, &backed) &&
+        ga_warp_lane() == 0) {
         ga_store_relaxed(&work->totals->stop, GA_SPGEMM_STOP_ROWS); /* relaxed: a barrier follows */
     }
 }

@@ -207,7 +207,7 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_window_at_once)(const ga_spgemm_work *work,
         *count = GA_SPGEMM_OF(ga_spgemm_prepare_window)(work, block, table, work->indices, true);
         GA_SPGEMM_OF(ga_spgemm_find_place)
         (work, block, GA_SPGEMM_UNPLACED, row, 1, *count, flushes);
-        if (work->indices && block->position != GA_ORDER_NONE) {
+        if (work->indices && block->position != GA_SPGEMM_NOWHERE) {
             GA_SPGEMM_OF(ga_spgemm_store_window)
             (work, table, (uint32_t)*count, block->indices, (GA_SPGEMM_VALUE *)block->values);
         }
@@ -230,10 +230,10 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_hash_row)(const ga_spgemm_work *work,
         count = GA_SPGEMM_OF(ga_spgemm_windows_of)(work, block, row, 0, columns, GA_SPGEMM_COUNTS);
         if (threadIdx.x < 32u) {
             ga_spgemm_publish(work, block, count);
-            ga_spgemm_place(work, block, GA_SPGEMM_UNPLACED, count, false);
+            ga_spgemm_place(work, block, GA_SPGEMM_UNPLACED, count);
         }
         __syncthreads();
-        if (work->indices && block->position != GA_ORDER_NONE) {
+        if (work->indices && block->position != GA_SPGEMM_NOWHERE) {
             GA_SPGEMM_OF(ga_spgemm_windows_of)(work, block, row, 0, columns, block->position);
         }
     }
@@ -252,7 +252,7 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_run_large)(const ga_spgemm_work *work, ga_sp
     if (position != GA_SPGEMM_UNPLACED) {
         block->position = position; /* all threads store one value */
     }
-    if (threadIdx.x == 0 && block->position != GA_ORDER_NONE) {
+    if (threadIdx.x == 0 && block->position != GA_SPGEMM_NOWHERE) {
         GA_SPGEMM_OF(ga_spgemm_store_end)(work, block, piece.row, 0, 0, count);
     }
 }

@@ -57,11 +57,17 @@ GA_SIMT uint64_t ga_spgemm_upper(ga_tile tile, const ga_csr *a, const ga_csr *b,
 {
     uint64_t upper = 0;
     uint64_t end = a->offsets[row + 1u];
-    for (uint64_t at = a->offsets[row]; at < end; at += ga_tile_size(tile)) {
-        GA_EACH_LANE(tile, ga_spgemm_lanes(tile, end - at), own)
-        {
-            uint32_t k = a->indices[at + own];
-            upper += b->offsets[k + 1u] - b->offsets[k];
+    for (uint64_t at = a->offsets[row] + tile.lane; at < end; at += GA_SPGEMM_AHEAD * tile.width) {
+        uint32_t k[GA_SPGEMM_AHEAD];
+#pragma unroll
+        for (uint32_t i = 0; i < GA_SPGEMM_AHEAD; i++) {
+            uint64_t own = at + i * tile.width;
+            k[i] = a->indices[own < end ? own : at];
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < GA_SPGEMM_AHEAD; i++) {
+            uint64_t length = b->offsets[k[i] + 1u] - b->offsets[k[i]];
+            upper += at + i * tile.width < end ? length : 0;
         }
     }
     for (uint32_t step = 1; step < tile.width; step *= 2u) {
@@ -180,11 +186,15 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
         if (ga_spgemm_fits(work.tile_fit, upper)) {
             continue;
         }
-        ga_spgemm_span span = ga_spgemm_span_of(&work, row, tile.lane, GA_SPGEMM_ROW_LANES, tile);
+        float close = spread * (float)upper; /* columns */
+        bool fits = ga_spgemm_fits(work.block_fit, upper);
+        float decides = fits && close > (float)most ? close : (float)most;
+        ga_spgemm_span span = ga_spgemm_span_of(&work, row, tile.lane, GA_SPGEMM_ROW_LANES, tile,
+                                                decides < 4e9f ? (uint32_t)decides : 0xffffffffu);
         uint32_t columns = span.high - span.low / GA_SPGEMM_GROUP * GA_SPGEMM_GROUP;
-        bool is_close = (float)columns <= spread * (float)upper;
+        bool is_close = (float)columns <= close;
         uint32_t kind = columns > most ? GA_SPGEMM_BY_WIDE : GA_SPGEMM_BY_NARROW;
-        if (tile.lane == 0 && (is_close || !ga_spgemm_fits(work.block_fit, upper))) {
+        if (tile.lane == 0 && (is_close || !fits)) {
             atomicOr(work.kinds + row / 16u, kind << 2u * (row % 16u));
             if (columns <= most && columns > work.totals->span) {
                 atomicMax(&work.totals->span, columns);
@@ -218,6 +228,9 @@ GA_SIMT uint32_t ga_spgemm_cut(const ga_spgemm_work *work, uint64_t row, uint64_
                                   : kind == GA_SPGEMM_BY_NARROW ? GA_SPGEMM_NARROW
                                                                 : GA_SPGEMM_HASHED;
                 pieces[count] = ga_spgemm_piece{row, 0, bitmap};
+            }
+            if (!work->pieces) {
+                atomicAdd(&work->totals->large[31u - ga_bits_leading(work->uppers[row])], 1u);
             }
             count++;
             row++;

@@ -32,7 +32,6 @@
 #define GA_SPGEMM_NO_SLOT 0xffffffffu
 #define GA_SPGEMM_LONG    256u /* entries of a row of B, above which it is long */
 #define GA_SPGEMM_LONGS   32u
-#define GA_SPGEMM_AHEAD   4u /* steps that a tile loads at once, because memory takes long */
 
 /* The columns of a row of C, with the slots of their sums. */
 typedef struct ga_spgemm_table {

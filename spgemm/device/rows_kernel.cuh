@@ -13,15 +13,16 @@
  * INVARIANT  Tables and bitmaps are empty between pieces. A window that is no wider than two thirds
  *            of the slots fits.
  *
- * ORDER      ga_order_position() gives the pieces their positions; the vectors may grow meanwhile.
- *            A block stores the length of its piece before it waits for the position, so that
- *            later pieces wait for its length only; and mostly it defers the piece
- *            (deferred_of_kernel.cuh). If the tables have no room for all of the
- *            piece, it is computed twice: first for its length. XT: wide rows use a bitmap in
- *            device memory in their order, each after the one before has cleared it.
+ * ORDER      order_tile.h gives the pieces their positions; the vectors may grow meanwhile. A block
+ *            stores the length of its piece before it waits for the position, so that later pieces
+ *            wait for its length only; and mostly it defers the piece (deferred_of_kernel.cuh). If
+ *            the tables have no room for all of the piece, it is computed twice: first for its
+ *            length. XT: wide rows use a bitmap in device memory in their order, each after the one
+ *            before has cleared it.
  *
  * PROGRESS   As order_tile.h; a wide row waits for the turn of an earlier one. A block that finds
- *            no memory marks its piece as failed; then no block takes another one.
+ *            no memory stops the kernel: no block takes another piece, and those that wait for a
+ *            position get none.
  */
 #ifndef GPUALLOC_SPGEMM_DEVICE_ROWS_KERNEL_CUH
 #define GPUALLOC_SPGEMM_DEVICE_ROWS_KERNEL_CUH
@@ -35,8 +36,9 @@
 #define GA_SPGEMM_PROBES   16u /* of a window that may not fit */
 #define GA_SPGEMM_NO_FIT   0xffffffffu
 #define GA_SPGEMM_NO_ROOM  0xffffffffu
-#define GA_SPGEMM_UNPLACED (~(uint64_t)1) /* a position that is not known yet */
-#define GA_SPGEMM_COUNTS   (~(uint64_t)2) /* no position: entries are counted, not stored */
+#define GA_SPGEMM_NOWHERE  (~(uint64_t)1) /* no position: the kernel has stopped */
+#define GA_SPGEMM_UNPLACED (~(uint64_t)2) /* a position that is not known yet */
+#define GA_SPGEMM_COUNTS   (~(uint64_t)3) /* no position: entries are counted, not stored */
 
 /* Uses of the shared memory. Each leaves it as it needs it: empty. */
 enum {
@@ -49,7 +51,7 @@ enum {
 /* A piece that waits for its position: its rows, how many entries they have, and where these are in
  * the block's ring. */
 typedef struct ga_spgemm_waiting {
-    uint64_t piece, row;
+    uint64_t piece, row, position;
     uint32_t rows, length, at;
 } ga_spgemm_waiting;
 
@@ -66,6 +68,8 @@ typedef struct ga_spgemm_block {
     uint32_t use;                        /* of the shared memory */
     uint32_t deferred;                   /* pieces that wait for their position */
     uint32_t oldest;                     /* of these, in `waiting` */
+    uint32_t ready;                      /* of these, from the oldest on: have a position */
+    uint64_t backed;                     /* of ga_spgemm_await_both() */
     ga_spgemm_waiting waiting[GA_SPGEMM_DEFERRED];
     ga_spgemm_bitmap bitmap;
     ga_spgemm_longs longs;
@@ -95,34 +99,40 @@ GA_SIMT uint64_t ga_spgemm_known(const ga_spgemm_work *work, uint64_t piece)
 }
 
 /* True once the vector has memory for the elements from `begin` to `end`. In the last step, one
- * piece in some requests the next step. For a warp. */
-GA_SIMT bool ga_spgemm_await(ga_append *append, uint64_t begin, uint64_t end)
+ * piece in some requests the next step. Lowers *backed to the elements that have memory before the
+ * last step. For a warp. */
+GA_SIMT bool ga_spgemm_await(ga_append *append, uint64_t begin, uint64_t end, uint64_t *backed)
 {
     ga_tile tile = ga_tile_of(32);
     uint64_t gate = ga_append_gate(tile, append), step = append->step / append->element;
     uint64_t interval = step / 16u + 1u;
-    if (gate & GA_APPEND_CLOSED) {
-        return end <= gate >> 1;
-    }
-    if (end > gate >> 1) {
+    if (!(gate & GA_APPEND_CLOSED) && end > gate >> 1) {
         gate = ga_append_await(append, GA_ALL_BITS, end);
-    } else if ((gate >> 1) - end < step && begin / interval != end / interval) {
+    } else if (!(gate & GA_APPEND_CLOSED) && (gate >> 1) - end < step &&
+               begin / interval != end / interval) {
         ga_append_hint(append, GA_ALL_BITS, gate >> 1);
     }
+    uint64_t before = gate >> 1 > step ? (gate >> 1) - step : 0;
+    *backed = before < *backed ? before : *backed;
     return end <= gate >> 1;
 }
 
-/* True once both vectors have memory. For a warp. */
-GA_SIMT bool ga_spgemm_await_both(const ga_spgemm_work *work, uint64_t begin, uint64_t end)
+/* True once both vectors have memory. *backed, at first 0, is kept for the next call, so that it
+ * need not look at the vectors. For a warp. */
+GA_SIMT bool ga_spgemm_await_both(const ga_spgemm_work *work, uint64_t begin, uint64_t end,
+                                  uint64_t *backed)
 {
     uint32_t stop = GA_SPGEMM_STOP_NONE;
-    if (!work->indices_state) {
+    uint64_t now = ~(uint64_t)0;
+    if (!work->indices_state || end <= *backed) {
         return true;
     }
-    if (!ga_spgemm_await(work->indices_state, begin, end)) {
+    if (!ga_spgemm_await(work->indices_state, begin, end, &now)) {
         stop = GA_SPGEMM_STOP_INDICES;
-    } else if (!ga_spgemm_await(work->values_state, begin, end)) {
+    } else if (!ga_spgemm_await(work->values_state, begin, end, &now)) {
         stop = GA_SPGEMM_STOP_VALUES;
+    } else {
+        *backed = now; /* all lanes store one value */
     }
     if (stop && ga_warp_lane() == 0) {
         ga_store_relaxed(&work->totals->stop, stop); /* relaxed: blocks poll it */
@@ -142,53 +152,106 @@ GA_SIMT void ga_spgemm_publish(const ga_spgemm_work *work, ga_spgemm_block *bloc
     ga_order_store(ga_tile_of(32), work->order, block->piece, GA_ORDER_LENGTH | length);
 }
 
-/* The position of a piece whose length is published; GA_ORDER_LATER, unless it `waits`. For a warp.
- */
-GA_SIMT uint64_t ga_spgemm_find_position(const ga_spgemm_work *work, uint64_t piece,
-                                         uint64_t length, bool waits)
+/* Find the ends of pieces whose lengths are published, unless another warp does. For a warp. */
+GA_SIMT bool ga_spgemm_advance(const ga_spgemm_work *work)
 {
-    ga_tile tile = ga_tile_of(32);
-    uint64_t position = ga_order_before(tile, work->order, piece, waits);
-    if (position != GA_ORDER_NONE && position != GA_ORDER_LATER) {
-        ga_order_store(tile, work->order, piece, GA_ORDER_END | (position + length));
-        if (work->indices_state && piece + 1u == work->piece_count) {
-            /* relaxed: the host reads it after the kernel */
-            ga_store64_relaxed(&work->indices_state->tail, position + length);
-            ga_store64_relaxed(&work->values_state->tail, position + length);
-        }
-    }
-    return position;
+    return ga_order_advance(ga_tile_of(32), work->order, work->piece_count, &work->totals->scan);
 }
 
-/* `position`, once there is memory for a piece there; or GA_ORDER_NONE, and the piece has failed.
- * For a warp. */
-GA_SIMT uint64_t ga_spgemm_await_memory(const ga_spgemm_work *work, uint64_t piece,
-                                        uint64_t position, uint64_t length)
+/* The number of entries of C, if this is the last piece. */
+GA_SIMT void ga_spgemm_note_end(const ga_spgemm_work *work, uint64_t piece, uint64_t end)
 {
-    if (position != GA_ORDER_NONE && !ga_spgemm_await_both(work, position, position + length)) {
-        position = GA_ORDER_NONE;
+    if (work->indices_state && piece + 1u == work->piece_count) {
+        /* relaxed: the host reads it after the kernel */
+        ga_store64_relaxed(&work->indices_state->tail, end);
+        ga_store64_relaxed(&work->values_state->tail, end);
     }
-    if (position == GA_ORDER_NONE) {
-        ga_order_fail(ga_tile_of(32), work->order, piece);
+}
+
+/* Wait for the position of the block's piece, whose length is published. GA_SPGEMM_NOWHERE if the
+ * kernel stops. For a warp. */
+GA_SIMT uint64_t ga_spgemm_await_position(const ga_spgemm_work *work, uint64_t piece,
+                                          uint64_t length)
+{
+    for (;;) {
+        uint64_t position = ga_order_known(work->order, piece, length);
+        if (!__ballot_sync(GA_ALL_BITS, position == GA_ORDER_LATER)) {
+            return position;
+        }
+        /* relaxed: as where it is stored */
+        if (__ballot_sync(GA_ALL_BITS, ga_load_relaxed(&work->totals->stop))) {
+            return GA_SPGEMM_NOWHERE;
+        }
+        ga_spgemm_advance(work);
+        ga_clock_sleep(100);
     }
-    return position;
 }
 
 /* Set block->position to that of `length` elements: `position`, unless that is not known, and then
- * that of the piece, which has no other elements. GA_ORDER_NONE if there is no memory; 0 if the
- * kernel counts. GA_ORDER_LATER if the piece can be deferred. For the first warp. */
+ * that of the piece, which has no other elements. GA_SPGEMM_NOWHERE if there is no memory; 0 if the
+ * kernel counts. For the first warp. */
 GA_SIMT void ga_spgemm_place(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t position,
-                             uint64_t length, bool can_defer)
+                             uint64_t length)
 {
     if (ga_spgemm_counts(work)) {
         position = 0;
     } else if (position == GA_SPGEMM_UNPLACED) {
-        position = ga_spgemm_find_position(work, block->piece, length, !can_defer);
+        position = ga_spgemm_await_position(work, block->piece, length);
+        if (position != GA_SPGEMM_NOWHERE) {
+            ga_spgemm_note_end(work, block->piece, position + length);
+        }
     }
-    if (position != GA_ORDER_LATER) {
-        position = ga_spgemm_await_memory(work, block->piece, position, length);
+    if (position != GA_SPGEMM_NOWHERE &&
+        !ga_spgemm_await_both(work, position, position + length, &block->backed)) {
+        position = GA_SPGEMM_NOWHERE;
     }
     block->position = position; /* all lanes store one value */
+}
+
+/* ---- deferred pieces ------------------------------------------------------------------------- */
+
+/* Find the positions of the block's deferred pieces, for as many from the oldest on as have one,
+ * and memory for their entries. Returns their number: at least one if it `waits`. Their position is
+ * GA_SPGEMM_NOWHERE if the kernel stops. For the first warp. */
+GA_SIMT uint32_t ga_spgemm_find_ready(const ga_spgemm_work *work, ga_spgemm_block *block,
+                                      uint32_t deferred, uint32_t oldest, bool waits)
+{
+    uint32_t lane = ga_warp_lane();
+    ga_spgemm_waiting *own = &block->waiting[(oldest + lane) % GA_SPGEMM_DEFERRED];
+    uint64_t position = 0;
+    uint32_t missing;
+    for (bool again = false;; again = true) {
+        position =
+            lane < deferred ? ga_order_known(work->order, own->piece, own->length) : GA_ORDER_LATER;
+        missing = __ballot_sync(GA_ALL_BITS, position == GA_ORDER_LATER);
+        if (!(missing & 1u)) {
+            break;
+        }
+        if (!waits && (again || !ga_spgemm_advance(work))) {
+            return 0;
+        }
+        /* relaxed: as where it is stored */
+        if (waits && __ballot_sync(GA_ALL_BITS, ga_load_relaxed(&work->totals->stop))) {
+            own->position = GA_SPGEMM_NOWHERE;
+            return deferred;
+        }
+        if (waits) {
+            ga_spgemm_advance(work);
+            ga_clock_sleep(100);
+        }
+    }
+    uint32_t ready = missing ? ga_bits_lowest(missing) : 32u;
+    uint64_t end = position + own->length, begin = __shfl_sync(GA_ALL_BITS, position, 0);
+    uint64_t last = __shfl_sync(GA_ALL_BITS, end, (int)ready - 1);
+    if (!ga_spgemm_await_both(work, begin, last, &block->backed)) {
+        position = GA_SPGEMM_NOWHERE;
+    } else if (lane < ready) {
+        ga_spgemm_note_end(work, own->piece, end);
+    }
+    if (lane < ready) {
+        own->position = position;
+    }
+    return ready;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -229,6 +292,7 @@ GA_SIMT void ga_spgemm_begin_block(ga_spgemm_block *block)
     block->use = GA_SPGEMM_NOTHING; /* all threads store one value */
     block->bitmap.is_wide = false;
     block->deferred = block->oldest = 0;
+    block->backed = 0;
     block->longs.count = 0;
     __syncthreads();
 }
@@ -273,7 +337,7 @@ GA_SIMT void ga_spgemm_use_buffer(const ga_spgemm_work *work, ga_spgemm_block *b
 GA_SIMT void ga_spgemm_span_of_row(const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t row)
 {
     ga_spgemm_span span =
-        ga_spgemm_span_of(work, row, threadIdx.x, GA_SPGEMM_BLOCK, ga_tile_of(32));
+        ga_spgemm_span_of(work, row, threadIdx.x, GA_SPGEMM_BLOCK, ga_tile_of(32), 0xffffffffu);
     block->bitmap.low = 0xffffffffu; /* all threads store one value */
     block->bitmap.high = 0;
     __syncthreads();

@@ -137,7 +137,7 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_empty_own)(ga_tile tile, ga_spgemm_table tab
 
 /* The rows from `first` to `end`, each by a tile, up to the first that does not fit: block->done is
  * their number. If all fit, or `position` is known, they are stored; else nothing is. Returns the
- * position behind them. GA_ORDER_NONE if there is no memory. */
+ * position behind them. GA_SPGEMM_NOWHERE if there is no memory. */
 GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spgemm_block *block,
                                               uint64_t first, uint64_t end, uint64_t position)
 {
@@ -174,7 +174,7 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spg
         GA_SPGEMM_OF(ga_spgemm_find_place)
         (work, block, position, first, rows, block->total, flushes);
         position = block->position;
-        if (position != GA_ORDER_NONE) {
+        if (position != GA_SPGEMM_NOWHERE) {
             GA_SPGEMM_OF(ga_spgemm_store_number)(work, block, tile, first, keys, sums, count);
             position = position == GA_ORDER_LATER ? 0 : position + block->total;
         }
@@ -203,7 +203,7 @@ static __device__ __noinline__ uint64_t GA_SPGEMM_OF(ga_spgemm_count_rows)(
     __syncthreads();
     if (threadIdx.x < 32u) {
         ga_spgemm_publish(work, block, all);
-        ga_spgemm_place(work, block, GA_SPGEMM_UNPLACED, all, false);
+        ga_spgemm_place(work, block, GA_SPGEMM_UNPLACED, all);
     }
     __syncthreads();
     return block->position;
@@ -226,14 +226,14 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_large_row)(const ga_spgemm_work *work,
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_run_rows)(const ga_spgemm_work *work, ga_spgemm_block *block,
                                               uint64_t row, uint64_t end, uint64_t position)
 {
-    while (row < end && position != GA_ORDER_NONE) {
+    while (row < end && position != GA_SPGEMM_NOWHERE) {
         bool was_unplaced = position == GA_SPGEMM_UNPLACED;
         position = GA_SPGEMM_OF(ga_spgemm_rows)(work, block, row, end, position);
         if (position == GA_SPGEMM_UNPLACED) {
             __syncthreads();
             position = GA_SPGEMM_OF(ga_spgemm_count_rows)(work, block, row, end);
             row = ga_spgemm_counts(work) ? end : row;
-        } else if (position != GA_ORDER_NONE) {
+        } else if (position != GA_SPGEMM_NOWHERE) {
             row += was_unplaced ? end - row : block->done;
             if (row < end) {
                 __syncthreads();

@@ -13,6 +13,7 @@
 #ifndef GPUALLOC_SPGEMM_DEVICE_WORK_H
 #define GPUALLOC_SPGEMM_DEVICE_WORK_H
 
+#include "../order_tile.h"
 #include "arena/append.h"
 
 #include <gpualloc/matrix.h>
@@ -29,6 +30,8 @@ enum {
     GA_SPGEMM_CHUNK_LOG = 12, /* of the least columns of a chunk: a group for each lane */
     GA_SPGEMM_GROUP = 128     /* columns of a group of a bitmap, which has a rank */
 };
+
+#define GA_SPGEMM_AHEAD 4u /* steps that a tile loads at once, because memory takes long */
 
 /* How a large row is computed; two bits for each row. */
 enum {
@@ -58,10 +61,12 @@ typedef struct ga_spgemm_totals {
     /* The most entries, estimated, of a row of the sample that takes 2^i to 2^(i+1) - 1
      * multiplications. */
     uint32_t sample_most[GA_SPGEMM_SIZES];
-    uint64_t tickets;      /* handed out by the next kernel */
-    uint64_t listed;       /* GA_SPGEMM_DYNAMIC: rows in the list of all rounds */
-    uint64_t pieces, wide; /* of ga_spgemm_cut_kernel(): pieces, wide rows */
-    uint32_t span;         /* of the large rows that are not wide, the most */
+    ga_order_scan scan;              /* of the pieces, while C grows */
+    uint64_t tickets;                /* handed out by the next kernel */
+    uint64_t listed;                 /* GA_SPGEMM_DYNAMIC: rows in the list of all rounds */
+    uint64_t pieces, wide;           /* of ga_spgemm_cut_kernel(): pieces, wide rows */
+    uint32_t large[GA_SPGEMM_SIZES]; /* rows of 2^i to 2^(i+1) - 1 multiplications */
+    uint32_t span;                   /* of the large rows that are not wide, the most */
     uint32_t stop;
 } ga_spgemm_totals;
 

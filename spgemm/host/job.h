@@ -12,6 +12,7 @@
 #define GPUALLOC_SPGEMM_HOST_JOB_H
 
 #include "../multiply.h"
+#include "../order_tile.h"
 #include "../round_tile.h"
 #include "../transpose.h"
 #include "table.h"
@@ -61,6 +62,7 @@ struct ga_spgemm_job {
 
     /* GA_SPGEMM_GROWING: words of order_tile.h. */
     uint64_t *order;
+    ga_order_scan scan;
     ga_spgemm_loan loan;
 
     /* GA_SPGEMM_DYNAMIC. */

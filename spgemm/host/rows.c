@@ -147,12 +147,15 @@ bool ga_spgemm_append_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint
 {
     uint64_t count, position;
     if (!compute_piece(job, scratch, piece, &count)) {
-        ga_order_fail(ga_tile_of(32), job->order, piece);
         return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
     }
-    position = ga_order_position(ga_tile_of(32), job->order, piece, count);
-    if (position == GA_ORDER_NONE) {
-        return false;
+    ga_order_store(ga_tile_of(32), job->order, piece, GA_ORDER_LENGTH | count);
+    while ((position = ga_order_known(job->order, piece, count)) == GA_ORDER_LATER) {
+        if (ga_load64_relaxed(&job->failed)) { /* relaxed: as where it is stored */
+            return false;
+        }
+        ga_order_advance(ga_tile_of(32), job->order, job->piece_count, &job->scan);
+        ga_clock_sleep(100);
     }
     if (!await_room(job->loan.indices, position + count) ||
         !await_room(job->loan.values, position + count)) {
