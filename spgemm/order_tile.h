@@ -244,8 +244,8 @@ GA_SIMT uint32_t ga_order_extend(ga_tile tile, uint64_t *words, uint64_t first, 
 }
 
 /* Store the ends of pieces that have a length, of `count` in all, from the first without an end to
- * the next without a length. False, and nothing is done, if another tile has the scan. For a tile of
- * 32 lanes. */
+ * the next one without a length. False, and nothing is done, if another tile has the scan. For a
+ * tile of 32 lanes. */
 GA_SIMT bool ga_order_advance(ga_tile tile, uint64_t *words, uint64_t count, ga_order_scan *scan)
 {
     if (!ga_order_take(tile, scan)) {

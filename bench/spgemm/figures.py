@@ -80,9 +80,10 @@ def original(name: str) -> str:
 
 
 def label(line: dict) -> str:
-    """The method, and its parameter."""
+    """The method, and its parameter, unless it was chosen by a goal."""
     size = line.get("size_per_row")
-    return line["method"] + (f" {size}" if size else "")
+    is_chosen = line["method"].startswith("dynamic-")
+    return line["method"] + (f" {size}" if size and not is_chosen else "")
 
 
 class Log:

@@ -273,8 +273,8 @@ GA_MPI_CALL void ga_mpi_copy_group(char *to, const char *const *from, uint32_t c
     }
 }
 
-/* Copy `bytes` bytes from offset `at` of each rank's vector, one behind the other. All ranks publish
- * their vectors in this call, and pass a barrier before any copies. */
+/* Copy `bytes` bytes from offset `at` of each rank's vector, one behind the other. All ranks
+ * publish their vectors in this call, and pass a barrier before any copies. */
 GA_MPI_CALL void ga_mpi_copy_from_all(char *to, size_t at, size_t bytes)
 {
     for (uint32_t first = 0; first < ga_mpi.ranks;
@@ -283,7 +283,7 @@ GA_MPI_CALL void ga_mpi_copy_from_all(char *to, size_t at, size_t bytes)
         uint32_t count = ga_mpi.ranks - first;
         size_t odd = (size_t)to | bytes;
 #pragma unroll
-        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) { /* beyond the last rank: the first again */
+        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) { /* as if the first came again */
             const ga_mpi_rank *rank = ga_mpi.of_ranks + first + (i < count ? i : 0);
             from[i] = (const char *)rank->vector + at;
             odd |= (size_t)from[i];

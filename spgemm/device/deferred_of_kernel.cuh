@@ -134,9 +134,9 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_defer)(const ga_spgemm_work *work, ga_spgemm
 }
 
 /* Find where the entries of the block's piece belong, whose length is published: block->indices and
- * block->values, unless block->position is GA_SPGEMM_NOWHERE. `position` may be known. `flushes`: the
- * block had deferred pieces, read before the last barrier, because here the first warp adds one. By
- * all threads. */
+ * block->values, unless block->position is GA_SPGEMM_NOWHERE. `position` may be known. `flushes`:
+ * the block had deferred pieces, read before the last barrier, because here the first warp adds
+ * one. By all threads. */
 GA_SIMT void GA_SPGEMM_OF(ga_spgemm_find_place)(const ga_spgemm_work *work, ga_spgemm_block *block,
                                                 uint64_t position, uint64_t row, uint32_t rows,
                                                 uint64_t length, bool flushes)

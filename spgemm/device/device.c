@@ -327,8 +327,9 @@ static bool has_room(const ga_spgemm_device_run *run)
            ga_vector_capacity(run->product->values) >= most;
 }
 
-/* Entries that a block can defer: an eighth of the product, shared out among all blocks, but at least
- * as many as a table has slots; and no more than four tables have, unless there are large rows. */
+/* Entries that a block can defer: an eighth of the product, shared out among all blocks, but at
+ * least as many as a table has slots; and no more than four tables have, unless there are large
+ * rows. */
 static uint32_t capacity_of(const ga_spgemm_device_run *run)
 {
     uint64_t blocks = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
