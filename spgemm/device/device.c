@@ -327,15 +327,28 @@ static bool has_room(const ga_spgemm_device_run *run)
            ga_vector_capacity(run->product->values) >= most;
 }
 
+/* Multiplications of the large rows that are expected to have more than `entries` entries. */
+static double large_rows(const ga_spgemm_device_run *run, double entries)
+{
+    double size = 1.5, sum = 0;
+    for (int i = 0; i < GA_SPGEMM_SIZES; i++, size *= 2) {
+        double stored = size * run->ratio;
+        stored = stored < (double)run->b->columns ? stored : (double)run->b->columns;
+        sum += stored > entries ? run->totals.large[i] * size : 0;
+    }
+    return sum;
+}
+
 /* Entries that a block can defer: an eighth of the product, shared out among all blocks, but at
- * least as many as a table has slots; and no more than four tables have, unless there are large
- * rows. */
+ * least as many as a table has slots; and no more than four tables have, unless large rows take an
+ * eighth of the multiplications. */
 static uint32_t capacity_of(const ga_spgemm_device_run *run)
 {
     uint64_t blocks = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
     uint64_t table = (uint64_t)(GA_SPGEMM_BLOCK / run->work.width) * run->work.slots;
     uint64_t share = expected(run) / 8 / (blocks ? blocks : 1) / 64 * 64; /* aligned */
-    uint64_t most = run->work.pieces ? CAPACITY_MOST : 4 * table;
+    bool has_large = large_rows(run, 0) > (double)run->totals.multiplications / 8;
+    uint64_t most = has_large ? CAPACITY_MOST : 4 * table;
     share = share < table ? table : share;
     return (uint32_t)(share < most ? share : most);
 }
@@ -400,13 +413,7 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
  * then others would wait for them for too long. */
 static bool has_slow_pieces(const ga_spgemm_device_run *run)
 {
-    double entries = 1.5, waiting = 0; /* of a row of this size; multiplications */
-    for (int i = 0; i < GA_SPGEMM_SIZES; i++, entries *= 2) {
-        double stored = entries * run->ratio;
-        stored = stored < (double)run->b->columns ? stored : (double)run->b->columns;
-        waiting += stored > (double)capacity_of(run) ? run->totals.large[i] * entries : 0;
-    }
-    return waiting > (double)run->totals.multiplications / 4;
+    return large_rows(run, capacity_of(run)) > (double)run->totals.multiplications / 4;
 }
 
 static ga_status multiply(ga_spgemm_device_run *run)
