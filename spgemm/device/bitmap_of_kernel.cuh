@@ -62,8 +62,8 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_wide_row)(const ga_spgemm_work *work,
     uint32_t own = by_turns ? number % work->buffers.count : blockIdx.x;
     uint32_t turn = number / work->buffers.count, *turns = work->buffers.turns + own;
     if (by_turns && threadIdx.x == 0) {
-        while (ga_load_acquire(turns) !=
-               turn) { /* XT2: acquire. Pairs with XT1: the bitmap is clear. */
+        /* XT2: acquire. Pairs with XT1: the bitmap is clear. */
+        while (ga_load_acquire(turns) != turn) {
             ga_clock_sleep(1000);
         }
     }
