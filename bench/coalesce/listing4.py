@@ -29,6 +29,7 @@ MEASURES = ("operation", "malloc", "free", "total")
 
 def run(folder: pathlib.Path, way: tuple, call: str, count: int, ranks: str) -> dict[str, float]:
     environment = dict(os.environ, GPUALLOC_MPI_RANKS=ranks)
+    environment.pop("GPUALLOC_KERNEL", None)
     if way[2]:
         environment["GPUALLOC_KERNEL"] = way[2]
     done = subprocess.run([folder / f"bench-coalesce-listing4{way[1]}", call, str(count)],

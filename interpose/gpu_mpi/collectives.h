@@ -100,16 +100,22 @@ GA_MPI_CALL int MPI_Allreduce(const void *from, void *to, int count, MPI_Datatyp
     return ga_mpi_reduce("MPI_Allreduce", from, to, count, type, op, comm, coalesce);
 }
 
+/* A rank sends as many bytes as it receives from each. */
+GA_MPI_CALL void ga_mpi_check_sent(const char *call, const void *from, int count, MPI_Datatype type,
+                                   size_t bytes)
+{
+    if (from != MPI_IN_PLACE && ga_mpi_bytes(call, count, type) != bytes) {
+        ga_mpi_fail(call, "a rank sends another number of bytes than it receives:", (long)bytes);
+    }
+}
+
 /* Each rank copies its data to a buffer from which the others read, so that the data may be in
  * place. */
 GA_MPI_CALL int MPI_Alltoall(const void *from, int count, MPI_Datatype type, void *to, int received,
                              MPI_Datatype received_type, MPI_Comm comm, bool coalesce = false)
 {
     size_t bytes = ga_mpi_bytes("MPI_Alltoall", received, received_type);
-    if (from != MPI_IN_PLACE && ga_mpi_bytes("MPI_Alltoall", count, type) != bytes) {
-        ga_mpi_fail("MPI_Alltoall",
-                    "a rank sends another number of bytes than it receives:", (long)bytes);
-    }
+    ga_mpi_check_sent("MPI_Alltoall", from, count, type, bytes);
     ga_mpi_check_world("MPI_Alltoall", comm);
     char *sent = ga_mpi_buffer("MPI_Alltoall", ga_mpi.ranks * bytes, coalesce);
     ga_mpi_copy(sent, from == MPI_IN_PLACE ? to : from, ga_mpi.ranks * bytes);
@@ -124,8 +130,8 @@ GA_MPI_CALL int MPI_Alltoall(const void *from, int count, MPI_Datatype type, voi
 
 /* ---- collective calls without the argument --------------------------------------------------- */
 
-/* Let the other ranks read this rank's part of a vector that is gathered in `to`, and wait for
- * theirs. */
+/* Let the other ranks read this rank's part of a vector that is gathered in `to`, and wait until
+ * all ranks have done so. */
 GA_MPI_CALL void ga_mpi_share_own(const char *call, const void *from, void *to, size_t bytes)
 {
     ga_mpi_share(call, from == MPI_IN_PLACE ? (char *)to + ga_mpi_number() * bytes : from, bytes);
@@ -140,6 +146,7 @@ GA_MPI_CALL int MPI_Gather(const void *from, int count, MPI_Datatype type, void 
     bool is_root = ga_mpi_number() == (uint32_t)root;
     size_t bytes = is_root ? ga_mpi_bytes("MPI_Gather", received, received_type)
                            : ga_mpi_bytes("MPI_Gather", count, type);
+    ga_mpi_check_sent("MPI_Gather", from, count, type, bytes);
     ga_mpi_begin();
     ga_mpi_share_own("MPI_Gather", from, to, bytes);
     if (is_root) {
@@ -153,7 +160,7 @@ GA_MPI_CALL int MPI_Allgather(const void *from, int count, MPI_Datatype type, vo
                               int received, MPI_Datatype received_type, MPI_Comm comm)
 {
     size_t bytes = ga_mpi_bytes("MPI_Allgather", received, received_type);
-    (void)count, (void)type;
+    ga_mpi_check_sent("MPI_Allgather", from, count, type, bytes);
     ga_mpi_check_world("MPI_Allgather", comm);
     ga_mpi_begin();
     ga_mpi_share_own("MPI_Allgather", from, to, bytes);

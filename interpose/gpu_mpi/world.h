@@ -266,7 +266,7 @@ GA_MPI_CALL void ga_mpi_copy_group(char *to, const char *const *from, uint32_t c
         }
 #pragma unroll
         for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) {
-            if (i < count) {
+            if (i < count && from[i] != to + i * bytes) {
                 ((WORD *)to)[i * words + word] = got[i];
             }
         }
@@ -274,7 +274,8 @@ GA_MPI_CALL void ga_mpi_copy_group(char *to, const char *const *from, uint32_t c
 }
 
 /* Copy `bytes` bytes from offset `at` of each rank's vector, one behind the other. All ranks
- * publish their vectors in this call, and pass a barrier before any copies. */
+ * publish their vectors in this call, and pass a barrier before any copies. What is in its place
+ * already is not stored, because others read it. */
 GA_MPI_CALL void ga_mpi_copy_from_all(char *to, size_t at, size_t bytes)
 {
     for (uint32_t first = 0; first < ga_mpi.ranks;

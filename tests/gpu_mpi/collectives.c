@@ -69,6 +69,33 @@ static void exchange(int rank, int size)
     free(got);
 }
 
+/* Each rank has five bytes of a vector, which all ranks gather; then rank 2 clears most of its
+ * vector and gathers it again. */
+static void gather_in_place(int rank, int size)
+{
+    unsigned char *all = calloc(size, 5);
+    int sum = 0, half = size / 2 * 5;
+    for (int i = 0; i < 5; i++) {
+        all[5 * rank + i] = (unsigned char)(7 * rank + i);
+    }
+    MPI_Allgather(MPI_IN_PLACE, 5, MPI_UNSIGNED_CHAR, all, 5, MPI_UNSIGNED_CHAR, MPI_COMM_WORLD);
+    for (int i = 0; i < 5 * size; i++) {
+        sum = (sum * 31 + all[i]) % 1000003;
+    }
+    printf("allgather in place %d: %d\n", rank, sum);
+    if (rank == 2) {
+        memset(all, 0, 5 * rank);
+        memset(all + half, 0, 5 * size - half);
+    }
+    MPI_Gather(rank == 2 ? MPI_IN_PLACE : all + 5 * rank, 5, MPI_UNSIGNED_CHAR, all, 5,
+               MPI_UNSIGNED_CHAR, 2, MPI_COMM_WORLD);
+    for (int i = 0; rank == 2 && i < 5 * size; i++) {
+        sum = (sum * 31 + all[i]) % 1000003;
+    }
+    printf("gather in place %d: %d\n", rank, sum);
+    free(all);
+}
+
 int main(int argc, char **argv)
 {
     int rank, size, one, self;
@@ -80,6 +107,7 @@ int main(int argc, char **argv)
     reduce_all(rank, size);
     MPI_Barrier(MPI_COMM_WORLD);
     exchange(rank, size);
+    gather_in_place(rank, size);
     MPI_Barrier(MPI_COMM_SELF);
     printf("self %d: %d %d\n", rank, self, one);
     MPI_Finalize();

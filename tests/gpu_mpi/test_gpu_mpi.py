@@ -63,7 +63,7 @@ class Programs(unittest.TestCase):
 
     def test_collectives(self) -> None:
         report = self.check("collectives")
-        self.assertEqual(7, report.count("uniform and equal: coalesce"), report)
+        self.assertEqual(8, report.count("uniform and equal: coalesce"), report)
 
     def test_variables(self) -> None:
         self.check("variables", "variables_other")
