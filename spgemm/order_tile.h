@@ -20,11 +20,13 @@
  * INVARIANT  The state of a word only rises. Its end, once known, never changes.
  *
  * ORDER      Words are accessed relaxed, because only a number travels, in the word itself.
- *            XS (is_taken): a tile that takes the scan has it as the last one left it.
+ *            XS (is_taken): a tile that takes the scan sees `first` and `end` as the last holder
+ *            stored them.
  *
  * PROGRESS   Pieces must be begun in their order. Then a tile that looks back waits only for tiles
  *            that began earlier, and the earliest waits for none. The tile that has the scan waits
- *            for nothing, and no tile waits for the scan: a tile that needs it tries again.
+ *            for nothing, so it leaves soon. A tile that finds the scan taken can go on with other
+ *            work, or try again.
  */
 #ifndef GPUALLOC_SPGEMM_ORDER_TILE_H
 #define GPUALLOC_SPGEMM_ORDER_TILE_H
@@ -244,8 +246,8 @@ GA_SIMT uint32_t ga_order_extend(ga_tile tile, uint64_t *words, uint64_t first, 
 }
 
 /* Store the ends of pieces that have a length, of `count` in all, from the first without an end to
- * the next one without a length. False, and nothing is done, if another tile has the scan. For a
- * tile of 32 lanes. */
+ * the next one without a length, or to one of 2^26 elements or more. False, and nothing is done, if
+ * another tile has the scan. For a tile of 32 lanes. */
 GA_SIMT bool ga_order_advance(ga_tile tile, uint64_t *words, uint64_t count, ga_order_scan *scan)
 {
     if (!ga_order_take(tile, scan)) {

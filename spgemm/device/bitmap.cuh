@@ -67,9 +67,9 @@ typedef struct ga_spgemm_span {
     uint32_t low, high;
 } ga_spgemm_span;
 
-/* The span of a row, in all lanes of a tile: of each `stride`-th row of B that it takes, from
- * number `first` on, for each lane. A lane ends early if its own span has more than `most`
- * columns. */
+/* The span of a row, in all lanes of a tile. A lane looks at each `stride`-th row of B that the row
+ * takes, from number `first` on, which differs in each lane. It ends early if its own span has more
+ * than `most` columns. */
 GA_SIMT ga_spgemm_span ga_spgemm_span_of(const ga_spgemm_work *work, uint64_t row, uint32_t first,
                                          uint32_t stride, ga_tile tile, uint32_t most)
 {

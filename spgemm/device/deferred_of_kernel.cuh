@@ -3,10 +3,11 @@
  * Pieces that are computed before their position is known, for one type of values: GA_SPGEMM_VALUE
  * and GA_SPGEMM_OF(name) are as for row_tile.cuh. rows_kernel.cuh includes this file.
  *
- * STRUCTURE  A block that has computed a piece while an earlier one has no length yet does not wait
- *            for it: it stores the entries in memory of its own, and goes on with the next piece.
- *            Later it moves them to their place. That memory is a ring of entries, which begins
- *            again at its start once it is empty, so that no more of it is used than is needed.
+ * STRUCTURE  A block that has computed a piece does not wait for its position, which mostly is not
+ *            known yet: it stores the entries in memory of its own, and goes on with the next
+ *            piece. Later it moves them to their place. That memory is a ring of entries, which
+ *            begins again at its start once it is empty, so that no more of it is used than is
+ *            needed.
  *
  * PROGRESS   The length of a piece is published before it is deferred, so that no other block waits
  *            for it. A block with GA_SPGEMM_DEFERRED such pieces waits for the oldest, and so does

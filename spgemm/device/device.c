@@ -353,19 +353,36 @@ static uint32_t capacity_of(const ga_spgemm_device_run *run)
     return (uint32_t)(share < most ? share : most);
 }
 
-/* Makes memory for deferred pieces. */
-static ga_status open_store(ga_spgemm_device_run *run)
+/* Makes memory for deferred pieces, `capacity` entries for each block. */
+static ga_status open_store_of(ga_spgemm_device_run *run, uint32_t capacity)
 {
     ga_spgemm_work *work = &run->work;
     uint64_t blocks = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
     blocks = work->piece_count < blocks ? work->piece_count : blocks;
-    work->store.capacity = capacity_of(run);
+    work->store.capacity = capacity;
     work->store.bytes = GA_SPGEMM_DEFERRED * GA_SPGEMM_ROWS_MAX * sizeof(uint32_t) +
                         work->store.capacity * (sizeof(uint32_t) + ga_value_size(work->a.type));
     ga_status status =
         ga_spgemm_run_allocate(run, GA_SPGEMM_SCRATCH_DEFERRED, blocks * work->store.bytes);
     work->store.first = (char *)run->blocks[GA_SPGEMM_SCRATCH_DEFERRED];
     return status;
+}
+
+/* As open_store_of(). With little memory fewer pieces are deferred, or none. */
+static ga_status open_store(ga_spgemm_device_run *run)
+{
+    uint32_t table = (GA_SPGEMM_BLOCK / run->work.width) * run->work.slots;
+    ga_status status = open_store_of(run, capacity_of(run));
+    status = status == GA_ERR_MEMORY ? open_store_of(run, table) : status;
+    run->work.store.capacity = status == GA_OK ? run->work.store.capacity : 0;
+    return status == GA_ERR_MEMORY ? GA_OK : status;
+}
+
+/* Backs `least` elements, or as many as the vector may have, unless there is no memory. */
+static ga_status back(ga_vector *vector, uint64_t least)
+{
+    ga_status status = ga_vector_reserve(vector, least < vector->max ? least : vector->max);
+    return status == GA_ERR_MEMORY ? GA_OK : status;
 }
 
 /* A little more than is expected is backed before, because a kernel waits for each step: backing
@@ -386,9 +403,8 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
     }
     uint64_t least = expected(run) / 50 * 51;
     least = least < run->totals.multiplications ? least : run->totals.multiplications;
-    status = ga_vector_reserve(c->indices, least < c->indices->max ? least : 0);
-    status = status ? status : ga_vector_reserve(c->values, least < c->values->max ? least : 0);
-    status = status == GA_ERR_MEMORY ? GA_OK : status;
+    status = back(c->indices, least);
+    status = status ? status : back(c->values, least);
     status = status ? status : ga_spgemm_lend(c, expected(run), &loan);
     if (status == GA_OK) {
         run->work.indices_state = loan.indices;

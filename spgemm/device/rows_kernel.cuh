@@ -49,7 +49,7 @@ enum {
 };
 
 /* A piece that waits for its position: its rows, how many entries they have, and where these are in
- * the block's ring. */
+ * the block's ring. `position` is GA_SPGEMM_UNPLACED until ga_spgemm_find_ready() has found it. */
 typedef struct ga_spgemm_waiting {
     uint64_t piece, row, position;
     uint32_t rows, length, at;
@@ -98,9 +98,10 @@ GA_SIMT uint64_t ga_spgemm_known(const ga_spgemm_work *work, uint64_t piece)
     return piece ? work->order[piece - 1u] & ~GA_ORDER_STATE : 0;
 }
 
-/* True once the vector has memory for the elements from `begin` to `end`. In the last step, one
- * piece in some requests the next step. Lowers *backed to the elements that have memory before the
- * last step. For a warp. */
+/* True once the vector has memory for the elements from `begin` to `end`. A vector grows by steps.
+ * In the newest of those that have memory, a warp whose elements are far apart, or one in some,
+ * requests the next step. Lowers *backed to the elements before the newest step, for which nothing
+ * is to be done. For a warp. */
 GA_SIMT bool ga_spgemm_await(ga_append *append, uint64_t begin, uint64_t end, uint64_t *backed)
 {
     ga_tile tile = ga_tile_of(32);
@@ -152,7 +153,7 @@ GA_SIMT void ga_spgemm_publish(const ga_spgemm_work *work, ga_spgemm_block *bloc
     ga_order_store(ga_tile_of(32), work->order, block->piece, GA_ORDER_LENGTH | length);
 }
 
-/* Find the ends of pieces whose lengths are published, unless another warp does. For a warp. */
+/* Find the ends of pieces whose lengths are published. False if another warp does. For a warp. */
 GA_SIMT bool ga_spgemm_advance(const ga_spgemm_work *work)
 {
     return ga_order_advance(ga_tile_of(32), work->order, work->piece_count, &work->totals->scan);

@@ -150,12 +150,18 @@ bool ga_spgemm_append_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint
         return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_SCRATCH);
     }
     ga_order_store(ga_tile_of(32), job->order, piece, GA_ORDER_LENGTH | count);
-    while ((position = ga_order_known(job->order, piece, count)) == GA_ORDER_LATER) {
+    for (bool again = false;; again = true) {
+        position = ga_order_known(job->order, piece, count);
+        if (position != GA_ORDER_LATER) {
+            break;
+        }
         if (ga_load64_relaxed(&job->failed)) { /* relaxed: as where it is stored */
             return false;
         }
+        if (again) { /* mostly the first advance suffices, and the least sleep takes 50 us */
+            ga_clock_sleep(100);
+        }
         ga_order_advance(ga_tile_of(32), job->order, job->piece_count, &job->scan);
-        ga_clock_sleep(100);
     }
     if (!await_room(job->loan.indices, position + count) ||
         !await_room(job->loan.values, position + count)) {
