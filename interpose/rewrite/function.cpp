@@ -137,7 +137,8 @@ bool is_named(const Expr *expression, llvm::StringRef name, const ASTContext &co
 bool is_global(const FunctionDecl *f)
 {
     const DeclContext *in = f->getDeclContext()->getRedeclContext();
-    return f->getIdentifier() && (in->isTranslationUnit() || in->isStdNamespace());
+    return f->getIdentifier() && (in->isTranslationUnit() || in->isStdNamespace()) &&
+           !has_other_label(f);
 }
 
 const char *differs_at_first(const Stmt *value, const ASTContext &context)
@@ -175,6 +176,15 @@ void function::prepare()
     bool catches = false; /* kernels have no exceptions, so the graph has none, either */
     each_statement(definition->getBody(), nullptr, [&](const Stmt *statement, const Stmt *) {
         catches = catches || isa<CXXTryStmt>(statement);
+    });
+    each_hidden_size(definition, [&](const Expr *size) {
+        cfg.reset();
+        each_statement(size, nullptr, [&](const Stmt *part, const Stmt *) {
+            const auto *name = dyn_cast<DeclRefExpr>(part);
+            if (const auto *variable = name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr) {
+                escape(variable, name);
+            }
+        });
     });
     if (catches) {
         cfg.reset();
@@ -487,6 +497,18 @@ void function::give_up(const Stmt *statement, const cause *why)
         site.callee = callee;
         site.reached.why = why;
         site.arguments.resize(called->getNumParams(), {0, why});
+        sites.push_back(std::move(site));
+    }
+    const auto *call = dyn_cast<CallExpr>(statement);
+    const FunctionDecl *direct = call ? call->getDirectCallee() : nullptr;
+    const allocation_function *allocates = direct && is_global(direct) && !around.find(direct)
+                                               ? find_allocation_function(direct->getName())
+                                               : nullptr;
+    if (allocates) {
+        call_site site;
+        site.expression = call;
+        site.allocates = allocates;
+        site.reached.why = site.size.why = why;
         sites.push_back(std::move(site));
     }
     for (const Stmt *child : statement->children()) {

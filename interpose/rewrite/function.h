@@ -231,7 +231,8 @@ std::vector<const clang::Expr *> indices_of(const clang::Expr *place);
 bool is_named(const clang::Expr *expression, llvm::StringRef name,
               const clang::ASTContext &context);
 
-/* The function is no member and in no namespace but std: a name that the library may have. */
+/* The function is no member and in no namespace but std, and the linker knows it by its name: one
+ * that the library may have. */
 bool is_global(const clang::FunctionDecl *f);
 
 /* Why threads have other values of a constant initial value: "is an address", or NULL. */

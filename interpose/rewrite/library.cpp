@@ -110,7 +110,6 @@ const char *const harmless[] = {"printf",
                                 "remove",
                                 "access",
                                 "stat",
-                                "setlocale",
                                 "free",
                                 "sleep",
                                 "usleep",
@@ -378,8 +377,8 @@ const library_function others[] = {
     {"MPI_Init", status, KEEPS_ARGV | KEEPS_ARGUMENTS, -1, none, -1},
     {"MPI_Init_thread", status, KEEPS_ARGV | KEEPS_ARGUMENTS, 3, same, -1},
     {"MPI_Type_size", status, 0, 1, same, -1},
-    {"MPI_Initialized", status, 0, 0, same, -1},
-    {"MPI_Finalized", status, 0, 0, same, -1},
+    {"MPI_Initialized", status, 0, 0, unknown, -1}, /* some threads may be before MPI_Init() */
+    {"MPI_Finalized", status, 0, 0, unknown, -1},
     {"MPI_Query_thread", status, 0, 0, same, -1},
     {"MPI_Bcast", status, MEETS, 0, source::agreed, 4},
     {"MPI_Reduce", status, MEETS, 1, unknown, 6},
@@ -473,7 +472,8 @@ const library_function *find_library_function(llvm::StringRef name)
                                   other = {"MPI_", unknown, EXCHANGES, -1, none, -1};
     bool is_other = has_prefix(name, "MPI_File_") || has_prefix(name, "MPI_T_") ||
                     has_prefix(name, "MPI_Aint_") || has_suffix(name, "_c2f") ||
-                    has_suffix(name, "_f2c");
+                    has_suffix(name, "_f2c") || has_suffix(name, "_toint") ||
+                    has_suffix(name, "_fromint");
     return name.take_front(4) != "MPI_" ? nullptr : is_other ? &other : &message;
 }
 

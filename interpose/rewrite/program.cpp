@@ -44,6 +44,23 @@ bool is_equal(const FunctionDecl *a, const FunctionDecl *b)
     return !(at[0] < at[1]) && !(at[1] < at[0]) && texts[0] == texts[1];
 }
 
+/* The function may say what MPI does after an error. */
+bool takes_handler(const FunctionDecl *f)
+{
+    if (f->getNameAsString().find("rrhandler") != std::string::npos) {
+        return true;
+    }
+    for (const ParmVarDecl *parameter : f->parameters()) {
+        QualType type = parameter->getType();
+        type = type->isPointerType() ? type->getPointeeType() : type;
+        const auto *by_name = type->getAs<TypedefType>();
+        if (by_name && by_name->getDecl()->getName() == "MPI_Errhandler") {
+            return true;
+        }
+    }
+    return false;
+}
+
 } // namespace
 
 /* The name of a function or variable, equal in all files; those of one file alone differ. */
@@ -64,7 +81,7 @@ std::string program::key_of(const Decl *declaration) const
         key += "@" + place_of(sources, sources.getLocForStartOfFile(sources.getMainFileID())).file;
         key += "@" + at.file;
     }
-    if (named && named->isWeak()) { /* it may not be the one that is called */
+    if (named && isa<FunctionDecl>(named) && named->isWeak()) { /* perhaps another one is called */
         key += "@weak";
     }
     return key;
@@ -85,8 +102,7 @@ void program::look_at_name(const DeclRefExpr *name, bool is_called)
     if (!f) {
         return;
     }
-    std::string text = f->getNameAsString();
-    fatal = fatal && text != "MPI_Comm_set_errhandler" && text != "MPI_Errhandler_set";
+    fatal = fatal && !takes_handler(f);
     if (f->isMain()) { /* not with the arguments of the first call */
         take_address(f, "the program calls main()", name, name->getBeginLoc());
     } else if (!is_called) {
@@ -96,6 +112,10 @@ void program::look_at_name(const DeclRefExpr *name, bool is_called)
 
 void program::look_at_variable(const VarDecl *variable)
 {
+    if (has_other_label(variable)) {
+        place at = place_of(variable->getASTContext().getSourceManager(), variable->getLocation());
+        renamed = explain(variable, {false, "two names may mean one variable", at, nullptr});
+    }
     if (variable->isThisDeclarationADefinition() != VarDecl::DeclarationOnly) {
         defined.insert(key_of(variable));
     }
@@ -149,14 +169,37 @@ void program::add_function(const FunctionDecl *f)
     if (const auto *alias = f->getAttr<AliasAttr>()) {
         aliases.insert(alias->getAliasee().str());
     }
+    if (const auto *label = f->getAttr<AsmLabelAttr>()) {
+        aliases.insert(label->getLabel().str());
+    }
     declarations[key_of(f)].push_back(f);
     if (f->doesThisDeclarationHaveABody()) {
         auto known = definitions.emplace(key_of(f), f);
         if (!known.second && !is_equal(known.first->second, f)) {
             ambiguous.insert(known.first->first);
+            give_up(known.first->second, known.first->second->getBody());
+            give_up(f, f->getBody());
         }
         look_at(f->getBody());
+        each_hidden_size(f, [&](const Expr *size) { give_up(f, size); });
     }
+}
+
+/* Assume that other functions may run a part of this one, which the analysis does not see. */
+void program::give_up(const FunctionDecl *f, const Stmt *part)
+{
+    each_statement(part, nullptr, [&](const Stmt *statement, const Stmt *) {
+        const auto *name = dyn_cast<DeclRefExpr>(statement);
+        const auto *called = name ? dyn_cast<FunctionDecl>(name->getDecl()) : nullptr;
+        const auto *variable = name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
+        const char *why = "it is used where the analysis does not follow";
+        if (called) {
+            take_address(called, why, name, name->getBeginLoc());
+        } else if (variable && variable->hasGlobalStorage()) {
+            place at = place_of(f->getASTContext().getSourceManager(), name->getBeginLoc());
+            share_global(variable, explain(name, {false, why, at, nullptr}));
+        }
+    });
 }
 
 void program::add(ASTContext &file)
@@ -306,6 +349,10 @@ variance program::global(const VarDecl *variable)
     const SourceManager &sources = variable->getASTContext().getSourceManager();
     std::string name = variable->getNameAsString();
     place at = place_of(sources, variable->getLocation());
+    vary(found, renamed);
+    if (variable->isWeak()) {
+        vary(found, explain(variable, {false, name + " is weak", at, nullptr}));
+    }
     if (cuda) {
         vary(found, explain(variable, {false, "all threads share " + name, at, nullptr}));
     } else if (variable->isExternallyVisible()) {

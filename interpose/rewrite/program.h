@@ -136,6 +136,7 @@ class program : public surroundings
     };
 
     void add_function(const clang::FunctionDecl *f);
+    void give_up(const clang::FunctionDecl *f, const clang::Stmt *part);
     void take_address(const clang::FunctionDecl *f, const std::string &text, const void *key,
                       clang::SourceLocation where);
     void look_at(const clang::Stmt *body);
@@ -181,6 +182,7 @@ class program : public surroundings
     std::map<std::string, allocation_function> registry;
     std::map<std::string, std::vector<const clang::FunctionDecl *>> declarations;
     bool fatal = true;
+    const cause *renamed = nullptr; /* a variable may have two names */
     endings ends;
     std::set<std::string> defined; /* variables that outlive a call, of all files */
     std::map<std::string, const clang::FunctionDecl *> definitions;

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT */
+__attribute__((weak, constructor)) void begin(void)
+{
+}
