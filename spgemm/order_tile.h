@@ -196,6 +196,7 @@ GA_SIMT bool ga_order_take(ga_tile tile, ga_order_scan *scan)
     return ga_lanes_nonzero(tile, taken) != 0;
 }
 
+/* Leave the scan to others. The pieces before `first` have ends, the last of them `end`. */
 GA_SIMT void ga_order_leave(ga_tile tile, ga_order_scan *scan, uint64_t first, uint64_t end)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)

@@ -254,6 +254,8 @@ GA_MPI_CALL const char *ga_mpi_vector_of(uint32_t rank)
     return (const char *)other->vector;
 }
 
+/* Copy `bytes` bytes from each of `count` places, one behind the other. `from` has GA_MPI_ABREAST
+ * places, all of them readable. */
 template <typename WORD>
 GA_MPI_CALL void ga_mpi_copy_group(char *to, const char *const *from, uint32_t count, size_t bytes)
 {
@@ -284,7 +286,8 @@ GA_MPI_CALL void ga_mpi_copy_from_all(char *to, size_t at, size_t bytes)
         uint32_t count = ga_mpi.ranks - first;
         size_t odd = (size_t)to | bytes;
 #pragma unroll
-        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) { /* as if the first came again */
+        for (uint32_t i = 0; i < GA_MPI_ABREAST; i++) {
+            /* Behind the last rank the first of the group stands in. Its words are not stored. */
             const ga_mpi_rank *rank = ga_mpi.of_ranks + first + (i < count ? i : 0);
             from[i] = (const char *)rank->vector + at;
             odd |= (size_t)from[i];

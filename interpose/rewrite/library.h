@@ -32,8 +32,8 @@ enum class source {
     divergent, /* another value in each thread */
     unknown,   /* such as the contents of memory */
     agreed,    /* equal in all threads after a collective call on MPI_COMM_WORLD */
-    status     /* of an MPI call, which ends the program unless it succeeds, until the program
-                * changes that by MPI_Comm_set_errhandler() */
+    status     /* of an MPI call, which ends the program unless it succeeds, if the program nowhere
+                * gives MPI an error handler */
 };
 
 /* Effects of a call beside its result. */

@@ -185,7 +185,8 @@ void program::add_function(const FunctionDecl *f)
     }
 }
 
-/* Assume that other functions may run a part of this one, which the analysis does not see. */
+/* The analysis does not see when this part of the function runs: variables that it names may vary
+ * then, and functions that it names may be called. */
 void program::give_up(const FunctionDecl *f, const Stmt *part)
 {
     each_statement(part, nullptr, [&](const Stmt *statement, const Stmt *) {

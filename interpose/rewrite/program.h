@@ -182,7 +182,7 @@ class program : public surroundings
     std::map<std::string, allocation_function> registry;
     std::map<std::string, std::vector<const clang::FunctionDecl *>> declarations;
     bool fatal = true;
-    const cause *renamed = nullptr; /* a variable may have two names */
+    const cause *renamed = nullptr; /* a declaration by which a variable may have two names */
     endings ends;
     std::set<std::string> defined; /* variables that outlive a call, of all files */
     std::map<std::string, const clang::FunctionDecl *> definitions;

@@ -108,8 +108,8 @@ template <typename Visit> void each_hidden_size(const clang::FunctionDecl *f, co
     each_hidden_size(f->getBody(), context, visit);
 }
 
-/* The linker knows the function or variable by another name than that in the source. What headers
- * of the system rename is what it seems to be. */
+/* The linker may know the function or variable by another name than the source does. Headers of the
+ * system do that, too, but what they declare is what its name says. */
 inline bool has_other_label(const clang::NamedDecl *named)
 {
     bool has = named->hasAttr<clang::AsmLabelAttr>() || named->hasAttr<clang::AliasAttr>() ||

@@ -328,7 +328,7 @@ static bool has_room(const ga_spgemm_device_run *run)
 }
 
 /* Multiplications of the large rows that are expected to have more than `entries` entries. */
-static double large_rows(const ga_spgemm_device_run *run, double entries)
+static double multiplications_of_large(const ga_spgemm_device_run *run, double entries)
 {
     double size = 1.5, sum = 0;
     for (int i = 0; i < GA_SPGEMM_SIZES; i++, size *= 2) {
@@ -347,7 +347,7 @@ static uint32_t capacity_of(const ga_spgemm_device_run *run)
     uint64_t blocks = (uint64_t)run->multiprocessors * GA_SPGEMM_BLOCKS_ROWS;
     uint64_t table = (uint64_t)(GA_SPGEMM_BLOCK / run->work.width) * run->work.slots;
     uint64_t share = expected(run) / 8 / (blocks ? blocks : 1) / 64 * 64; /* aligned */
-    bool has_large = large_rows(run, 0) > (double)run->totals.multiplications / 8;
+    bool has_large = multiplications_of_large(run, 0) > (double)run->totals.multiplications / 8;
     uint64_t most = has_large ? CAPACITY_MOST : 4 * table;
     share = share < table ? table : share;
     return (uint32_t)(share < most ? share : most);
@@ -379,7 +379,7 @@ static ga_status open_store(ga_spgemm_device_run *run)
 }
 
 /* Backs `least` elements, or as many as the vector may have, unless there is no memory. */
-static ga_status back(ga_vector *vector, uint64_t least)
+static ga_status back_vector(ga_vector *vector, uint64_t least)
 {
     ga_status status = ga_vector_reserve(vector, least < vector->max ? least : vector->max);
     return status == GA_ERR_MEMORY ? GA_OK : status;
@@ -403,8 +403,8 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
     }
     uint64_t least = expected(run) / 50 * 51;
     least = least < run->totals.multiplications ? least : run->totals.multiplications;
-    status = back(c->indices, least);
-    status = status ? status : back(c->values, least);
+    status = back_vector(c->indices, least);
+    status = status ? status : back_vector(c->values, least);
     status = status ? status : ga_spgemm_lend(c, expected(run), &loan);
     if (status == GA_OK) {
         run->work.indices_state = loan.indices;
@@ -429,7 +429,8 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
  * then others would wait for them for too long. */
 static bool has_slow_pieces(const ga_spgemm_device_run *run)
 {
-    return large_rows(run, capacity_of(run)) > (double)run->totals.multiplications / 4;
+    return multiplications_of_large(run, capacity_of(run)) >
+           (double)run->totals.multiplications / 4;
 }
 
 static ga_status multiply(ga_spgemm_device_run *run)

@@ -68,7 +68,7 @@ typedef struct ga_spgemm_block {
     uint32_t use;                        /* of the shared memory */
     uint32_t deferred;                   /* pieces that wait for their position */
     uint32_t oldest;                     /* of these, in `waiting` */
-    uint32_t ready;                      /* of these, from the oldest on: have a position */
+    uint32_t ready;                      /* of these, from the oldest on, those with a position */
     uint64_t backed;                     /* of ga_spgemm_await_both() */
     ga_spgemm_waiting waiting[GA_SPGEMM_DEFERRED];
     ga_spgemm_bitmap bitmap;
