@@ -37,14 +37,13 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_store_marked)(const ga_spgemm_work *work,
 static __device__ __noinline__ uint64_t GA_SPGEMM_OF(ga_spgemm_bitmap_row)(
     const ga_spgemm_work *work, ga_spgemm_block *block, uint64_t row, uint64_t position)
 {
-    bool flushes = block->deferred;
     GA_SPGEMM_OF(ga_spgemm_add_row)(work, block, row, NULL);
     ga_spgemm_count_bitmap(block);
     uint64_t count = block->total;
     if (position == GA_SPGEMM_UNPLACED && threadIdx.x < 32u) {
         ga_spgemm_publish(work, block, count);
     }
-    GA_SPGEMM_OF(ga_spgemm_find_place)(work, block, position, row, 1, count, flushes);
+    GA_SPGEMM_OF(ga_spgemm_find_place)(work, block, position, row, 1, count);
     if (!ga_spgemm_counts(work) && block->position != GA_SPGEMM_NOWHERE) {
         GA_SPGEMM_OF(ga_spgemm_store_marked)(work, block, row);
     }

@@ -200,13 +200,11 @@ GA_SIMT bool GA_SPGEMM_OF(ga_spgemm_window_at_once)(const ga_spgemm_work *work,
                                                     uint32_t low, uint32_t high, uint64_t *count)
 {
     ga_spgemm_table table;
-    bool flushes = block->deferred;
     GA_SPGEMM_OF(ga_spgemm_make_window)(work, block);
     bool fits = GA_SPGEMM_OF(ga_spgemm_add_window)(work, block, row, low, high, &table);
     if (fits) {
         *count = GA_SPGEMM_OF(ga_spgemm_prepare_window)(work, block, table, work->indices, true);
-        GA_SPGEMM_OF(ga_spgemm_find_place)
-        (work, block, GA_SPGEMM_UNPLACED, row, 1, *count, flushes);
+        GA_SPGEMM_OF(ga_spgemm_find_place)(work, block, GA_SPGEMM_UNPLACED, row, 1, *count);
         if (work->indices && block->position != GA_SPGEMM_NOWHERE) {
             GA_SPGEMM_OF(ga_spgemm_store_window)
             (work, table, (uint32_t)*count, block->indices, (GA_SPGEMM_VALUE *)block->values);

@@ -39,6 +39,7 @@
 #define GA_SPGEMM_NOWHERE  (~(uint64_t)1) /* no position: the kernel has stopped */
 #define GA_SPGEMM_UNPLACED (~(uint64_t)2) /* a position that is not known yet */
 #define GA_SPGEMM_COUNTS   (~(uint64_t)3) /* no position: entries are counted, not stored */
+#define GA_SPGEMM_CROWDED  (~(uint64_t)4) /* no position, and no room for a deferred piece */
 
 /* Uses of the shared memory. Each leaves it as it needs it: empty. */
 enum {
@@ -68,7 +69,7 @@ typedef struct ga_spgemm_block {
     uint32_t use;                        /* of the shared memory */
     uint32_t deferred;                   /* pieces that wait for their position */
     uint32_t oldest;                     /* of these, in `waiting` */
-    uint32_t ready;                      /* of these, from the oldest on, those with a position */
+    uint32_t ready;                      /* of these, from the oldest on, those being moved */
     uint64_t backed;                     /* of ga_spgemm_await_both() */
     ga_spgemm_waiting waiting[GA_SPGEMM_DEFERRED];
     ga_spgemm_bitmap bitmap;
@@ -153,10 +154,17 @@ GA_SIMT void ga_spgemm_publish(const ga_spgemm_work *work, ga_spgemm_block *bloc
     ga_order_store(ga_tile_of(32), work->order, block->piece, GA_ORDER_LENGTH | length);
 }
 
-/* Find the ends of pieces whose lengths are published. False if another warp does. For a warp. */
+/* Find the ends of pieces whose lengths are published. False if another warp does. For a warp. The
+ * scan is too much code for each place that calls it. */
+static __device__ __noinline__ bool ga_spgemm_advance_in(uint64_t *order, uint64_t pieces,
+                                                         ga_order_scan *scan)
+{
+    return ga_order_advance(ga_tile_of(32), order, pieces, scan);
+}
+
 GA_SIMT bool ga_spgemm_advance(const ga_spgemm_work *work)
 {
-    return ga_order_advance(ga_tile_of(32), work->order, work->piece_count, &work->totals->scan);
+    return ga_spgemm_advance_in(work->order, work->piece_count, &work->totals->scan);
 }
 
 /* The number of entries of C, if this is the last piece. */
@@ -213,7 +221,7 @@ GA_SIMT void ga_spgemm_place(const ga_spgemm_work *work, ga_spgemm_block *block,
 
 /* Find the positions of the block's deferred pieces, for as many from the oldest on as have one,
  * and memory for their entries. Returns their number: at least one if it `waits`. Their position is
- * GA_SPGEMM_NOWHERE if the kernel stops. For the first warp. */
+ * GA_SPGEMM_NOWHERE if the kernel stops. For a warp. */
 GA_SIMT uint32_t ga_spgemm_find_ready(const ga_spgemm_work *work, ga_spgemm_block *block,
                                       uint32_t deferred, uint32_t oldest, bool waits)
 {
@@ -255,6 +263,18 @@ GA_SIMT uint32_t ga_spgemm_find_ready(const ga_spgemm_work *work, ga_spgemm_bloc
     return ready;
 }
 
+/* Retire the deferred pieces that the block has moved, and find those that can be moved now:
+ * block->ready. For a warp, while the others wait at a barrier. */
+GA_SIMT void ga_spgemm_find_next(const ga_spgemm_work *work, ga_spgemm_block *block)
+{
+    uint32_t deferred = block->deferred - block->ready;
+    uint32_t oldest = (block->oldest + block->ready) % GA_SPGEMM_DEFERRED;
+    ga_tile_sync(ga_tile_of(32)); /* all lanes have read them */
+    block->deferred = deferred;   /* all lanes store one value */
+    block->oldest = oldest;
+    block->ready = deferred ? ga_spgemm_find_ready(work, block, deferred, oldest, false) : 0;
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Sum the counts of the rows up to the first that does not fit. For the first warp. */
@@ -292,7 +312,7 @@ GA_SIMT void ga_spgemm_begin_block(ga_spgemm_block *block)
     }
     block->use = GA_SPGEMM_NOTHING; /* all threads store one value */
     block->bitmap.is_wide = false;
-    block->deferred = block->oldest = 0;
+    block->deferred = block->oldest = block->ready = 0;
     block->backed = 0;
     block->longs.count = 0;
     __syncthreads();

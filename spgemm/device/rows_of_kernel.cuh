@@ -114,13 +114,13 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_store_number)(const ga_spgemm_work *work,
     uint32_t number = threadIdx.x / work->width;
     bool stores = number < block->done;
     uint32_t before = stores ? block->before[number] : 0;
+    if (stores && tile.lane == 0) {
+        GA_SPGEMM_OF(ga_spgemm_store_end)(work, block, first, number, before, count);
+    }
     if (!ga_spgemm_counts(work)) {
         GA_SPGEMM_OF(ga_spgemm_store_row)
         (work, tile, keys, sums, stores ? count : 0, block->indices + before,
          (GA_SPGEMM_VALUE *)block->values + before);
-    }
-    if (stores && tile.lane == 0) {
-        GA_SPGEMM_OF(ga_spgemm_store_end)(work, block, first, number, before, count);
     }
 }
 
@@ -144,7 +144,6 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spg
     ga_tile tile = ga_tile_abreast(work->width);
     uint32_t number = threadIdx.x / work->width;
     uint32_t rows = (uint32_t)(end - first);
-    bool flushes = block->deferred;
     GA_SPGEMM_OF(ga_spgemm_make_tables)(work, block);
     uint32_t *keys = ga_spgemm_keys(work, ga_spgemm_block_slots(work)) + number * work->slots;
     GA_SPGEMM_VALUE *sums = GA_SPGEMM_OF(ga_spgemm_sums)(work);
@@ -165,14 +164,19 @@ GA_SIMT uint64_t GA_SPGEMM_OF(ga_spgemm_rows)(const ga_spgemm_work *work, ga_spg
         if (is_unplaced && block->done == rows) {
             ga_spgemm_publish(work, block, block->total);
         }
+        if (!is_unplaced || block->done == rows) {
+            GA_SPGEMM_OF(ga_spgemm_try_place)(work, block, position, first, rows, block->total);
+        }
     }
     if (sums && GA_SPGEMM_OF(ga_spgemm_sorts)(work)) { /* while earlier pieces are computed */
         GA_SPGEMM_OF(ga_spgemm_sort_keys)(tile, keys, count);
     }
     __syncthreads();
     if (!is_unplaced || block->done == rows) {
-        GA_SPGEMM_OF(ga_spgemm_find_place)
-        (work, block, position, first, rows, block->total, flushes);
+        if (block->position == GA_SPGEMM_CROWDED) {
+            GA_SPGEMM_OF(ga_spgemm_flush)(work, block, block->deferred - 1u);
+            GA_SPGEMM_OF(ga_spgemm_find_place)(work, block, position, first, rows, block->total);
+        }
         position = block->position;
         if (position != GA_SPGEMM_NOWHERE) {
             GA_SPGEMM_OF(ga_spgemm_store_number)(work, block, tile, first, keys, sums, count);
@@ -258,7 +262,11 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK, GA_SPGEMM_RESIDENT
                               ? ~(uint64_t)0
                               : atomicAdd((unsigned long long *)&work.totals->tickets, 1ull);
         }
+        if (threadIdx.x / 32u == 1u && work.store.capacity) { /* meanwhile */
+            ga_spgemm_find_next(&work, &block);
+        }
         __syncthreads();
+        GA_SPGEMM_OF(ga_spgemm_settle_ready)(&work, &block);
         if (block.piece >= work.piece_count) {
             break;
         }

@@ -31,7 +31,8 @@ enum {
     GA_SPGEMM_GROUP = 128     /* columns of a group of a bitmap, which has a rank */
 };
 
-#define GA_SPGEMM_AHEAD 4u /* steps that a tile loads at once, because memory takes long */
+#define GA_SPGEMM_AT_ONCE 4u /* entries of a deferred piece that a thread moves at once */
+#define GA_SPGEMM_AHEAD   4u /* steps that a tile loads at once, because memory takes long */
 
 /* How a large row is computed; two bits for each row. */
 enum {
