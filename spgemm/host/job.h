@@ -15,7 +15,10 @@
 #include "../order_tile.h"
 #include "../round_tile.h"
 #include "../transpose.h"
+#include "columns.h"
 #include "table.h"
+
+#include <pthread.h>
 
 enum {
     GA_SPGEMM_PIECE = 1 << 15 /* multiplications of a piece, unless one row takes more */
@@ -25,11 +28,20 @@ typedef struct ga_spgemm_job ga_spgemm_job;
 
 /* Memory of one thread. */
 typedef struct ga_spgemm_scratch {
-    uint64_t slots; /* of the table */
-    uint64_t room;  /* of `indices` and `values`, in entries */
-    uint32_t count; /* columns in the table */
-    uint32_t last;  /* entries of the last row: a guess for the next one */
-    uint64_t now;   /* slots that the present row uses */
+    uint64_t room;      /* of `indices` and `values`, in entries */
+    uint32_t count;     /* entries of the present row */
+    uint32_t last;      /* of the last row: a guess for the next one */
+    uint32_t low, high; /* of the present row: the first and last column that it may have */
+    bool is_dense;      /* the row is in the window; else in the table */
+    ga_spgemm_columns set;
+    /* The window: a sum for each column from `low` on. It belongs to the row if the column's stamp
+     * is that of the row. */
+    void *window;
+    uint32_t *stamps, stamp;
+    uint64_t width;
+    /* The table. */
+    uint64_t slots;
+    uint64_t now; /* slots that the present row uses */
     uint32_t *keys, *used;
     void *sums;
     uint32_t *sorted; /* `slots` columns */
@@ -60,10 +72,13 @@ struct ga_spgemm_job {
     uint32_t *indices;
     void *values;
 
-    /* GA_SPGEMM_GROWING: words of order_tile.h. */
+    /* GA_SPGEMM_GROWING: words of order_tile.h, and the entries for which the vectors have room. A
+     * thread that needs more takes the lock. */
     uint64_t *order;
     ga_order_scan scan;
-    ga_spgemm_loan loan;
+    uint64_t backed, step; /* entries by which the vectors grow */
+    pthread_mutex_t growth;
+    char reason[160]; /* why a vector could not grow, or "" */
 
     /* GA_SPGEMM_DYNAMIC. */
     struct ga_spgemm_rounds *rounds;
@@ -95,6 +110,12 @@ void ga_spgemm_plan_free(ga_spgemm_job *job);
 
 /* Runs the pass for all pieces, on this thread and others. GA_ERR_MEMORY if a piece fails. */
 ga_status ga_spgemm_run_pieces(ga_spgemm_job *job, ga_spgemm_pass *pass);
+
+/* Makes the set, which is empty. Without memory, or for too many columns, there is none. */
+void ga_spgemm_scratch_set(ga_spgemm_job *job, ga_spgemm_scratch *scratch);
+
+/* Makes the window larger, to `columns`. Returns false if there is no memory. */
+bool ga_spgemm_scratch_window(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t columns);
 
 /* Makes the table larger, to `slots`; it is empty then. Returns false if there is no memory. */
 bool ga_spgemm_scratch_table(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t slots);

@@ -4,12 +4,16 @@
  */
 #include "job.h"
 
-#include "../order_tile.h"
-
-#include "arena/append.h"
 #include "platform/libc.h"
 
 #include <string.h>
+
+enum {
+    /* Entries by which vectors grow: a part of the upper bound, within these. */
+    STEP_PARTS = 1024,
+    STEP_LEAST = 1 << 13,
+    STEP_MOST = 1 << 22
+};
 
 static uint64_t entries_now(const ga_spgemm_job *job)
 {
@@ -86,31 +90,27 @@ static ga_status multiply_upper(ga_spgemm_job *job)
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
-static void set_tail(void *state, uint64_t entries)
+/* Entries by which the vectors grow: a part of what the product may have. */
+static uint64_t step_of(const ga_spgemm_job *job)
 {
-    if (state) {
-        ga_store64_relaxed(&((ga_append *)state)->tail, entries); /* relaxed: threads have ended */
-    }
+    uint64_t step = job->uppers[job->a->rows] / STEP_PARTS;
+    return step < STEP_LEAST ? STEP_LEAST : step > STEP_MOST ? STEP_MOST : step;
 }
 
 static ga_status multiply_growing(ga_spgemm_job *job)
 {
-    const char *reason;
+    job->step = step_of(job);
     job->order = ga_libc.calloc(job->piece_count + 1, sizeof *job->order);
     if (!job->order) {
         return ga_fail(GA_ERR_MEMORY, "spgemm: no memory for %llu pieces",
                        (unsigned long long)job->piece_count);
     }
-    ga_status status = ga_spgemm_lend(job->product, job->uppers[job->a->rows] / 16, &job->loan);
-    status = status ? status : ga_spgemm_run_pieces(job, ga_spgemm_append_piece);
-    set_tail(job->loan.indices, status == GA_OK ? entries_now(job) : 0);
-    set_tail(job->loan.values, status == GA_OK ? entries_now(job) : 0);
-    ga_status ended = ga_spgemm_end_loan(job->product, &job->loan, &reason);
+    ga_status status = ga_spgemm_run_pieces(job, ga_spgemm_append_piece);
     ga_spgemm_note_peak(job->product, job->report);
-    if (job->failed && job->failed % 2 == 0) {
-        return ga_fail(GA_ERR_MEMORY, "%s: %s", ga_error_text(), reason);
+    if (*job->reason) {
+        return ga_fail(GA_ERR_MEMORY, "%s: %s", ga_error_text(), job->reason);
     }
-    return status ? status : ended;
+    return status ? status : ga_spgemm_resize(job->product, entries_now(job));
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -150,7 +150,8 @@ ga_status ga_spgemm_on_host(const ga_csr *a, const ga_csr *b, const ga_spgemm_op
                          .report = report,
                          .offsets = ga_vector_data(product->offsets),
                          .indices = ga_vector_data(product->indices),
-                         .values = ga_vector_data(product->values)};
+                         .values = ga_vector_data(product->values),
+                         .growth = PTHREAD_MUTEX_INITIALIZER};
     memset(job.offsets, 0, (a->rows + 1) * sizeof *job.offsets);
     status = ga_spgemm_plan(&job);
     if (status == GA_OK && is_dot(&job)) {
@@ -165,5 +166,6 @@ ga_status ga_spgemm_on_host(const ga_csr *a, const ga_csr *b, const ga_spgemm_op
     }
     ga_spgemm_transpose_free(&job.columns);
     ga_spgemm_plan_free(&job);
+    pthread_mutex_destroy(&job.growth);
     return status;
 }

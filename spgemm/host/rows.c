@@ -6,9 +6,16 @@
 
 #include "../order_tile.h"
 
-#include "arena/append.h"
+#include "arena/vector_state.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+
+enum {
+    SPAN_CACHED = 1 << 16, /* columns whose sums stay in a processor's cache, of 512 KiB or more */
+    SPREAD = 16            /* columns of a larger span for each multiplication, at most */
+};
 
 static uint64_t upper_of(const ga_spgemm_job *job, uint64_t row)
 {
@@ -42,6 +49,38 @@ static uint64_t slots_more(const ga_spgemm_job *job, const ga_spgemm_scratch *s,
     return s->now * 4 < enough ? s->now * 4 : enough;
 }
 
+/* Finds the first and the last column that the row may have. */
+static void find_span(const ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row)
+{
+    const ga_csr *a = job->a, *b = job->b;
+    s->low = UINT32_MAX;
+    s->high = 0;
+    for (uint64_t entry = a->offsets[row]; entry < a->offsets[row + 1]; entry++) {
+        uint64_t begin = b->offsets[a->indices[entry]], end = b->offsets[a->indices[entry] + 1ull];
+        if (begin < end) {
+            s->low = b->indices[begin] < s->low ? b->indices[begin] : s->low;
+            s->high = b->indices[end - 1] > s->high ? b->indices[end - 1] : s->high;
+        }
+    }
+    s->low = s->low < s->high ? s->low : s->high;
+}
+
+/* Whether the row gets a sum for each column of its span: that is fast if the sums stay in the
+ * cache, or if most of them are used. Prepares the window for it; without memory the row gets a
+ * hash table. */
+static bool choose(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row)
+{
+    find_span(job, s, row);
+    uint64_t span = (uint64_t)s->high - s->low + 1;
+    s->is_dense = s->set.level[0] && (span <= SPAN_CACHED || span / SPREAD <= upper_of(job, row)) &&
+                  ga_spgemm_scratch_window(job, s, span);
+    if (s->is_dense && ++s->stamp == 0) {
+        memset(s->stamps, 0, s->width * sizeof *s->stamps);
+        s->stamp = 1;
+    }
+    return s->is_dense;
+}
+
 #define GA_SPGEMM_VALUE    double
 #define GA_SPGEMM_OF(name) name##_f64
 #include "rows_of.h"
@@ -70,6 +109,16 @@ static void take(const ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint32_t 
     }
 }
 
+/* Forgets a row that was added without sums. */
+static void drop(ga_spgemm_scratch *scratch)
+{
+    if (scratch->is_dense) {
+        scratch->count = 0;
+    } else {
+        ga_spgemm_empty(table_of(scratch));
+    }
+}
+
 bool ga_spgemm_count_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t piece)
 {
     for (uint64_t row = job->pieces[piece]; row < job->pieces[piece + 1]; row++) {
@@ -78,7 +127,7 @@ bool ga_spgemm_count_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint6
         }
         scratch->last = scratch->count;
         job->offsets[row + 1] = scratch->count;
-        ga_spgemm_empty(table_of(scratch));
+        drop(scratch);
     }
     return true;
 }
@@ -101,15 +150,39 @@ bool ga_spgemm_store_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint6
 
 /* ---- in order -------------------------------------------------------------------------------- */
 
-/* True once the vector has memory for `end` elements. */
-static bool await_room(ga_append *append, uint64_t end)
+/* Gives the vectors room for `end` entries, and for some that follow, so that few threads come
+ * here. Others wait meanwhile. Returns false if a vector cannot grow; job->reason says why. */
+static bool grow(ga_spgemm_job *job, uint64_t end)
 {
-    ga_tile tile = ga_tile_of(32);
-    uint64_t gate = ga_append_gate(tile, append);
-    if (gate >> 1 < end && !(gate & GA_APPEND_CLOSED)) {
-        gate = ga_append_await(append, ga_tile_members(tile), end);
+    const ga_spgemm_product *c = job->product;
+    uint64_t most = c->indices->max < c->values->max ? c->indices->max : c->values->max;
+    uint64_t want = most > job->step && most - job->step > end ? end + job->step : most;
+    pthread_mutex_lock(&job->growth);
+    uint64_t backed = ga_load64_relaxed(&job->backed); /* relaxed: the lock orders it */
+    if (backed < end) {
+        ga_status status = ga_vector_reserve(c->indices, want > end ? want : end);
+        status = status ? status : ga_vector_reserve(c->values, want > end ? want : end);
+        if (status != GA_OK) { /* perhaps there is memory for less */
+            status = ga_vector_reserve(c->indices, end);
+            status = status ? status : ga_vector_reserve(c->values, end);
+        }
+        if (status == GA_OK) {
+            uint64_t indices = ga_vector_capacity(c->indices);
+            uint64_t values = ga_vector_capacity(c->values);
+            backed = indices < values ? indices : values;
+            ga_store64_release(&job->backed, backed); /* XR1: release. Pairs with XR2. */
+        } else {
+            snprintf(job->reason, sizeof job->reason, "%s", ga_error_text());
+        }
     }
-    return gate >> 1 >= end;
+    pthread_mutex_unlock(&job->growth);
+    return backed >= end;
+}
+
+static bool make_room(ga_spgemm_job *job, uint64_t end)
+{
+    /* XR2: acquire. Pairs with XR1: the memory is mapped. */
+    return ga_load64_acquire(&job->backed) >= end || grow(job, end);
 }
 
 /* Computes the rows of the piece into the scratch memory. Sets `*count` to the number of entries,
@@ -163,8 +236,7 @@ bool ga_spgemm_append_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint
         }
         ga_order_advance(ga_tile_of(32), job->order, job->piece_count, &job->scan);
     }
-    if (!await_room(job->loan.indices, position + count) ||
-        !await_room(job->loan.values, position + count)) {
+    if (!make_room(job, position + count)) {
         return ga_spgemm_fail(job, piece, GA_SPGEMM_NO_ROOM);
     }
     store_at(job, scratch, piece, position, count);

@@ -22,6 +22,10 @@
 #include <signal.h>
 #include <string.h>
 
+enum {
+    WINDOW_LEAST = 1 << 10 /* columns */
+};
+
 /* ---- scratch memory ---------------------------------------------------------------------- */
 
 /* Replaces a block of `had` elements by one of `want`, with the first `kept` elements. */
@@ -40,6 +44,37 @@ static bool resize(ga_spgemm_job *job, void *block, uint64_t had, uint64_t kept,
     memcpy(block, &new, sizeof new); /* `block` is a pointer to a pointer of some type */
     /* relaxed: a sum, read when the threads have ended */
     ga_post_add64_relaxed(&job->scratch_bytes, (want - had) * element);
+    return true;
+}
+
+void ga_spgemm_scratch_set(ga_spgemm_job *job, ga_spgemm_scratch *s)
+{
+    uint64_t columns = job->b->columns, words = ga_spgemm_columns_words(columns);
+    uint64_t *memory =
+        columns <= GA_SPGEMM_COLUMNS_MOST ? ga_libc.calloc(words, sizeof *memory) : NULL;
+    if (memory) {
+        s->set = ga_spgemm_columns_of(memory, columns);
+        /* relaxed: a sum, read when the threads have ended */
+        ga_post_add64_relaxed(&job->scratch_bytes, words * sizeof *memory);
+    }
+}
+
+bool ga_spgemm_scratch_window(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t columns)
+{
+    size_t value = ga_value_size(job->a->type);
+    uint64_t width = s->width ? s->width : WINDOW_LEAST;
+    while (width < columns) {
+        width *= 2;
+    }
+    if (width > s->width) {
+        if (!resize(job, &s->window, s->width, 0, width, value) ||
+            !resize(job, &s->stamps, s->width, 0, width, sizeof *s->stamps)) {
+            return false;
+        }
+        memset(s->stamps, 0, width * sizeof *s->stamps);
+        s->stamp = 0;
+        s->width = width;
+    }
     return true;
 }
 
@@ -81,6 +116,9 @@ bool ga_spgemm_scratch_room(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t k
 
 static void scratch_free(ga_spgemm_scratch *s)
 {
+    ga_libc.free(s->set.level[0]);
+    ga_libc.free(s->window);
+    ga_libc.free(s->stamps);
     ga_libc.free(s->keys);
     ga_libc.free(s->used);
     ga_libc.free(s->sums);
@@ -101,6 +139,7 @@ static void *work(void *context)
 {
     ga_spgemm_job *job = context;
     ga_spgemm_scratch scratch = {0};
+    ga_spgemm_scratch_set(job, &scratch);
     /* relaxed, both: the pieces are independent, and the results are read after a join */
     while (!ga_load64_relaxed(&job->failed)) {
         uint64_t piece = ga_add64_relaxed(&job->next_piece, 1);

@@ -63,6 +63,53 @@ Test(spgemm, squares)
     matrix_end(&a);
 }
 
+/* Multiplies the columns of a matrix by a number. */
+static void scale_columns(matrix *m, uint32_t by)
+{
+    uint32_t *indices = (uint32_t *)m->view.indices;
+    for (uint64_t i = 0; i < m->view.offsets[m->view.rows]; i++) {
+        indices[i] *= by;
+    }
+    m->view.columns *= by;
+}
+
+/* Rows whose columns are far apart, of few columns and of more than a set of columns has: the
+ * product is that of columns close together. */
+Test(spgemm, columns_that_are_far_apart)
+{
+    static const uint32_t factors[] = {2, 67, 4099, 1u << 20, 14000000};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        uint64_t random = 21 + i;
+        matrix a = make(90, 80, 0.2, 5, GA_FLOAT64, &random);
+        matrix b = make(80, 300, 0.1, 7, GA_FLOAT64, &random);
+        ga_csr near = b.view;
+        uint32_t *indices = malloc(near.offsets[near.rows] * sizeof *indices);
+        memcpy(indices, near.indices, near.offsets[near.rows] * sizeof *indices);
+        near.indices = indices;
+        scale_columns(&b, factors[i]);
+        for (uint32_t way = 0; way < 4 * GA_SPGEMM_METHOD_COUNT; way++) {
+            ga_spgemm_product c = vectors(GA_FLOAT64, 0);
+            ga_spgemm_options options = {.options_size = sizeof options,
+                                         .method = way / 4,
+                                         .flags = way & 1 ? 0 : GA_SPGEMM_UNSORTED,
+                                         .threads = way & 2 ? 5 : 1};
+            cr_assert_eq(ga_spgemm_multiply(&a.view, &b.view, &options, &c, NULL), GA_OK, "%s",
+                         ga_error_text());
+            uint32_t *columns = ga_vector_data(c.indices);
+            for (uint64_t entry = 0; entry < ga_vector_size(c.indices); entry++) {
+                cr_assert_eq(columns[entry] % factors[i], 0);
+                columns[entry] /= factors[i];
+            }
+            c.columns = near.columns;
+            expect_product(&a.view, &near, &c, way & 1);
+            vectors_end(&c);
+        }
+        free(indices);
+        matrix_end(&a);
+        matrix_end(&b);
+    }
+}
+
 /* A zero that is stored makes entries, and infinity times zero is no number. */
 Test(spgemm, zeros_and_infinities)
 {
@@ -154,10 +201,10 @@ static void *short_memalign(size_t align, size_t size)
     return refuses() ? NULL : whole.memalign(align, size);
 }
 
-/* Each request for memory fails once, in any thread: the call fails or does without. */
-static void run_short(uint32_t threads)
+/* Each request for memory fails once, in any thread: the call fails, at least `least` times, or
+ * does without. */
+static void run_short(const ga_csr *a, const ga_csr *b, uint32_t threads, uint32_t least)
 {
-    matrix a = band(4000, 20);
     ga_spgemm_product c = vectors(GA_FLOAT64, 0);
     for (uint32_t method = GA_SPGEMM_PRECISE; method < GA_SPGEMM_METHOD_COUNT; method++) {
         ga_spgemm_options options = {
@@ -169,23 +216,30 @@ static void run_short(uint32_t threads)
             ga_libc.malloc = short_malloc;
             ga_libc.calloc = short_calloc;
             ga_libc.memalign = short_memalign;
-            ga_status status = ga_spgemm_multiply(&a.view, &a.view, &options, &c, NULL);
+            ga_status status = ga_spgemm_multiply(a, b, &options, &c, NULL);
             ga_libc = whole;
             cr_assert(status == GA_OK || status == GA_ERR_MEMORY, "%s", ga_error_text());
             cr_assert(status == GA_OK || !ga_vector_size(c.offsets));
             refused += status != GA_OK;
         }
-        cr_assert_geq(refused, 5);
-        cr_assert_eq(ga_spgemm_multiply(&a.view, &a.view, &options, &c, NULL), GA_OK);
+        cr_assert_geq(refused, least);
+        cr_assert_eq(ga_spgemm_multiply(a, b, &options, &c, NULL), GA_OK);
     }
     vectors_end(&c);
-    matrix_end(&a);
 }
 
 Test(spgemm, memory_that_is_short)
 {
-    run_short(1);
-    run_short(4);
+    matrix a = band(4000, 20);
+    uint64_t random = 12;
+    matrix b = make(4000, 100, 0.2, 9999, GA_FLOAT64, &random);
+    scale_columns(&b, 4099); /* rows get hash tables, and fail without */
+    for (uint32_t threads = 1; threads <= 4; threads += 3) {
+        run_short(&a.view, &a.view, threads, 2);
+        run_short(&a.view, &b.view, threads, 5);
+    }
+    matrix_end(&a);
+    matrix_end(&b);
 }
 
 /* A limit that is just enough, for each method that needs no more than the result. */
