@@ -119,10 +119,47 @@ static void configure(ga_spgemm_device_run *run, uint64_t b_entries)
     work->is_sorted = !(run->options->flags & GA_SPGEMM_UNSORTED);
 }
 
-/* Entries of the product, estimated. */
+/* 1 - exp(-x), to 1 %. The library does without libm. */
+static double saturation(double x)
+{
+    double power = x < 1024 ? 1 - x / 1024 : 0;
+    for (int i = 0; i < 10; i++) {
+        power *= power;
+    }
+    return 1 - power;
+}
+
+/* Entries of the large rows of more than `above` multiplications: the more entries a row has, the
+ * more of its multiplications are for a column that it has already. For m random ones in C columns
+ * that leaves C (1 - exp(-m / C)), and fewer if some columns are more frequent. */
+static double entries_of_large(const ga_spgemm_device_run *run, double above)
+{
+    double columns = (double)run->b->columns, size = 1.5, sum = 0;
+    for (int i = 0; i < GA_SPGEMM_SIZES; i++, size *= 2) {
+        double entries = columns * saturation(size * run->ratio / columns);
+        sum += size > above ? run->totals.large[i] * entries : 0;
+    }
+    return sum;
+}
+
+/* Multiplications of the large rows that are expected to have more than `entries` entries. */
+static double multiplications_of_large(const ga_spgemm_device_run *run, double entries)
+{
+    double size = 1.5, sum = 0;
+    for (int i = 0; i < GA_SPGEMM_SIZES; i++, size *= 2) {
+        double stored = size * run->ratio;
+        stored = stored < (double)run->b->columns ? stored : (double)run->b->columns;
+        sum += stored > entries ? run->totals.large[i] * size : 0;
+    }
+    return sum;
+}
+
+/* Entries of the product, estimated. The large rows are known once pieces are cut. */
 static uint64_t expected(const ga_spgemm_device_run *run)
 {
-    return (uint64_t)((double)run->totals.multiplications * run->ratio);
+    double all = (double)run->totals.multiplications;
+    double less = multiplications_of_large(run, 0) * run->ratio - entries_of_large(run, 0);
+    return (uint64_t)(all * run->ratio - (less < 0 ? 0 : less < all * run->ratio ? less : 0));
 }
 
 /* One run of ga_spgemm_cut_kernel(), which counts the pieces first. */
@@ -327,18 +364,6 @@ static bool has_room(const ga_spgemm_device_run *run)
            ga_vector_capacity(run->product->values) >= most;
 }
 
-/* Multiplications of the large rows that are expected to have more than `entries` entries. */
-static double multiplications_of_large(const ga_spgemm_device_run *run, double entries)
-{
-    double size = 1.5, sum = 0;
-    for (int i = 0; i < GA_SPGEMM_SIZES; i++, size *= 2) {
-        double stored = size * run->ratio;
-        stored = stored < (double)run->b->columns ? stored : (double)run->b->columns;
-        sum += stored > entries ? run->totals.large[i] * size : 0;
-    }
-    return sum;
-}
-
 /* Entries that a block can defer: an eighth of the product, shared out among all blocks, but at
  * least as many as a table has slots; and no more than four tables have, unless large rows take an
  * eighth of the multiplications. */
@@ -386,7 +411,8 @@ static ga_status back_vector(ga_vector *vector, uint64_t least)
 }
 
 /* A little more than is expected is backed before, because a kernel waits for each step: backing
- * takes longer than filling. */
+ * takes longer than filling. Not so for the largest rows: the sample has none of them, their
+ * entries may be fewer, and computing them takes longer than backing. */
 static ga_status multiply_growing(ga_spgemm_device_run *run)
 {
     ga_spgemm_product *c = run->product;
@@ -401,7 +427,8 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
         ga_spgemm_note_peak(c, run->report);
         return done ? done : ga_spgemm_resize(c, run->report->entries);
     }
-    uint64_t least = expected(run) / 50 * 51;
+    double unsure = entries_of_large(run, GA_SPGEMM_SAMPLE_ENDS) / 4;
+    uint64_t least = (expected(run) - (uint64_t)unsure) / 50 * 51;
     least = least < run->totals.multiplications ? least : run->totals.multiplications;
     status = back_vector(c->indices, least);
     status = status ? status : back_vector(c->values, least);
@@ -464,6 +491,7 @@ static ga_status multiply(ga_spgemm_device_run *run)
     if (status != GA_OK) {
         return status;
     }
+    run->report->entries_estimated = expected(run);
     if (run->options->method == GA_SPGEMM_AUTO && has_slow_pieces(run)) {
         run->report->method = GA_SPGEMM_PRECISE;
     }
