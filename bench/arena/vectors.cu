@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Growing a vector by doubling: gpualloc::device_vector beside thrust::device_vector with its
- * default allocator. In each round all take turns, and each round begins with another one. A time
- * is the median over the rounds. Peak memory is the largest decrease of cudaMemGetInfo's free
- * bytes, which a second thread polls in separate runs without timing.
+ * Growing a vector by doubling: gpualloc::device_vector beside Thrust's vectors with the three
+ * allocators of *vmm-spgemm-2023* (section 2.4): cudaMalloc, managed and pinned memory. In each
+ * round all take turns, and each round begins with another one. A time is the median over the
+ * rounds. Peak memory is the largest decrease of cudaMemGetInfo's free bytes, which a second thread
+ * polls in separate runs without timing; it does not show the host's memory.
  *
  *     bench-arena-vectors [--from SIZE] [--to SIZE] [--rounds N] [--chunk SIZE] [--json FILE]
  *
@@ -14,6 +15,7 @@
 #include <gpualloc/vector.hpp>
 
 #include <thrust/device_vector.h>
+#include <thrust/universal_vector.h>
 
 #include <algorithm>
 #include <atomic>
@@ -62,10 +64,11 @@ struct contender {
                 const std::function<void(const element *)> &);
 };
 
+template <class vector>
 static void run_thrust(const std::vector<std::size_t> &sizes,
                        const std::function<void(const element *)> &after)
 {
-    thrust::device_vector<element> v;
+    vector v;
     for (std::size_t n : sizes) {
         v.resize(n);
         MUST(cudaDeviceSynchronize());
@@ -106,15 +109,21 @@ enum {
     THRUST = 0, /* the baseline */
     OURS,       /* the bar is about */
     ZEROED,
+    MANAGED,
+    PINNED,
     CONTENDERS
 };
 
 static const contender contenders[CONTENDERS] = {
     {"thrust", "thrust::device_vector, resize(n): allocates, copies, zeroes what is new, frees",
-     run_thrust},
+     run_thrust<thrust::device_vector<element>>},
     {"gpualloc", "gpualloc::device_vector, resize(n): maps what is missing", run_ours},
     {"gpualloc-zeroed", "gpualloc::device_vector, resize(n, 0): and zeroes what is new",
-     run_ours_zeroed}};
+     run_ours_zeroed},
+    {"thrust-managed", "thrust::universal_vector, resize(n): in managed memory",
+     run_thrust<thrust::universal_vector<element>>},
+    {"thrust-pinned", "thrust::universal_host_pinned_vector, resize(n): in the host's memory",
+     run_thrust<thrust::universal_host_pinned_vector<element>>}};
 
 static std::vector<std::size_t> sizes; /* elements */
 
