@@ -34,7 +34,7 @@ def other(method: str, ms: float, peak: int, matrix: dict = PWTK) -> str:
 
 
 LOG = [
-    line(PWTK, "precise", 20), line(PWTK, "growing", 12),
+    line(PWTK, "precise", 20, growth_ms=5), line(PWTK, "growing", 12, growth_ms=0),
     line(PWTK, "upper", 1, metric="failed", value=5, reason="no memory"),
     line(PWTK, "dynamic", 16, size_per_row=8, entries_estimated=33000000),
     line(PWTK, "dynamic", 14, size_per_row=64, entries_estimated=33000000),
@@ -76,6 +76,7 @@ class Figures(unittest.TestCase):
                 "| like-pwtk | 32,772,236 | 33,000,000 | 1.007 |",
                 "| geometric mean |  |  | 1.007 |",
                 "| like-pwtk | 20.00 | 12.00 | 16.00 | 14.00 | failed | 24.00 (ALG2) |",
+                "| like-pwtk | 25.0 | 0.0 |  |  | failed |",
                 "| like-pwtk | 1.20 | 2.00 | 1.50 | 1.71 | failed |",
                 "| rmat | 2.50 | 2.00 |  |  | 3.33 |",
                 "| geometric mean | 1.73 | 2.00 | 1.50 | 1.71 | 3.33 |",

@@ -326,6 +326,16 @@ def memory_ratio(log: Log) -> Callable[[str, dict], float]:
     return value
 
 
+def growth(log: Log) -> list[str]:
+    """Figure 5.3: the share of time in which vectors grow; nothing for a log without it."""
+    if not any("growth_ms" in line for lines in log.times.values() for line in lines.values()):
+        return []
+    return ["## Figure 5.3: growth of the product's vectors, % of the time\n\nOf `growing` a part "
+            "is while the kernel runs.\n",
+            by_method(log, lambda _, line: 100 * line.get("growth_ms", math.nan) / line["value"], 1,
+                      with_mean=False)]
+
+
 def cusparse_tables(log: Log) -> list[str]:
     last = "cuSPARSE, best" if log.has_cusparse else ""
     parts = ["## Times, ms\n",
@@ -360,7 +370,7 @@ def tables(log: Log) -> str:
         "thesis's matrices.\n",
         overestimation(log, facts),
         "## Entries of the product, estimated from a sample of its rows\n",
-        estimates(log), *cusparse_tables(log)])
+        estimates(log), *growth(log), *cusparse_tables(log)])
 
 
 def main() -> int:

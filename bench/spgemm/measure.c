@@ -105,6 +105,13 @@ ga_status bench_product_copy(ga_spgemm_product *out, const ga_csr *a, ga_place p
     return status ? status : ga_vector_append(out->values, entries, a->values);
 }
 
+static double growth_of(const ga_vector *vector)
+{
+    ga_arena_stats stats;
+    ga_arena_get_stats(ga_vector_arena(vector), &stats);
+    return (double)stats.grow_ns_sum / 1e6;
+}
+
 static uint64_t peak_of(const ga_vector *vector)
 {
     ga_arena_stats stats;
@@ -177,6 +184,7 @@ static void fill(bench_square_sample *out, const bench_square_case *c,
 {
     size_t entry = sizeof(uint32_t) + ga_value_size(product->type);
     out->allocation_ms = NAN;
+    out->growth_ms = growth_of(product->indices) + growth_of(product->values);
     out->entries = report->entries;
     out->product_bytes = report->entries * entry + (product->rows + 1) * sizeof(uint64_t);
     uint64_t mapped = peak_of(product->indices) + peak_of(product->values);
@@ -225,6 +233,7 @@ static ga_status multiply_by_cusparse(const bench_square_case *c, int algorithm,
     size_t entry = sizeof(uint32_t) + ga_value_size(c->host.type);
     out->ms = result.ms;
     out->allocation_ms = result.ms_allocations;
+    out->growth_ms = NAN;
     out->entries = result.entries;
     out->product_bytes = result.entries * entry + (c->host.rows + 1) * sizeof(uint32_t);
     out->peak_bytes = result.peak_bytes;

@@ -44,6 +44,8 @@ const char *bench_square_method_names(void);
 typedef struct bench_square_sample {
     double ms;                /* all of the call, with its allocations */
     double allocation_ms;     /* of cuSPARSE: the part of cudaMalloc and cudaFree; else NAN */
+    double growth_ms;         /* of the vectors of indices and values; NAN for cuSPARSE. A part of
+                               * it may be while the kernel runs. */
     uint64_t entries;         /* of the product */
     uint64_t estimated;       /* entries, from a sample; 0: no estimate was made */
     uint64_t rounds;          /* of GA_SPGEMM_DYNAMIC */

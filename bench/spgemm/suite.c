@@ -122,10 +122,10 @@ static json_t *extra_of(const cell *c, const row *r, double ms)
         s->sorted, "rows", (json_int_t)c->square.host.rows, "multiplications",
         (json_int_t)c->square.multiplications, "gflops", real_or_null(gflops_of(c, ms)));
     json_t *memory = json_pack(
-        "{s:I, s:I, s:I, s:o, s:o, s:o}", "entries", (json_int_t)s->entries, "peak_bytes",
+        "{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "entries", (json_int_t)s->entries, "peak_bytes",
         (json_int_t)s->peak_bytes, "scratch_bytes", (json_int_t)s->scratch_bytes, "efficiency",
         real_or_null(s->efficiency), "mapped_efficiency", real_or_null(s->mapped_efficiency),
-        "allocation_ms", real_or_null(s->allocation_ms));
+        "allocation_ms", real_or_null(s->allocation_ms), "growth_ms", real_or_null(s->growth_ms));
     if (isfinite(ms)) {
         json_object_update(extra, memory);
     }

@@ -363,6 +363,7 @@ static void read_stats(const ga_arena *arena, ga_arena_stats *out)
         .grow_ns_p99 = ga_latency_quantile(growing, 990),
         .grow_ns_p999 = ga_latency_quantile(growing, 999),
         .grow_ns_max = growing->max,
+        .grow_ns_sum = growing->sum,
     };
 }
 

@@ -52,6 +52,8 @@ Test(arena, grows_on_a_device)
     cr_assert_gt(stats.grow_ns_p50, 0);
     cr_assert_leq(stats.grow_ns_p50, stats.grow_ns_p99);
     cr_assert_leq(stats.grow_ns_p999, stats.grow_ns_max);
+    cr_assert_geq(stats.grow_ns_sum, stats.grow_ns_max);
+    cr_assert_leq(stats.grow_ns_sum, 6 * stats.grow_ns_max);
     vmm_driver_counts counts = vmm_driver_count();
     cr_assert_eq(counts.chunk_bytes, 64 * MIB);
     cr_assert_eq(counts.mapped_bytes, 64 * MIB);

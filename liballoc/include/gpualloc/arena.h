@@ -114,6 +114,7 @@ typedef struct ga_arena_stats {
     uint64_t growths, shrinks, moves; /* number of calls that changed something */
     /* Times of growths, to within an eighth; 0 before the first. */
     uint64_t grow_ns_p50, grow_ns_p99, grow_ns_p999, grow_ns_max;
+    uint64_t grow_ns_sum; /* exact */
 } ga_arena_stats;
 
 /* Returns all zeros for NULL. */
