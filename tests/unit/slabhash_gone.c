@@ -213,6 +213,57 @@ Test(slabhash_gone, an_array_is_freed_in_shares_of_its_buckets)
     tiles_close();
 }
 
+/* Four buckets, a quarter of the keys in each. */
+static uint64_t by_quarters(void *context, uint64_t key)
+{
+    (void)context;
+    return key % 4 << 62;
+}
+
+/* Open a table with an array that is not used any more, and one that moves to two buckets. One of
+ * the two needs a slab, and there is none: it stays pending until a change of one of its keys is
+ * FULL and adds slabs. */
+static tiles_tile open_without_slabs(void)
+{
+    tiles_open(4, by_quarters);
+    tiles_tile a = tiles_begin(0);
+    for (uint64_t key = 0; key < 40; key += 4) {
+        tiles_put(&a, key, key + 2); /* ten in bucket 0, ten in bucket 1 */
+    }
+    tiles_move_on(&a, 1);
+    tiles_make_of(&a, 2);
+    cr_assert_eq(tiles.table->slabs.heap.words, 0, "a slab was needed before");
+    return a;
+}
+
+Test(slabhash_gone, older_arrays_are_freed_while_a_bucket_waits_for_a_slab)
+{
+    tiles_tile a = open_without_slabs();
+    for (uint32_t i = 0; i < 8 * GA_SLABHASH_RENEW_REQUESTS; i++) {
+        cr_assert_eq(tiles_do(&a, GA_SLABHASH_DELETE, 4 * i + 3, 0).result, GA_SLABHASH_ABSENT);
+    }
+    cr_assert_eq(tiles.growing.now, 1, "the table has moved without slabs");
+    cr_assert_eq(tiles.growing.gone, 1, "changes put off the freeing of an array");
+    cr_assert_eq(tiles.held, 2);
+    tiles_end(&a);
+    tiles_close();
+}
+
+Test(slabhash_gone, a_move_that_waited_for_a_slab_ends_with_slabs)
+{
+    tiles_tile a = open_without_slabs();
+    cr_assert_eq(tiles_do(&a, GA_SLABHASH_DELETE, 400, 0).result, GA_SLABHASH_ABSENT);
+    for (uint32_t i = 0; i < 8 && tiles.growing.now == 1; i++) {
+        (void)tiles_do(&a, GA_SLABHASH_DELETE, 4 * i + 3, 0);
+    }
+    cr_assert_eq(tiles.growing.now, 2);
+    for (uint64_t key = 0; key < 40; key += 4) {
+        tiles_expect(&a, key, key + 2);
+    }
+    tiles_end(&a);
+    tiles_close();
+}
+
 /* A tile that has a share of an array delays the array's end; other tiles take the other shares,
  * and no other gets this one. */
 Test(slabhash_gone, a_stopped_tile_with_a_share_keeps_only_its_array)

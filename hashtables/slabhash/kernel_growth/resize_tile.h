@@ -36,7 +36,8 @@
  * PROGRESS   No operation waits for another: while an array is being made, pairs go to slabs that
  *            are chained behind the older one. A tile that is stopped while it makes or clears an
  *            array, or between two buckets that it opens, keeps the table from growing and
- *            shrinking, and nothing else.
+ *            shrinking, and nothing else. So does a bucket that finds no slab: it stays pending,
+ *            and only changes of its own keys are FULL, which tells the caller to add slabs.
  *
  * CALLS      ga_slabhash_do_from_snapshot           one operation of a tile
  *              ga_slabhash_check_record             1 request in GA_SLABHASH_RENEW_REQUESTS

@@ -32,6 +32,11 @@ GA_SIMT uint32_t ga_slabhash_snapshot_pin(const ga_slabhash_snapshot *snapshot)
     return snapshot->clock % GA_SLABHASH_CHANGED;
 }
 
+GA_SIMT void ga_slabhash_snapshot_set_pin(ga_slabhash_snapshot *snapshot, uint32_t pin)
+{
+    snapshot->clock = snapshot->clock / GA_SLABHASH_CHANGED * GA_SLABHASH_CHANGED | pin;
+}
+
 /* The tile has been asked to change something. */
 GA_SIMT void ga_slabhash_snapshot_note_change(ga_slabhash_snapshot *snapshot, bool changes)
 {
@@ -55,11 +60,17 @@ GA_SIMT bool ga_slabhash_snapshot_is_due(const ga_slabhash_snapshot *snapshot)
     return snapshot->clock < 2u * GA_SLABHASH_REQUEST;
 }
 
-/* Count a request. True: the tile reads the record now. */
+/* Count a request. True: the tile reads the record now. Only this restarts the count: a tile that
+ * loads the record for another reason does not do the work that comes with a check
+ * (ga_slabhash_check_record), so that must not be put off. */
 GA_SIMT bool ga_slabhash_snapshot_count_request(ga_slabhash_snapshot *snapshot)
 {
     snapshot->clock -= GA_SLABHASH_REQUEST;
-    return snapshot->clock < GA_SLABHASH_REQUEST;
+    bool reads = snapshot->clock < GA_SLABHASH_REQUEST;
+    if (reads) {
+        ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RENEW_REQUESTS);
+    }
+    return reads;
 }
 
 /* Load the record. `now` first, so that its version exists. After T2. */
@@ -76,7 +87,6 @@ GA_SIMT void ga_slabhash_snapshot_load(ga_slabhash_growing *growing, ga_tile til
     snapshot->buckets = version->buckets;
     snapshot->next_rows = moves ? next->rows : NULL;
     snapshot->next_buckets = moves ? next->buckets : 0;
-    ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RENEW_REQUESTS);
 }
 
 /* The tile enters an epoch and loads the record. Neighbouring tiles pass different numbers. */
@@ -86,6 +96,7 @@ GA_SIMT void ga_slabhash_snapshot_begin(ga_slabhash_growing *growing, ga_tile ti
     snapshot->clock = GA_PLANTED(slabhash_epoch_not_entered)
                           ? 0
                           : ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
+    ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RENEW_REQUESTS);
     ga_slabhash_test_yield();
     ga_slabhash_snapshot_load(growing, tile, snapshot);
 }
@@ -108,20 +119,18 @@ GA_SIMT void ga_slabhash_snapshot_renew(ga_slabhash_growing *growing, ga_tile ti
     if (!GA_PLANTED(slabhash_epoch_not_entered) &&
         ga_epoch_is_closed(&growing->epochs, tile, pin)) {
         uint32_t number = pin >> 1; /* its stripe */
-        bool changed = ga_slabhash_snapshot_has_changed(snapshot);
         if (GA_PLANTED(slabhash_epoch_entered_late)) {
             ga_slabhash_snapshot_load(growing, tile, snapshot);
             ga_epoch_leave(&growing->epochs, tile, pin);
             for (uint32_t i = 0; i < 2048; i++) {
                 ga_slabhash_test_yield();
             }
-            snapshot->clock = ga_epoch_enter(&growing->epochs, tile, number);
-            ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RENEW_REQUESTS);
+            ga_slabhash_snapshot_set_pin(snapshot, ga_epoch_enter(&growing->epochs, tile, number));
             return;
         }
-        ga_epoch_leave(&growing->epochs, tile, pin);                      /* L1 */
-        snapshot->clock = ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
-        ga_slabhash_snapshot_note_change(snapshot, changed);
+        ga_epoch_leave(&growing->epochs, tile, pin); /* L1 */
+        ga_slabhash_snapshot_set_pin(snapshot,
+                                     ga_epoch_enter(&growing->epochs, tile, number)); /* T2 */
     }
     ga_slabhash_test_yield();
     ga_slabhash_snapshot_load(growing, tile, snapshot);
