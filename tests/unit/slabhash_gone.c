@@ -77,6 +77,32 @@ Test(slabhash_gone, what_is_taken_out_later_waits_for_another_epoch)
     tiles_close();
 }
 
+/* A tile has seen an unused array, which others free before that tile closes an epoch. */
+Test(slabhash_gone, an_epoch_without_arrays_drains)
+{
+    tiles_open(4, NULL);
+    tiles_tile a = tiles_begin(0);
+    tiles_put(&a, 0, 30);
+    cr_assert(ga_slabhash_close_epoch(&tiles.growing, SLABHASH_TILE));
+    cr_assert_not(tiles_give_some()); /* a is in it */
+    tiles_end(&a);
+    while (tiles_give_some()) {
+    }
+    cr_assert_eq(tiles.growing.epochs.step % 4, GA_EPOCH_OPEN);
+    cr_assert_eq(tiles.growing.gone, 0);
+    a = tiles_begin(0);
+    tiles_move_on(&a, 2);
+    tiles_end(&a);
+    while (tiles_give_some()) {
+    }
+    cr_assert_eq(tiles.growing.gone, 1);
+    cr_assert_eq(tiles.held, 1);
+    a = tiles_begin(0);
+    tiles_expect(&a, 0, 30);
+    tiles_end(&a);
+    tiles_close();
+}
+
 Test(slabhash_gone, no_array_is_freed_before_all_buckets_have_migrated)
 {
     tiles_open(8, NULL);

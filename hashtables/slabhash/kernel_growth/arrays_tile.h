@@ -364,15 +364,14 @@ GA_SIMT bool ga_slabhash_give_part(ga_slab_heap *heap, ga_slabhash_growing *grow
 }
 
 /* One step of freeing unused versions. False if there is nothing to free, or the step cannot be
- * made now. Inside an epoch or outside. `heap`: of slabs. */
+ * made now. Inside an epoch or outside. `heap`: of slabs. A tile may close an epoch after others
+ * have freed the last unused version; such an epoch drains and opens as any other. */
 GA_SIMT bool ga_slabhash_give_some(ga_slab_heap *heap, ga_slabhash_growing *growing, ga_tile tile)
 {
-    if (!ga_slabhash_differ(tile, &growing->gone, &growing->now)) {
-        return false;
-    }
+    bool has_unused = ga_slabhash_differ(tile, &growing->gone, &growing->now);
     switch (ga_epochs_load_step(&growing->epochs, tile) % 4u) {
     case GA_EPOCH_OPEN:
-        return ga_slabhash_close_epoch(growing, tile);
+        return has_unused && ga_slabhash_close_epoch(growing, tile);
     case GA_EPOCH_DRAINING:
         if (!ga_epochs_drained(&growing->epochs, tile)) { /* L2, S2 */
             return false;
