@@ -28,14 +28,16 @@
 
 enum {
     THREADS = 4,
-    CALLS = 3000, /* of each thread, for a table */
+    CALLS = 3000, /* of each thread, for a table, */
+    FEW = 150,    /* or for one that may end before any slab was needed */
     OWN = 150,    /* keys of each */
     SHARED = 5,   /* keys that all add to */
     RARELY = 32,  /* one in RARELY or OFTEN calls makes the table migrate */
     OFTEN = 4,
     SLEEPS = 1024,
     BUCKETS_MAX = 256,
-    CAME_BACK = 100, /* arrays, at least, while threads run */
+    SETTLES_MAX = 100 * BUCKETS_MAX, /* calls; among so many keys each bucket has some */
+    CAME_BACK = 100,                 /* arrays, at least, while threads run */
     PAGE = 4096,
     AWAY_BYTES = 256 << 20 /* addresses of a table's arrays */
 };
@@ -54,6 +56,7 @@ static struct {
     uint32_t returned; /* relaxed: arrays that returned while threads were running */
     uint64_t added;    /* relaxed: to the shared keys */
     uint64_t tables, stages, came_back;
+    uint32_t calls; /* of each thread */
     uint32_t moves; /* one call in so many makes the table migrate */
     bool wide;      /* the table is a MAP64 */
 } world __attribute__((aligned(128)));
@@ -268,7 +271,7 @@ static void work(size_t number)
     session *t = sessions + number;
     uint64_t added = 0;
     begin(t, (uint32_t)number);
-    for (uint32_t i = 0; i < CALLS; i++) {
+    for (uint32_t i = 0; i < world.calls; i++) {
         if (random_below(&t->random, 8) == 0) {
             (void)do_one(t, GA_SLABHASH_APPLY, random_below(&t->random, SHARED), 1);
             added++;
@@ -326,17 +329,21 @@ static void open_table(void)
     world.returned = 0;
 }
 
-/* Complete a migration under way; no other thread uses the table. */
+/* Complete a migration under way; no other thread uses the table. Each call that changes something
+ * opens a run of groups. A bucket that finds no slab stays pending until a call for one of its own
+ * keys, which adds slabs. So the calls are for absent keys of all buckets. */
 static void settle(void)
 {
+    uint64_t absent = SHARED + THREADS * OWN, calls = 0;
     session t;
     begin(&t, 0);
-    (void)do_one(&t, GA_SLABHASH_DELETE, SHARED + THREADS * OWN, 0);
+    (void)do_one(&t, GA_SLABHASH_DELETE, absent, 0);
     while (ga_slabhash_clear_some(&world.growing, SLABHASH_TILE)) {
     }
     ga_slabhash_snapshot_renew(&world.growing, SLABHASH_TILE, &t.stand);
-    while (t.stand.next_rows) { /* each call that changes something opens a run of groups */
-        (void)do_one(&t, GA_SLABHASH_DELETE, SHARED + THREADS * OWN, 0);
+    while (t.stand.next_rows) {
+        stress_need(++calls < SETTLES_MAX, "a migration does not end");
+        (void)do_one(&t, GA_SLABHASH_DELETE, absent + calls, 0);
         ga_slabhash_snapshot_renew(&world.growing, SLABHASH_TILE, &t.stand);
     }
     end(&t);
@@ -417,6 +424,7 @@ int main(int argc, char **argv)
     while (stress_goes_on() || world.tables < 2 || world.came_back < CAME_BACK) {
         world.wide = world.tables % 2 && !GA_PLANTED_ANY;
         world.moves = world.tables % 4 < 2 ? OFTEN : RARELY;
+        world.calls = world.tables % 32 < 4 ? CALLS : FEW;
         one_table();
         world.tables++;
     }

@@ -9,10 +9,11 @@
 #include <stdio.h>
 
 enum {
-    VOLUME = 3000, /* keys of each thread that tables grow with */
-    SHARED = 500,  /* all threads insert the first of them */
-    STAY = 150,    /* one in STAY keys stays */
-    NOWHERE = 1 << 21,
+    VOLUME = 3000,     /* keys of each thread that tables grow with */
+    SHARED = 500,      /* all threads insert the first of them */
+    STAY = 150,        /* one in STAY keys stays */
+    NOWHERE = 1 << 21, /* keys from here on are in no table */
+    NOWHERES = 4096,
     CROWD = 1 << 20 /* keys from here on fill tables that do not grow */
 };
 #define PATIENCE (UINT64_C(40) * 1000000000) /* ns */
@@ -100,10 +101,11 @@ static void fill(void)
 /* ---- deletions ---------------------------------------------------------------------------- */
 
 /* Change nothing until the table has finished its task, or should have. Other threads may do it, so
- * each thread yields to them. */
+ * each thread yields to them. The keys are of all buckets, because only a call for a bucket that
+ * has found no slab is FULL and adds slabs. */
 static bool linger(sessions_tile *t, uint64_t *calls)
 {
-    (void)sessions_do(t, GA_SLABHASH_DELETE, NOWHERE, 0);
+    (void)sessions_do(t, GA_SLABHASH_DELETE, NOWHERE + *calls % NOWHERES, 0);
     if (++*calls % 64 == 0) {
         sched_yield();
     }
