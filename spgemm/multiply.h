@@ -35,7 +35,7 @@ void ga_spgemm_note_bytes(const ga_spgemm_product *product, uint64_t more,
 
 /* ---- vectors on loan ------------------------------------------------------------------------- */
 
-/* Indices and values while kernels, or threads, append to them. */
+/* Indices and values while a kernel appends to them. */
 typedef struct ga_spgemm_loan {
     void *indices, *values; /* the states for arena/append.h; NULL: not lent */
 } ga_spgemm_loan;

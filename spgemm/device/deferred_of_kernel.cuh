@@ -11,8 +11,9 @@
  *            be moved (ga_spgemm_find_next()); then all warps move these, and go on to their rows
  *            without a barrier.
  *
- * INVARIANT  A moved piece counts as deferred, in block->ready, until all threads have met. So its
- *            part of the ring is not used again while a warp may still load from it.
+ * INVARIANT  A moved piece counts as deferred, in block->ready, until all threads have met and the
+ *            block retires it. So its part of the ring is not used again while a warp may still
+ *            load from it.
  *
  * PROGRESS   The length of a piece is published before it is deferred, so that no other block waits
  *            for it. A block with GA_SPGEMM_DEFERRED such pieces waits for the oldest, and so does
@@ -160,6 +161,7 @@ GA_SIMT void GA_SPGEMM_OF(ga_spgemm_try_place)(const ga_spgemm_work *work, ga_sp
 {
     uint32_t at = GA_SPGEMM_NO_ROOM;
     if (position == GA_SPGEMM_UNPLACED && work->store.capacity) {
+        ga_spgemm_retire(block);
         at = block->deferred < GA_SPGEMM_DEFERRED
                  ? GA_SPGEMM_OF(ga_spgemm_ring_room)(work, block, length)
                  : GA_SPGEMM_NO_ROOM;

@@ -129,15 +129,23 @@ static double saturation(double x)
     return 1 - power;
 }
 
-/* Entries of the large rows of more than `above` multiplications: the more entries a row has, the
- * more of its multiplications are for a column that it has already. For m random ones in C columns
- * that leaves C (1 - exp(-m / C)), and fewer if some columns are more frequent. */
-static double entries_of_large(const ga_spgemm_device_run *run, double above)
+/* The multiplications of a large row of 2^i to 2^(i+1) - 1, on average. */
+static double large_mean(const ga_spgemm_totals *totals, int i)
 {
-    double columns = (double)run->b->columns, size = 1.5, sum = 0;
-    for (int i = 0; i < GA_SPGEMM_SIZES; i++, size *= 2) {
-        double entries = columns * saturation(size * run->ratio / columns);
-        sum += size > above ? run->totals.large[i] * entries : 0;
+    return totals->large[i] ? (double)totals->large_multiplications[i] / totals->large[i] : 0;
+}
+
+/* Entries of the rows that are too large for the sample, from 2^first multiplications on. The more
+ * entries a row has, the more of its multiplications are for a column that it has already: if each
+ * met a random one of C columns, m of them would leave C (1 - exp(-m / C)). m is what a small row
+ * would have for its multiplications. If some columns are more frequent, there are fewer entries.
+ */
+static double entries_beyond(const ga_spgemm_device_run *run, int first)
+{
+    double columns = (double)run->b->columns, sum = 0;
+    for (int i = first; i < GA_SPGEMM_SIZES; i++) {
+        double small = large_mean(&run->totals, i) * run->ratio;
+        sum += small > 0 ? run->totals.large[i] * columns * saturation(small / columns) : 0;
     }
     return sum;
 }
@@ -145,11 +153,11 @@ static double entries_of_large(const ga_spgemm_device_run *run, double above)
 /* Multiplications of the large rows that are expected to have more than `entries` entries. */
 static double multiplications_of_large(const ga_spgemm_device_run *run, double entries)
 {
-    double size = 1.5, sum = 0;
-    for (int i = 0; i < GA_SPGEMM_SIZES; i++, size *= 2) {
-        double stored = size * run->ratio;
+    double sum = 0;
+    for (int i = 0; i < GA_SPGEMM_SIZES; i++) {
+        double stored = large_mean(&run->totals, i) * run->ratio;
         stored = stored < (double)run->b->columns ? stored : (double)run->b->columns;
-        sum += stored > entries ? run->totals.large[i] * size : 0;
+        sum += stored > entries ? (double)run->totals.large_multiplications[i] : 0;
     }
     return sum;
 }
@@ -157,9 +165,11 @@ static double multiplications_of_large(const ga_spgemm_device_run *run, double e
 /* Entries of the product, estimated. The large rows are known once pieces are cut. */
 static uint64_t expected(const ga_spgemm_device_run *run)
 {
-    double all = (double)run->totals.multiplications;
-    double less = multiplications_of_large(run, 0) * run->ratio - entries_of_large(run, 0);
-    return (uint64_t)(all * run->ratio - (less < 0 ? 0 : less < all * run->ratio ? less : 0));
+    uint64_t sampled = run->totals.multiplications;
+    for (int i = GA_SPGEMM_SAMPLE_LOG; i < GA_SPGEMM_SIZES; i++) {
+        sampled -= run->totals.large_multiplications[i];
+    }
+    return (uint64_t)((double)sampled * run->ratio + entries_beyond(run, GA_SPGEMM_SAMPLE_LOG));
 }
 
 /* One run of ga_spgemm_cut_kernel(), which counts the pieces first. */
@@ -427,8 +437,8 @@ static ga_status multiply_growing(ga_spgemm_device_run *run)
         ga_spgemm_note_peak(c, run->report);
         return done ? done : ga_spgemm_resize(c, run->report->entries);
     }
-    double unsure = entries_of_large(run, GA_SPGEMM_SAMPLE_ENDS) / 4;
-    uint64_t least = (expected(run) - (uint64_t)unsure) / 50 * 51;
+    uint64_t unsure = (uint64_t)entries_beyond(run, GA_SPGEMM_SAMPLE_LOG) / 4;
+    uint64_t least = (expected(run) - unsure) / 50 * 51;
     least = least < run->totals.multiplications ? least : run->totals.multiplications;
     status = back_vector(c->indices, least);
     status = status ? status : back_vector(c->values, least);

@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(GA_SPGEMM_BLOCK)
         return;
     }
     uint32_t upper = work.uppers[row];
-    if (upper && upper <= GA_SPGEMM_SAMPLE_ENDS) {
+    if (upper && upper < 1u << GA_SPGEMM_SAMPLE_LOG) {
         float entries = ga_spgemm_estimate(&work.a, &work.b, row, bits[threadIdx.x / 32u]);
         if (ga_warp_lane() == 0) {
             uint32_t rounded = (uint32_t)(entries + 0.5f);
@@ -230,7 +230,9 @@ GA_SIMT uint32_t ga_spgemm_cut(const ga_spgemm_work *work, uint64_t row, uint64_
                 pieces[count] = ga_spgemm_piece{row, 0, bitmap};
             }
             if (!work->pieces) {
-                atomicAdd(&work->totals->large[31u - ga_bits_leading(work->uppers[row])], 1u);
+                uint32_t upper = work->uppers[row], size = 31u - ga_bits_leading(upper);
+                atomicAdd(&work->totals->large[size], 1u);
+                atomicAdd((unsigned long long *)&work->totals->large_multiplications[size], upper);
             }
             count++;
             row++;

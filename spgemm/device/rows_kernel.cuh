@@ -142,6 +142,26 @@ GA_SIMT bool ga_spgemm_await_both(const ga_spgemm_work *work, uint64_t begin, ui
     return !stop;
 }
 
+/* True if both vectors have memory now. Else the next step is requested. For a warp. */
+GA_SIMT bool ga_spgemm_has_memory(const ga_spgemm_work *work, uint64_t end, uint64_t backed)
+{
+    if (!work->indices_state || end <= backed) {
+        return true;
+    }
+    ga_append *states[2] = {work->indices_state, work->values_state};
+    bool has = true;
+    for (uint32_t i = 0; i < 2u; i++) {
+        uint64_t gate = ga_append_gate(ga_tile_of(32), states[i]);
+        if (end > gate >> 1) {
+            has = false;
+            if (!(gate & GA_APPEND_CLOSED)) {
+                ga_append_hint(states[i], GA_ALL_BITS, gate >> 1);
+            }
+        }
+    }
+    return has;
+}
+
 /* Whether the kernel only counts the entries; ga_spgemm_scan_kernel() finds the positions then. */
 GA_SIMT bool ga_spgemm_counts(const ga_spgemm_work *work)
 {
@@ -220,8 +240,8 @@ GA_SIMT void ga_spgemm_place(const ga_spgemm_work *work, ga_spgemm_block *block,
 /* ---- deferred pieces ------------------------------------------------------------------------- */
 
 /* Find the positions of the block's deferred pieces, for as many from the oldest on as have one,
- * and memory for their entries. Returns their number: at least one if it `waits`. Their position is
- * GA_SPGEMM_NOWHERE if the kernel stops. For a warp. */
+ * and memory for their entries. Returns their number: at least one if it `waits`; else 0 if there
+ * is no memory yet. Their position is GA_SPGEMM_NOWHERE if the kernel stops. For a warp. */
 GA_SIMT uint32_t ga_spgemm_find_ready(const ga_spgemm_work *work, ga_spgemm_block *block,
                                       uint32_t deferred, uint32_t oldest, bool waits)
 {
@@ -252,6 +272,9 @@ GA_SIMT uint32_t ga_spgemm_find_ready(const ga_spgemm_work *work, ga_spgemm_bloc
     uint32_t ready = missing ? ga_bits_lowest(missing) : 32u;
     uint64_t end = position + own->length, begin = __shfl_sync(GA_ALL_BITS, position, 0);
     uint64_t last = __shfl_sync(GA_ALL_BITS, end, (int)ready - 1);
+    if (!waits && !ga_spgemm_has_memory(work, last, block->backed)) {
+        return 0;
+    }
     if (!ga_spgemm_await_both(work, begin, last, &block->backed)) {
         position = GA_SPGEMM_NOWHERE;
     } else if (lane < ready) {
@@ -263,16 +286,29 @@ GA_SIMT uint32_t ga_spgemm_find_ready(const ga_spgemm_work *work, ga_spgemm_bloc
     return ready;
 }
 
-/* Retire the deferred pieces that the block has moved, and find those that can be moved now:
- * block->ready. For a warp, while the others wait at a barrier. */
-GA_SIMT void ga_spgemm_find_next(const ga_spgemm_work *work, ga_spgemm_block *block)
+/* Retire the deferred pieces that the block has moved. By a warp, once all threads have met since
+ * they were moved. */
+GA_SIMT void ga_spgemm_retire(ga_spgemm_block *block)
 {
     uint32_t deferred = block->deferred - block->ready;
     uint32_t oldest = (block->oldest + block->ready) % GA_SPGEMM_DEFERRED;
     ga_tile_sync(ga_tile_of(32)); /* all lanes have read them */
     block->deferred = deferred;   /* all lanes store one value */
     block->oldest = oldest;
-    block->ready = deferred ? ga_spgemm_find_ready(work, block, deferred, oldest, false) : 0;
+    block->ready = 0;
+    ga_tile_sync(ga_tile_of(32));
+}
+
+/* Find the deferred pieces that can be moved now: block->ready. By a warp, while another one takes
+ * a piece and the others wait. It does not wait for memory, because the block's next piece has no
+ * length yet, for which all later ones wait. */
+GA_SIMT void ga_spgemm_find_next(const ga_spgemm_work *work, ga_spgemm_block *block)
+{
+    ga_spgemm_retire(block);
+    uint32_t deferred = block->deferred;
+    if (deferred) {
+        block->ready = ga_spgemm_find_ready(work, block, deferred, block->oldest, false);
+    }
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

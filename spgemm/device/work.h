@@ -19,9 +19,9 @@
 #include <gpualloc/matrix.h>
 
 enum {
-    GA_SPGEMM_BLOCK = 256,           /* threads of all kernels */
-    GA_SPGEMM_SAMPLE = 1024,         /* rows, for the estimate */
-    GA_SPGEMM_SAMPLE_ENDS = 1 << 14, /* multiplications of a row above which it is no sample */
+    GA_SPGEMM_BLOCK = 256,     /* threads of all kernels */
+    GA_SPGEMM_SAMPLE = 1024,   /* rows, for the estimate */
+    GA_SPGEMM_SAMPLE_LOG = 14, /* rows of 2^14 multiplications or more are no samples */
     GA_SPGEMM_SIZES = 32,
     GA_SPGEMM_GATHER_LANES = 8,               /* that copy a piece of a round */
     GA_SPGEMM_ROWS_MAX = GA_SPGEMM_BLOCK / 4, /* of a piece */
@@ -62,12 +62,14 @@ typedef struct ga_spgemm_totals {
     /* The most entries, estimated, of a row of the sample that takes 2^i to 2^(i+1) - 1
      * multiplications. */
     uint32_t sample_most[GA_SPGEMM_SIZES];
-    ga_order_scan scan;              /* of the pieces, while C grows */
-    uint64_t tickets;                /* handed out by the next kernel */
-    uint64_t listed;                 /* GA_SPGEMM_DYNAMIC: rows in the list of all rounds */
-    uint64_t pieces, wide;           /* of ga_spgemm_cut_kernel(): pieces, wide rows */
-    uint32_t large[GA_SPGEMM_SIZES]; /* rows of 2^i to 2^(i+1) - 1 multiplications */
-    uint32_t span;                   /* of the large rows that are not wide, the most */
+    ga_order_scan scan;    /* of the pieces, while C grows */
+    uint64_t tickets;      /* handed out by the next kernel */
+    uint64_t listed;       /* GA_SPGEMM_DYNAMIC: rows in the list of all rounds */
+    uint64_t pieces, wide; /* of ga_spgemm_cut_kernel(): pieces, wide rows */
+    /* Large rows of 2^i to 2^(i+1) - 1 multiplications, and the multiplications of all of them. */
+    uint64_t large_multiplications[GA_SPGEMM_SIZES];
+    uint32_t large[GA_SPGEMM_SIZES];
+    uint32_t span; /* of the large rows that are not wide, the most */
     uint32_t stop;
 } ga_spgemm_totals;
 

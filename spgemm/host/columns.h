@@ -3,8 +3,8 @@
  * A set of columns of which a thread reads the members in order, without sorting them.
  *
  * STRUCTURE  Bits in three levels: one for each column, one for each word of those, and one for
- *            each word of the second level. So reading takes time in proportion to the members, and
- *            for every 2^18 columns between the first and the last one word.
+ *            each word of the second level. Reading visits each member, and one word of the third
+ *            level for every 2^18 columns between the first and the last member.
  *
  * INVARIANT  A bit of an upper level is set if and only if its word is not 0.
  */

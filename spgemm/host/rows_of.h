@@ -24,7 +24,7 @@ static inline uint32_t GA_SPGEMM_OF(add_dense)(const ga_csr *a, const ga_csr *b,
                 count++;
                 if (sums) {
                     ga_spgemm_columns_add(set, column);
-                    sums[column - low] = product;
+                    sums[column - low] = 0 + product; /* as in the table: no -0 */
                 }
             } else if (sums) {
                 sums[column - low] += product;

@@ -6,8 +6,8 @@
  *
  * INVARIANT  Each piece is begun once, and every earlier piece before it.
  *
- * ORDER      None: all accesses are relaxed, because the pieces are independent and the caller
- *            joins the threads.
+ * ORDER      All accesses here are relaxed, because the pieces are independent and the caller joins
+ *            the threads. The threads of a growing product make room under a lock (rows.c).
  *
  * PROGRESS   A thread that fails stores `failed`, and each thread reads it before it takes a piece.
  */
@@ -47,16 +47,18 @@ static bool resize(ga_spgemm_job *job, void *block, uint64_t had, uint64_t kept,
     return true;
 }
 
-void ga_spgemm_scratch_set(ga_spgemm_job *job, ga_spgemm_scratch *s)
+bool ga_spgemm_scratch_set(ga_spgemm_job *job, ga_spgemm_scratch *s)
 {
     uint64_t columns = job->b->columns, words = ga_spgemm_columns_words(columns);
-    uint64_t *memory =
-        columns <= GA_SPGEMM_COLUMNS_MOST ? ga_libc.calloc(words, sizeof *memory) : NULL;
-    if (memory) {
-        s->set = ga_spgemm_columns_of(memory, columns);
-        /* relaxed: a sum, read when the threads have ended */
-        ga_post_add64_relaxed(&job->scratch_bytes, words * sizeof *memory);
+    if (!s->set.level[0] && columns <= GA_SPGEMM_COLUMNS_MOST) {
+        uint64_t *memory = ga_libc.calloc(words, sizeof *memory);
+        if (memory) {
+            s->set = ga_spgemm_columns_of(memory, columns);
+            /* relaxed: a sum, read when the threads have ended */
+            ga_post_add64_relaxed(&job->scratch_bytes, words * sizeof *memory);
+        }
     }
+    return s->set.level[0] != NULL;
 }
 
 bool ga_spgemm_scratch_window(ga_spgemm_job *job, ga_spgemm_scratch *s, uint64_t columns)
@@ -139,7 +141,6 @@ static void *work(void *context)
 {
     ga_spgemm_job *job = context;
     ga_spgemm_scratch scratch = {0};
-    ga_spgemm_scratch_set(job, &scratch);
     /* relaxed, both: the pieces are independent, and the results are read after a join */
     while (!ga_load64_relaxed(&job->failed)) {
         uint64_t piece = ga_add64_relaxed(&job->next_piece, 1);

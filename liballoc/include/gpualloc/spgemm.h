@@ -107,7 +107,8 @@ typedef struct ga_spgemm_report {
     uint32_t threads;
     uint64_t multiplications;   /* the sum of the upper bounds of all rows */
     uint64_t entries;           /* of C */
-    uint64_t entries_estimated; /* of C, from a sample of its rows; 0: no estimate was needed */
+    uint64_t entries_estimated; /* of C, from a sample of its rows and the multiplications of large
+                                 * ones; 0: no estimate was needed */
     uint64_t entries_peak;      /* for which memory was mapped at most, in the vector of indices */
     /* Of the indices and values, mapped at most, with the second copy of one of the vectors while
      * GA_SPGEMM_DYNAMIC gathers rows. */
