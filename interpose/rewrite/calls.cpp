@@ -236,12 +236,8 @@ bool function::covers(const CallExpr *call, const VarDecl *variable) const
     if (!collects || call->getNumArgs() < count + 2) {
         return !collects && (name == "MPI_Comm_dup" || bytes == sizeof(int));
     }
-    bool whole = false;
-    for (const mpi_type &type : mpi_types) {
-        whole |= type.bytes == bytes && is_named(call->getArg(count + 1), type.name, context);
-    }
-    return whole && call->getArg(count)->EvaluateAsInt(elements, context) &&
-           elements.Val.getInt() == 1;
+    return bytes_of_datatype(call->getArg(count + 1), context) == bytes &&
+           call->getArg(count)->EvaluateAsInt(elements, context) && elements.Val.getInt() == 1;
 }
 
 /* The value that the function sets at its argument `i`. */

@@ -31,10 +31,20 @@ FunctionTypeLoc type_of(const FunctionDecl *declaration)
     return type ? type->getTypeLoc().IgnoreParens().getAs<FunctionTypeLoc>() : FunctionTypeLoc();
 }
 
-SourceLocation argument_location(const Expr *call)
+/* The parenthesis behind the name of the function that is called. Not valid if another token is
+ * there. */
+SourceLocation left_parenthesis(const CallExpr *call, const ASTContext &context)
 {
-    const auto *plain = dyn_cast<CallExpr>(call);
-    return plain ? plain->getRParenLoc() : SourceLocation();
+    const SourceManager &sources = context.getSourceManager();
+    SourceLocation end = call->getCallee()->getEndLoc();
+    end = end.isMacroID() ? sources.getExpansionRange(end).getEnd() : end;
+    SourceLocation behind = behind_token(end, context), right = call->getRParenLoc();
+    if (behind.isInvalid() || right.isMacroID() ||
+        sources.getFileID(behind) != sources.getFileID(right)) {
+        return SourceLocation();
+    }
+    std::vector<Token> found = tokens_between(behind, right, context);
+    return !found.empty() && found[0].is(tok::l_paren) ? found[0].getLocation() : SourceLocation();
 }
 
 /* ---- arguments and parameters ---------------------------------------------------------------- */
@@ -64,13 +74,10 @@ void add_parameter(collector &to, const FunctionDecl *declaration)
         return;
     }
     SourceLocation begin = type.getLParenLoc().getLocWithOffset(1);
-    unsigned offset = sources.getFileOffset(begin);
-    llvm::StringRef between = sources.getBufferData(sources.getFileID(begin))
-                                  .slice(offset, sources.getFileOffset(type.getRParenLoc()));
-    size_t word = between.find("void");
-    bool is_void = word != llvm::StringRef::npos;
-    to.add(change::PARAMETER, sources, begin.getLocWithOffset(is_void ? (int)word : 0),
-           is_void ? sizeof "void" - 1 : 0, text);
+    std::vector<Token> inner =
+        tokens_between(begin, type.getRParenLoc(), declaration->getASTContext());
+    to.add(change::PARAMETER, sources, inner.empty() ? begin : inner[0].getLocation(),
+           inner.empty() ? 0 : sizeof "void" - 1, text);
 }
 
 /* ---- the ends of an entry -------------------------------------------------------------------- */
@@ -90,6 +97,12 @@ bool has_call(const Stmt *part)
     each_statement(part, nullptr,
                    [&](const Stmt *inner, const Stmt *) { found = found || isa<CallExpr>(inner); });
     return found;
+}
+
+bool has_comma(const Expr *result)
+{
+    const auto *binary = dyn_cast<BinaryOperator>(result->IgnoreImpCasts());
+    return binary && binary->isCommaOp();
 }
 
 /* A new line with the indentation of the statement, if that begins its line. */
@@ -127,6 +140,31 @@ bool is_after_cleaning(const Stmt *statement, const Stmt *parent)
     return before && calls(before, "clean_malloc");
 }
 
+/* Why clean_malloc() cannot be called before the statement, which ends by `semicolon`. */
+const char *obstacle_to_cleaning(const ASTContext &context, const std::string &project,
+                                 const Stmt *statement, const Stmt *parent, SourceLocation behind)
+{
+    const auto *leaves = dyn_cast<ReturnStmt>(statement);
+    SourceLocation begin = statement->getBeginLoc();
+    if (const char *found =
+            obstacle_to_token(begin, leaves ? "return" : "exit", context, project)) {
+        return found;
+    }
+    if (!is_substatement(statement, parent)) {
+        return "it is within an expression";
+    }
+    const Expr *result = leaves ? leaves->getRetValue() : nullptr;
+    if (has_call(result) && has_comma(result)) {
+        for (SourceLocation at : {result->getBeginLoc(), result->getEndLoc()}) {
+            if (const char *found = obstacle_at(at, context.getSourceManager(), project)) {
+                return found;
+            }
+        }
+    }
+    return behind.isInvalid() ? "its end is in a macro"
+                              : obstacle_to_range(begin, behind, context, project);
+}
+
 /* Clean up before a statement that leaves the program. A result that calls functions is computed
  * before. */
 void finish_before(collector &to, const ASTContext &context, const std::string &project,
@@ -138,20 +176,18 @@ void finish_before(collector &to, const ASTContext &context, const std::string &
     SourceLocation begin = statement->getBeginLoc();
     SourceLocation end = Lexer::findLocationAfterToken(statement->getEndLoc(), tok::semi, sources,
                                                        context.getLangOpts(), false);
-    if (obstacle_at(begin, sources, project) || end.isInvalid() ||
-        !is_substatement(statement, parent) || is_after_cleaning(statement, parent)) {
+    if (is_after_cleaning(statement, parent)) {
+        return;
+    }
+    if (const char *why = obstacle_to_cleaning(context, project, statement, parent, end)) {
+        to.leave(sources, begin, std::string("clean_malloc() cannot come before it: ") + why);
         return;
     }
     if (has_call(result)) {
-        const auto *binary = dyn_cast<BinaryOperator>(result->IgnoreImpCasts());
         bool has_value = !result->getType()->isVoidType();
-        bool has_comma = binary && binary->isCommaOp(); /* f(), 0 is no initial value */
-        if (has_comma) {
+        if (has_comma(result)) { /* f(), 0 is no initial value */
             to.add(change::BEGIN, sources, result->getBeginLoc(), 0, "(");
-            to.add(change::CLOSE, sources,
-                   Lexer::getLocForEndOfToken(statement->getEndLoc(), 0, sources,
-                                              context.getLangOpts()),
-                   0, ")");
+            to.add(change::CLOSE, sources, behind_token(result->getEndLoc(), context), 0, ")");
         }
         to.add(change::BEGIN, sources, begin, sizeof "return" - 1,
                has_value ? "{ int gpualloc_result =" : "{");
@@ -186,10 +222,17 @@ void add_cast(collector &to, const ASTContext &context, const std::string &proje
     const Expr *from = cast->getSubExpr();
     const SourceManager &sources = context.getSourceManager();
     if (cast->getCastKind() != CK_BitCast || !from->getType()->isVoidPointerType() ||
-        cast->getType()->isVoidPointerType() || cast->isPartOfExplicitCast() ||
-        obstacle_at(from->getBeginLoc(), sources, project) ||
-        obstacle_at(from->getEndLoc(), sources, project)) {
+        cast->getType()->isVoidPointerType() || cast->isPartOfExplicitCast()) {
         return;
+    }
+    SourceLocation end = behind_token(from->getEndLoc(), context);
+    for (SourceLocation at : {from->getBeginLoc(), end}) {
+        if (const char *why = obstacle_at(at, sources, project)) {
+            to.leave(sources, from->getBeginLoc(),
+                     "C++ needs a cast of the pointer, which cannot be written: " +
+                         std::string(why));
+            return;
+        }
     }
     const Expr *inner = from->IgnoreParenImpCasts();
     bool is_primary = from != from->IgnoreParens() || isa<CallExpr>(inner) ||
@@ -198,8 +241,6 @@ void add_cast(collector &to, const ASTContext &context, const std::string &proje
     std::string text = "(" + cast->getType().getAsString(context.getPrintingPolicy()) + ")";
     to.add(change::CAST, sources, from->getBeginLoc(), 0, text + (is_primary ? "" : "("));
     if (!is_primary) {
-        SourceLocation end =
-            Lexer::getLocForEndOfToken(from->getEndLoc(), 0, sources, context.getLangOpts());
         to.add(change::CLOSE, sources, end, 0, ")");
     }
 }
@@ -219,11 +260,19 @@ void add_casts(collector &to, const FunctionDecl *f, const std::string &project)
 
 void frame_entry(collector &to, const std::string &project, const function *entry)
 {
-    const SourceManager &sources = entry->definition->getASTContext().getSourceManager();
+    const ASTContext &context = entry->definition->getASTContext();
+    const SourceManager &sources = context.getSourceManager();
     const auto *body = dyn_cast<CompoundStmt>(entry->definition->getBody());
-    if (!body || obstacle_at(body->getLBracLoc(), sources, project) ||
-        obstacle_at(body->getRBracLoc(), sources, project)) {
+    if (!body) {
         return;
+    }
+    for (auto [at, text] :
+         {std::make_pair(body->getLBracLoc(), "{"), std::make_pair(body->getRBracLoc(), "}")}) {
+        if (const char *why = obstacle_to_token(at, text, context, project)) {
+            to.leave(sources, at,
+                     "init_malloc() and clean_malloc() cannot be called here: " + std::string(why));
+            return;
+        }
     }
     bool begins = std::any_of(body->body_begin(), body->body_end(), [](const Stmt *statement) {
         return calls(statement, "init_malloc");
@@ -251,6 +300,11 @@ void collector::add(change::kind what, const SourceManager &sources, SourceLocat
                     std::move(text)});
 }
 
+void collector::leave(const SourceManager &sources, SourceLocation at, std::string what)
+{
+    left.emplace(place_of(sources, at), std::move(what));
+}
+
 bool collector::changes_before(const std::string &file, unsigned offset) const
 {
     return std::any_of(changes.begin(), changes.end(), [&](const change &c) {
@@ -258,53 +312,8 @@ bool collector::changes_before(const std::string &file, unsigned offset) const
     });
 }
 
-std::string path_of(const SourceManager &sources, SourceLocation location)
-{
-    return real_path(sources.getFilename(sources.getFileLoc(location)));
-}
-
-bool is_in_project(SourceLocation location, const SourceManager &sources,
-                   const std::string &project)
-{
-    std::string path = path_of(sources, location);
-    return !sources.isInSystemHeader(location) &&
-           llvm::StringRef(path).substr(0, project.size()) == project;
-}
-
-const char *obstacle_at(SourceLocation location, const SourceManager &sources,
-                        const std::string &project)
-{
-    if (location.isInvalid()) {
-        return "the place in the source is not known";
-    }
-    if (location.isMacroID()) {
-        return "it is in a macro";
-    }
-    if (sources.isInSystemHeader(location)) {
-        return "it is in a header of the system";
-    }
-    return is_in_project(location, sources, project) ? nullptr : "its file is not in the project";
-}
-
-std::string real_path(llvm::StringRef name)
-{
-    static llvm::StringMap<std::string> known; /* each file is asked for once */
-    std::string &found = known[name];
-    if (found.empty()) {
-        llvm::SmallString<256> path;
-        if (llvm::sys::fs::real_path(name, path)) { /* it does not exist */
-            path = name;
-            llvm::sys::fs::make_absolute(path);
-            llvm::sys::path::remove_dots(path, true);
-        }
-        found = path.str().str();
-    }
-    return found;
-}
-
 const char *obstacle_to_parameter(const FunctionDecl *declaration, const std::string &project)
 {
-    const SourceManager &sources = declaration->getASTContext().getSourceManager();
     FunctionTypeLoc type = type_of(declaration);
     if (has_coalesce(declaration)) {
         return nullptr;
@@ -315,8 +324,13 @@ const char *obstacle_to_parameter(const FunctionDecl *declaration, const std::st
     if (declaration->getNumParams() && !declaration->hasWrittenPrototype()) {
         return "its definition is in the style before ANSI C";
     }
-    const char *found = obstacle_at(type.getLParenLoc(), sources, project);
-    return found ? found : obstacle_at(type.getRParenLoc(), sources, project);
+    const ASTContext &context = declaration->getASTContext();
+    if (!declaration->getNumParams()) {
+        return obstacle_to_empty_list(type.getLParenLoc(), type.getRParenLoc(), true, context,
+                                      project);
+    }
+    const char *found = obstacle_to_token(type.getLParenLoc(), "(", context, project);
+    return found ? found : obstacle_to_token(type.getRParenLoc(), ")", context, project);
 }
 
 const char *obstacle_to_argument(const Expr *call, const ASTContext &context,
@@ -337,7 +351,13 @@ const char *obstacle_to_argument(const Expr *call, const ASTContext &context,
             return "it has default arguments";
         }
     }
-    return obstacle_at(argument_location(call), context.getSourceManager(), project);
+    if (plain->getNumArgs() == 0) {
+        SourceLocation left = left_parenthesis(plain, context);
+        return left.isInvalid()
+                   ? "it is in a macro"
+                   : obstacle_to_empty_list(left, plain->getRParenLoc(), false, context, project);
+    }
+    return obstacle_to_token(plain->getRParenLoc(), ")", context, project);
 }
 
 bool has_coalesce(const FunctionDecl *declaration)

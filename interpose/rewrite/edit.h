@@ -6,6 +6,9 @@
 #ifndef GPUALLOC_REWRITE_EDIT_H
 #define GPUALLOC_REWRITE_EDIT_H
 
+#include "spelling.h"
+#include "variance.h"
+
 #include <clang/AST/Decl.h>
 #include <clang/AST/Expr.h>
 
@@ -49,10 +52,14 @@ struct change {
     }
 };
 
+/* Changes that cannot be made: their places, and why. */
+using left_out = std::set<std::pair<place, std::string>>;
+
 struct change_set {
     /* Of all files, sorted. A change of a header that several files include is there once. */
     std::vector<change> changes;
     std::map<std::string, std::string> parsed; /* the text of each file that changes */
+    left_out left;
 
     /* The second of two changes that exclude each other, or NULL. */
     const change *conflict() const;
@@ -69,28 +76,18 @@ class collector
     /* True if the file changes before that offset. */
     bool changes_before(const std::string &file, unsigned offset) const;
 
+    /* A change is needed there that cannot be made. `what`: "clean_malloc() cannot be called here
+     * because it is in a macro". */
+    void leave(const clang::SourceManager &sources, clang::SourceLocation at, std::string what);
+
     std::set<change> changes;
     std::map<std::string, std::string> parsed;
+    left_out left;
 };
-
-/* The absolute name of the file of a place in the source. */
-std::string path_of(const clang::SourceManager &sources, clang::SourceLocation location);
 
 /* Changes for the decisions. `ports`: add_port() follows (port.h). The program's contexts must
  * still exist. */
 void add_changes(collector &to, const program &all, bool ports);
-
-/* The absolute name of a file or folder, without links if it exists. */
-std::string real_path(llvm::StringRef name);
-
-/* Why the source at that place cannot change; NULL if it can. `project`: the folder, with a slash
- * at its end, of the files that may be changed. */
-const char *obstacle_at(clang::SourceLocation location, const clang::SourceManager &sources,
-                        const std::string &project);
-
-/* The place is in a file of the project, or in a macro that is used there. */
-bool is_in_project(clang::SourceLocation location, const clang::SourceManager &sources,
-                   const std::string &project);
 
 /* Why the declaration cannot get a parameter, or the call an argument; NULL if it can. `project`:
  * the folder, with a slash at its end, of the files that may be changed. */

@@ -134,6 +134,39 @@ bool is_named(const Expr *expression, llvm::StringRef name, const ASTContext &co
     return named && named->getDecl()->getNameAsString() == name;
 }
 
+/* In MPICH a number, in Open MPI the address of a variable. A cast that the program adds may change
+ * the value, and a macro of the program's own may have the name of another type. */
+unsigned bytes_of_datatype(const Expr *expression, const ASTContext &context)
+{
+    const SourceManager &sources = context.getSourceManager();
+    const Expr *leaf = expression->IgnoreParenCasts();
+    const auto *address = dyn_cast<UnaryOperator>(leaf);
+    bool is_address = address && address->getOpcode() == UO_AddrOf &&
+                      isa<DeclRefExpr>(address->getSubExpr()->IgnoreParens());
+    Expr::EvalResult whole, part;
+    bool is_same =
+        is_address || (isa<IntegerLiteral>(leaf) && expression->EvaluateAsInt(whole, context) &&
+                       leaf->EvaluateAsInt(part, context) &&
+                       whole.Val.getInt().getExtValue() == part.Val.getInt().getExtValue());
+    llvm::StringRef found;
+    for (SourceLocation at = leaf->getBeginLoc(); at.isMacroID() && found.empty();
+         at = sources.getImmediateMacroCallerLoc(at)) {
+        llvm::StringRef name = Lexer::getImmediateMacroName(at, sources, context.getLangOpts());
+        found = has_prefix(name, "MPI_") ? name : found;
+    }
+    if (const auto *named = dyn_cast<DeclRefExpr>(leaf)) { /* an enumerator, or a variable */
+        const ValueDecl *declared = named->getDecl();
+        found = declared->getIdentifier() ? declared->getName() : found;
+        is_same = declared->getDeclContext()->getRedeclContext()->isTranslationUnit();
+    }
+    for (const mpi_type &type : mpi_types) {
+        if (is_same && found == type.name) {
+            return type.bytes;
+        }
+    }
+    return 0;
+}
+
 bool is_global(const FunctionDecl *f)
 {
     const DeclContext *in = f->getDeclContext()->getRedeclContext();

@@ -227,9 +227,12 @@ const clang::VarDecl *variable_of(const clang::Expr *place);
 /* The indices of the elements on the way from the variable to the place. */
 std::vector<const clang::Expr *> indices_of(const clang::Expr *place);
 
-/* The expression is the expansion of the macro, perhaps within others, or the name itself. */
+/* The expression begins by the expansion of the macro, perhaps within others, or is the name. */
 bool is_named(const clang::Expr *expression, llvm::StringRef name,
               const clang::ASTContext &context);
+
+/* The size of the basic MPI datatype that the expression is, as it is written in mpi.h, or 0. */
+unsigned bytes_of_datatype(const clang::Expr *expression, const clang::ASTContext &context);
 
 /* The function is no member and in no namespace but std, and the linker knows it by its name: one
  * that the library may have. */

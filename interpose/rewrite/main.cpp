@@ -361,9 +361,9 @@ int report(const request &of, const rewrite::program &all, const rewrite::change
            const std::vector<rewrite::not_ported> &undone)
 {
     if (of.as == format::text) {
-        rewrite::print_text(llvm::outs(), all, undone);
+        rewrite::print_text(llvm::outs(), all, changes.left, undone);
     } else if (of.as == format::json) {
-        rewrite::print_json(llvm::outs(), all, changes.changes, undone);
+        rewrite::print_json(llvm::outs(), all, changes, undone);
     } else {
         rewrite::print_fixits(llvm::outs(), changes.changes);
     }
@@ -398,7 +398,8 @@ int run(const request &of, const tooling::CompilationDatabase &flags)
         undone = rewrite::add_port(found, all, contexts);
     }
     rewrite::change_set changes = {{found.changes.begin(), found.changes.end()},
-                                   std::move(found.parsed)};
+                                   std::move(found.parsed),
+                                   std::move(found.left)};
     if (const rewrite::change *two = changes.conflict()) {
         return complain(two->file + ":" + llvm::Twine(two->line) + ":" + llvm::Twine(two->column) +
                         ": two changes exclude each other; nothing is written");

@@ -170,7 +170,8 @@ class file_port
     const char *obstacle_to(const VarDecl *v) const;
     const VarDecl *variable_in(const Stmt *value) const;
     std::string declare_all(const declaration &of, SourceLocation begin, SourceLocation end);
-    bool has_obstacle(const declaration &of, bool is_complex);
+    bool has_obstacle(const declaration &of, SourceLocation begin, SourceLocation end);
+    void note_meaning(const DeclRefExpr *name);
     void refer(const DeclRefExpr *name);
     void add_number_casts(const CallExpr *call);
     void look_at_sizeof(const UnaryExprOrTypeTraitExpr *operation);
@@ -189,6 +190,7 @@ class file_port
     std::set<const VarDecl *> each_rank;                             /* canonical */
     std::map<const VarDecl *, std::string> names;                    /* of these */
     std::set<std::string> taken;                                     /* of hoisted variables */
+    std::map<SourceLocation, std::set<const Decl *>> meanings; /* of names in macros, as spelled */
     std::map<const FunctionDecl *, std::string> before; /* a function: its static variables */
 };
 
@@ -226,9 +228,17 @@ void file_port::look_at_function(const FunctionDecl *f)
 
 void file_port::port_main(const FunctionDecl *f)
 {
+    if (const char *why = obstacle_to_token(f->getLocation(), "main", context, all.folder())) {
+        leave(f->getLocation(), std::string("main() needs another name, but ") + why);
+        return;
+    }
     to.add(change::NAME, sources, f->getLocation(), sizeof "main" - 1, MAIN);
     const auto *body = dyn_cast_or_null<CompoundStmt>(f->getBody());
     if (!body || !f->doesThisDeclarationHaveABody()) {
+        return;
+    }
+    if (const char *why = obstacle_to_token(body->getRBracLoc(), "}", context, all.folder())) {
+        leave(body->getRBracLoc(), std::string("main() needs a last return, but ") + why);
         return;
     }
     if (body->body_empty() || !isa<ReturnStmt>(body->body_back())) {
@@ -270,7 +280,11 @@ void file_port::add_number_casts(const CallExpr *call)
                                  cast->getCastKind() == CK_IntegralCast);
         SourceLocation end =
             Lexer::getLocForEndOfToken(argument->getEndLoc(), 0, sources, context.getLangOpts());
-        if (converts && is_ours(argument->getBeginLoc()) && is_ours(end)) {
+        if (converts && !(is_ours(argument->getBeginLoc()) && is_ours(end))) {
+            leave(argument->getBeginLoc(),
+                  "C++ may choose a function for another type of number, but a cast cannot be "
+                  "written here: it is in a macro");
+        } else if (converts) {
             to.add(change::CAST, sources, argument->getBeginLoc(), 0,
                    "(" + argument->getType().getAsString(context.getPrintingPolicy()) + ")(");
             to.add(change::CLOSE, sources, end, 0, ")");
@@ -448,11 +462,13 @@ std::string file_port::declare(const VarDecl *v, const std::string &name) const
 }
 
 /* Report why the variables cannot be those of each rank. */
-bool file_port::has_obstacle(const declaration &of, bool is_complex)
+bool file_port::has_obstacle(const declaration &of, SourceLocation begin, SourceLocation end)
 {
     bool found = false;
+    const char *whole = end.isInvalid() ? "its declaration is too complex"
+                                        : obstacle_to_range(begin, end, context, all.folder());
     for (const VarDecl *v : of.variables) {
-        const char *why = is_complex ? "its declaration is too complex" : obstacle_to(v);
+        const char *why = whole ? whole : obstacle_to(v);
         if (why) {
             leave(v->getLocation(),
                   "each rank needs its own " + v->getNameAsString() + ", but " + why);
@@ -488,7 +504,7 @@ void file_port::port_variables()
         SourceLocation begin = d.variables.front()->getBeginLoc();
         SourceLocation end = Lexer::findLocationAfterToken(
             d.variables.back()->getEndLoc(), tok::semi, sources, context.getLangOpts(), false);
-        if (has_obstacle(d, end.isInvalid())) {
+        if (has_obstacle(d, begin, end)) {
             continue;
         }
         std::string text = declare_all(d, begin, end);
@@ -506,6 +522,15 @@ void file_port::port_variables()
     }
 }
 
+/* A name in a macro's definition or argument may be expanded several times. */
+void file_port::note_meaning(const DeclRefExpr *name)
+{
+    if (name->getLocation().isMacroID()) {
+        meanings[sources.getSpellingLoc(name->getLocation())].insert(
+            name->getDecl()->getCanonicalDecl());
+    }
+}
+
 /* The rank's own variable, in the place of all ranks'. */
 void file_port::refer(const DeclRefExpr *name)
 {
@@ -514,7 +539,12 @@ void file_port::refer(const DeclRefExpr *name)
         return;
     }
     SourceLocation at = sources.getSpellingLoc(name->getLocation());
-    if (!is_ours(at)) {
+    if (meanings[at].size() > 1) {
+        leave(name->getBeginLoc(), "a macro names " + v->getNameAsString() +
+                                       ", which is each rank's, and elsewhere another variable");
+        return;
+    }
+    if (obstacle_to_token(at, v->getName(), context, all.folder())) {
         leave(name->getBeginLoc(),
               "a macro names " + v->getNameAsString() + ", which is each rank's");
         return;
@@ -535,6 +565,9 @@ void file_port::run()
         context.getTranslationUnitDecl(), [&](const FunctionDecl *f) { look_at_function(f); },
         [&](const VarDecl *v) { add_variable(v, nullptr); });
     port_variables();
+    for (const Decl *d : context.getTranslationUnitDecl()->decls()) {
+        each_name(d, [&](const DeclRefExpr *name) { note_meaning(name); });
+    }
     for (const Decl *d : context.getTranslationUnitDecl()->decls()) {
         each_name(d, [&](const DeclRefExpr *name) { refer(name); });
     }

@@ -72,7 +72,8 @@ llvm::raw_ostream &operator<<(llvm::raw_ostream &out, const place &at)
 
 } // namespace
 
-void print_text(llvm::raw_ostream &out, const program &all, const std::vector<not_ported> &undone)
+void print_text(llvm::raw_ostream &out, const program &all, const left_out &left,
+                const std::vector<not_ported> &undone)
 {
     for (const auto &[at, d] : sorted(all)) {
         out << at << ": " << name_of(*d) << " in " << d->in->definition->getNameAsString()
@@ -89,15 +90,18 @@ void print_text(llvm::raw_ostream &out, const program &all, const std::vector<no
         }
         out << '\n';
     }
+    for (const auto &[at, what] : left) {
+        out << at << ": cannot be edited: " << what << '\n';
+    }
     for (const not_ported &part : undone) {
         out << part.at << ": not ported: " << part.what << '\n';
     }
 }
 
-void print_json(llvm::raw_ostream &out, const program &all, const std::vector<change> &changes,
+void print_json(llvm::raw_ostream &out, const program &all, const change_set &changes,
                 const std::vector<not_ported> &undone)
 {
-    llvm::json::Array allocations, texts, parts;
+    llvm::json::Array allocations, texts, left, parts;
     std::vector<bool> reached = all.find_reached(false);
     for (const auto &[at, d] : sorted(all)) {
         llvm::json::Array causes;
@@ -116,9 +120,14 @@ void print_json(llvm::raw_ostream &out, const program &all, const std::vector<ch
         object["causes"] = std::move(causes);
         allocations.push_back(std::move(object));
     }
-    for (const change &c : changes) {
+    for (const change &c : changes.changes) {
         texts.push_back(llvm::json::Object{
             {"file", c.file}, {"offset", c.offset}, {"length", c.length}, {"text", c.text}});
+    }
+    for (const auto &[at, what] : changes.left) {
+        llvm::json::Object object = object_of(at);
+        object["text"] = what;
+        left.push_back(std::move(object));
     }
     for (const not_ported &part : undone) {
         llvm::json::Object object = object_of(part.at);
@@ -127,6 +136,7 @@ void print_json(llvm::raw_ostream &out, const program &all, const std::vector<ch
     }
     llvm::json::Value whole = llvm::json::Object{{"allocations", std::move(allocations)},
                                                  {"changes", std::move(texts)},
+                                                 {"not_edited", std::move(left)},
                                                  {"not_ported", std::move(parts)}};
     out << llvm::formatv("{0:2}\n", whole);
 }

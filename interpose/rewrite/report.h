@@ -34,19 +34,21 @@ struct not_ported {
  *     a.c:16:18: malloc in main(): divergent because of a.c:15:7 (the condition), from a.c:11:34
  *         (MPI_Comm_rank() gives each rank another value)
  *
- * and one for each part that is not ported:
+ * one for each change that cannot be made, and one for each part that is not ported:
  *
+ *     a.c:20:3: cannot be edited: clean_malloc() cannot come before it: it is in a macro
  *     a.c:30:3: not ported: getenv(), which main() calls, has no version for kernels
  */
-void print_text(llvm::raw_ostream &out, const program &all, const std::vector<not_ported> &undone);
+void print_text(llvm::raw_ostream &out, const program &all, const left_out &left,
+                const std::vector<not_ported> &undone);
 
-/* An object with three arrays. "allocations" has an object for each allocation: file, line, column,
+/* An object with four arrays. "allocations" has an object for each allocation: file, line, column,
  * function, call, verdict ("uniform and equal", "uniform, sizes differ", "divergent" or "unknown"),
  * argument ("true", "coalesce" or null), reached (whether it is true in some call that main or a
  * kernel leads to) and causes, an array with the reason first and its origin last: file, line,
  * column and text. "changes" has an object for each change: file, offset and length in bytes, and
- * text. "not_ported" has file, line, column and text. */
-void print_json(llvm::raw_ostream &out, const program &all, const std::vector<change> &changes,
+ * text. "not_edited" and "not_ported" have file, line, column and text. */
+void print_json(llvm::raw_ostream &out, const program &all, const change_set &changes,
                 const std::vector<not_ported> &undone);
 
 /* The changes as Clang prints them with -fdiagnostics-parseable-fixits. */

@@ -144,6 +144,49 @@ class Output(RewriteTest):
                          r"^a\.c:8:5: malloc in main\(\): divergent because of a\.c:7:7 \(.*\), "
                          r"from a\.c:6:33 \(MPI_Comm_rank\(\) .*\)\n$")
 
+    def test_places_that_cannot_be_edited(self) -> None:
+        shutil.copy(HERE / "pairs/spelling.c", self.folder)
+        lines = (self.folder / "spelling.c").read_text().splitlines()
+        places = [number for number, line in enumerate(lines, 1)
+                  if re.search(r"n > 1 \? exit|LEAVE 7|return BOTH", line)]
+        text = self.accepted("spelling.c")
+        for line, why in zip(places, ("it is within an expression", "it is in a macro",
+                                      "it is in a macro"), strict=True):
+            self.assertRegex(text, rf"(?m)^spelling\.c:{line}:\d+: cannot be edited: "
+                             rf"clean_malloc\(\) cannot come before it: {why}$")
+        answer = json.loads(self.accepted("--format=json", "spelling.c"))
+        self.assertEqual(places, [one["line"] for one in answer["not_edited"]])
+
+    def test_port_leaves_macros(self) -> None:
+        path = self.file("a.c", """#include <mpi.h>
+#define MAIN   main
+#define ADD(x) (x + g)
+int g = 1, h;
+static int
+#ifdef NOTHING
+    k = 1;
+#else
+    k = 2;
+#endif
+int other(int g) { return ADD(1); }
+int MAIN(int argc, char **argv)
+{
+    h = ADD(2);
+    return k;
+}
+""")
+        done = self.rewrite("--port", "--in-place", "a.c")
+        self.assertEqual(3, done.returncode, done.stderr)
+        for part in ("a.c:9:5: not ported: each rank needs its own k, but a directive is in it",
+                     "a.c:12:5: not ported: main() needs another name, but it is in a macro",
+                     "a.c:14:9: not ported: a macro names g, which is each rank's, and elsewhere "
+                     "another variable"):
+            self.assertIn(part + "\n", done.stdout)
+        text = path.read_text()
+        self.assertIn("int MAIN(int argc", text)
+        self.assertIn("#define ADD(x) (x + g)\n", text)
+        self.assertIn("h.own() = ADD(2);\n", text)
+
     def test_fixits(self) -> None:
         path = self.file("a.c", "#include <stdlib.h>\nint main(void) { malloc(4); return 0; }\n")
         self.assertIn(f'fix-it:"{path}":{{2:26-2:26}}:", true"\n',
