@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Static coalescing on the GPU: each method over each heap, blocks of any shape, frees by other
- * threads and a later kernel; the distance of payloads; and a program of the paper's shape.
+ * threads and a later kernel; the distance of payloads; memory that ends; and a program of the
+ * paper's shape.
  */
 #include "coalesce_gpu.h"
 
@@ -151,6 +152,125 @@ static void payloads_stand_close(int device)
     expect_apart(device, slab, WAY_NW, 32, 112);
 }
 
+/* ---- memory that ends ------------------------------------------------------------------------ */
+
+enum {
+    FILL_THREADS = 96, /* of a block: three warps */
+    FILL_BLOCKS = 8
+};
+
+static const char *const small_heaps[] = {
+    "coalesce/slab:unit=classes,capacity=4M/cuda",
+    "coalesce:static=nb/slab:unit=classes,capacity=4M/cuda",
+    "coalesce:header=auto,static=hw/slab:unit=classes,capacity=4M/cuda",
+    "coalesce:header=16,static=nb,map=1000/slab:unit=classes,capacity=4M/cuda",
+    "coalesce/slab:unit=classes,capacity=4M,check=full/cuda",
+};
+
+/* True if all threads of the team that shares a superblock have a block, false if none has. Counts
+ * teams of which some have one. */
+static __device__ bool is_served(const char *payload, bool is_warp, coalesce_tally *tally)
+{
+    bool any = is_warp ? __any_sync(~0u, payload != NULL) : __syncthreads_or(payload != NULL);
+    bool all = is_warp ? __all_sync(~0u, payload != NULL) : __syncthreads_and(payload != NULL);
+    if (any != all) {
+        ga_post_add64_relaxed(&tally->wrong, 1);
+    }
+    return all;
+}
+
+/* Each thread keeps its payloads in a list, until its team gets none. Then it frees them. */
+static __global__ void fill_kernel(ga_kernel_heap heap, uint32_t way, bool is_warp, uint32_t size,
+                                   coalesce_tally *tally)
+{
+    char *list = NULL;
+    for (;;) {
+        char *payload = ask(heap, way, size);
+        if (!is_served(payload, is_warp, tally)) {
+            break;
+        }
+        *(char **)payload = list;
+        list = payload;
+        ga_post_add64_relaxed(&tally->given, 1);
+    }
+    ga_post_add64_relaxed(&tally->refused, 1);
+    while (list) {
+        char *next = *(char **)list;
+        ga_coalesce_free(heap, list);
+        list = next;
+    }
+}
+
+/* One thread takes all memory in blocks of `size` bytes and frees `spare` of them. Then the block
+ * makes a static request, which fails at least if fewer blocks are left than it has threads. */
+static __global__ void last_kernel(ga_kernel_heap heap, uint32_t way, bool is_warp, uint32_t size,
+                                   uint32_t spare, coalesce_tally *tally)
+{
+    char *list = NULL;
+    if (threadIdx.x == 0) {
+        char *next;
+        while ((next = (char *)ga_coalesce_malloc(heap, size)) != NULL) {
+            *(char **)next = list;
+            list = next;
+        }
+        for (; spare && list; spare--) {
+            next = *(char **)list;
+            ga_coalesce_free(heap, list);
+            list = next;
+        }
+    }
+    __syncthreads();
+    char *payload = ask(heap, way, size);
+    bool all = is_served(payload, is_warp, tally);
+    ga_post_add64_relaxed(all ? &tally->given : &tally->refused, 1);
+    ga_coalesce_free(heap, payload);
+    while (list) {
+        char *next = *(char **)list;
+        ga_coalesce_free(heap, list);
+        list = next;
+    }
+}
+
+static bool is_warp_way(const char *spec, uint32_t way)
+{
+    return way == WAY_HW || way == WAY_NW ||
+           (way == WAY_OPTION && (strstr(spec, "static=hw") || strstr(spec, "static=nw")));
+}
+
+static void teams_get_all_or_nothing(int device)
+{
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
+    for (uint32_t s = 0; s < sizeof small_heaps / sizeof *small_heaps; s++) {
+        coalesce_test_heap heap;
+        if (coalesce_open(&heap, device, small_heaps[s])) {
+            for (uint32_t way = 0; way < WAYS; way++) {
+                bool is_warp = is_warp_way(small_heaps[s], way);
+                uint32_t team = is_warp ? 32 : FILL_THREADS;
+                uint32_t size = way % 2 ? 104 : 1000; /* pointers are aligned to 8 */
+                fill_kernel<<<FILL_BLOCKS, FILL_THREADS>>>(heap.view, way, is_warp, size, tally);
+                KERNELS_DONE();
+                coalesce_tally filled = READ_TALLY(&heap, tally);
+                EXPECT_EQUAL("threads beyond the last team", filled.given % team, 0);
+                EXPECT_EQUAL("threads that got none at last", filled.refused,
+                             FILL_BLOCKS * FILL_THREADS);
+                last_kernel<<<1, FILL_THREADS>>>(heap.view, way, is_warp, size, 0, tally);
+                KERNELS_DONE();
+                EXPECT_EQUAL("threads without memory", READ_TALLY(&heap, tally).refused,
+                             FILL_THREADS);
+                for (uint32_t spare = 1; spare < 3 * FILL_THREADS; spare += spare % 32 ? 31 : 1) {
+                    last_kernel<<<1, FILL_THREADS>>>(heap.view, way, is_warp, size, spare, tally);
+                    KERNELS_DONE();
+                    coalesce_tally asked = READ_TALLY(&heap, tally);
+                    EXPECT_EQUAL("threads of teams that were served", asked.given % team, 0);
+                    EXPECT_EQUAL("requests", asked.given + asked.refused, FILL_THREADS);
+                }
+            }
+        }
+        coalesce_close(&heap);
+    }
+    cudaFree(tally);
+}
+
 /* ---- a program of the paper's shape (Listing 1) ---------------------------------------------- */
 
 static __device__ void function(ga_kernel_heap heap, bool coalesce = false)
@@ -200,6 +320,7 @@ static void a_program_as_in_the_paper(int device)
 const test_case coalesce_static_cases[] = {
     {"each way over each heap", each_way_over_each_heap},
     {"payloads stand close", payloads_stand_close},
+    {"teams get all or nothing", teams_get_all_or_nothing},
     {"a program as in the paper", a_program_as_in_the_paper},
 };
 const size_t coalesce_static_case_count =

@@ -227,6 +227,17 @@ Test(coalesce_static, one_free_for_all)
     }
 }
 
+/* All lanes have a payload, or none has. */
+static bool is_served(const coalesce_world *world, char *const *payloads)
+{
+    uint32_t served = 0;
+    for (uint32_t i = 0; i < LANES; i++) {
+        served += payloads[i] != NULL;
+    }
+    cr_assert(served == 0 || served == LANES, WORLD "%u lanes of 32 are served", OF(world), served);
+    return served != 0;
+}
+
 /* If there is no superblock, each lane gets a block of its own. */
 Test(coalesce_static, without_a_superblock)
 {
@@ -237,19 +248,93 @@ Test(coalesce_static, without_a_superblock)
         char *payloads[LANES];
         world->fails_to = 2; /* the static call, and the dynamic one that follows */
         tile_malloc(world, true, 60, payloads);
-        for (uint32_t i = 0; i < LANES; i++) {
-            cr_assert(payloads[i], WORLD "lane %u", OF(world), i);
-        }
+        cr_assert(is_served(world, payloads));
         cr_assert_eq(world_live(world), 32);
         free_all(world, &random, payloads, LANES);
         assert_clean(world);
         world->fails_to = UINT64_MAX;
         tile_malloc(world, true, 60, payloads);
-        for (uint32_t i = 0; i < LANES; i++) {
-            cr_assert_null(payloads[i]);
+        cr_assert_not(is_served(world, payloads));
+        assert_clean(world);
+        world_delete(world);
+    }
+}
+
+/* A parent with blocks for some of the lanes: none gets one, and all are free again. */
+Test(coalesce_static, blocks_for_some_lanes_only)
+{
+    static const uint64_t sizes[] = {0, 60, 4000};
+    uint64_t random = 6;
+    EACH_WORLD(form, bare)
+    {
+        for (uint32_t slots = 0; slots <= LANES; slots++) {
+            coalesce_world *world = world_new(form, bare, BUCKETS, slots, SLOT);
+            char *payloads[LANES];
+            for (uint32_t s = 0; s < 3; s++) {
+                world->claims = 0;
+                world->fails_to = 2; /* so each lane asks for itself */
+                tile_malloc(world, s % 2, sizes[s], payloads);
+                cr_assert_eq(is_served(world, payloads), slots == LANES, WORLD "%u blocks",
+                             OF(world), slots);
+                cr_assert_eq(world_live(world), slots == LANES ? LANES : 0);
+                if (slots == LANES) {
+                    free_all(world, &random, payloads, LANES);
+                }
+                assert_clean(world);
+            }
+            world_delete(world);
+        }
+    }
+}
+
+/* Superblocks until the parent has none: each serves all lanes, and the call after the last one
+ * none, as often as one is freed and claimed again. */
+Test(coalesce_static, filled_to_the_last_superblock)
+{
+    uint64_t random = 8;
+    EACH_WORLD(form, bare)
+    {
+        coalesce_world *world = world_of(form, bare);
+        char *payloads[SLOTS][LANES], *none[LANES];
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            tile_malloc(world, true, i, payloads[i]);
+            cr_assert(is_served(world, payloads[i]), WORLD "superblock %u", OF(world), i);
+        }
+        for (uint32_t round = 0; round < 20; round++) {
+            uint32_t one = (uint32_t)random_below(&random, SLOTS);
+            cr_assert_eq(world_live(world), SLOTS);
+            tile_malloc(world, round % 2, 40, none);
+            cr_assert_not(is_served(world, none));
+            free_all(world, &random, payloads[one], LANES);
+            tile_malloc(world, true, round, payloads[one]);
+            cr_assert(is_served(world, payloads[one]));
+        }
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            free_all(world, &random, payloads[i], LANES);
         }
         assert_clean(world);
         world_delete(world);
+    }
+}
+
+/* The map has room for 16 payloads of the superblock, and the parent for some of the others. */
+Test(coalesce_static, a_full_map_and_a_full_parent)
+{
+    uint64_t random = 7;
+    for (uint32_t form = GA_COALESCE_AUTO; form <= GA_COALESCE_SIXTEEN; form++) {
+        for (uint32_t slots = 1; slots <= 1 + LANES / 2; slots++) {
+            coalesce_world *world = world_new(form, GA_COALESCE_BY_MAP, 2, slots, SLOT);
+            char *payloads[LANES];
+            world->fails_at = 1; /* the dynamic call after the static one */
+            world->fails_to = 2;
+            tile_malloc(world, true, 50, payloads);
+            cr_assert_eq(is_served(world, payloads), slots == 1 + LANES / 2, "%u blocks", slots);
+            if (slots == 1 + LANES / 2) {
+                free_all(world, &random, payloads, LANES);
+            }
+            assert_clean(world);
+            world_delete(world);
+        }
     }
 }
 

@@ -18,7 +18,8 @@
  * PROGRESS   A thread waits for the others, at most GA_COALESCE_CHECKED seconds.
  *
  * After the first fault of a block its requests are no longer collective, because it is not known
- * which of them belong together.
+ * which of them belong together. So each thread then gets a block or NULL for itself: a branch on
+ * NULL may part the threads, but none of their later requests waits for the others.
  */
 #ifndef GPUALLOC_COALESCE_COALESCE_CHECK_CUH
 #define GPUALLOC_COALESCE_COALESCE_CHECK_CUH

@@ -231,8 +231,21 @@ GA_SIMT void *ga_coalesce_kernel_warp_malloc(ga_kernel_heap heap, bool bare, siz
     return (void *)ga_wide_read(payload, 0);
 }
 
-/* The first thread claims the superblock, and shared memory passes its address to the others. A
- * thread that gets no payload in it makes a dynamic request. */
+/* All threads of a block for which there is no superblock, or of which some have no room in the
+ * map: those without a payload make dynamic requests. If one of these fails, all free theirs, and
+ * all get NULL. */
+GA_SIMT_SLOW void *ga_coalesce_block_malloc_slow(ga_kernel_heap heap, void *payload, size_t size)
+{
+    void *block = payload ? payload : ga_coalesce_kernel_malloc(heap, size);
+    if (__syncthreads_or(block == NULL)) {
+        ga_coalesce_kernel_free(heap, block);
+        block = NULL;
+    }
+    return block;
+}
+
+/* The first thread claims the superblock, and shared memory passes its address to the others. Only
+ * a map may have no room for some of the payloads, so only with a map the threads meet again. */
 GA_SIMT void *ga_coalesce_kernel_block_malloc(ga_kernel_heap heap, bool bare, size_t size)
 {
     static __shared__ char *block;
@@ -246,8 +259,11 @@ GA_SIMT void *ga_coalesce_kernel_block_malloc(ga_kernel_heap heap, bool bare, si
     __syncthreads();
     if (block) {
         payload = ga_static_place(view, plan, block, ga_coalesce_rank());
+        if (plan.kind != GA_STATIC_MAPPED || !__syncthreads_or(payload == NULL)) {
+            return payload;
+        }
     }
-    return payload ? payload : ga_coalesce_kernel_malloc(heap, size);
+    return ga_coalesce_block_malloc_slow(heap, payload, size);
 }
 
 /* The kind of static coalescing that the heap was opened with. */

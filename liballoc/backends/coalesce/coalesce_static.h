@@ -9,7 +9,10 @@
  *     bare, by note      | payload | payload | ...                      the parent has the counter
  *
  * STRUCTURE  coalesce_count.h: `n` payloads are live; each one that is freed counts down.
- * INVARIANT  A member that cannot have its payload has counted down for it.
+ * INVARIANT  A member that cannot have its payload has counted down for it. All members of a team
+ *            get a block, or none does, so that a test of the result against NULL does not part
+ *            them before their next call. Members without a payload make dynamic requests, and if
+ *            one of these fails, all members free theirs.
  * ORDER      CC1 (coalesce_count.h). The counter is written before another member gets the
  *            superblock's address; the shuffle or barrier that passes the address orders that.
  * PROGRESS   One call of the parent for the team.
@@ -101,9 +104,9 @@ GA_SIMT char *ga_static_place(ga_coalesce_view view, ga_static_plan plan, char *
     return payload;
 }
 
-/* A team that is a tile: `size` bytes for each of its lanes, 0 for those that get none. Without a
- * superblock, or with a full map, lanes are served by ga_coalesce_claim(). */
-GA_SIMT ga_wide ga_static_claim(ga_coalesce_view view, ga_tile tile, bool bare, uint64_t size)
+/* A team that is a tile: payloads in one superblock. 0 for lanes that have none: there is no
+ * superblock, or no room in the map. */
+GA_SIMT ga_wide ga_static_claim_fast(ga_coalesce_view view, ga_tile tile, bool bare, uint64_t size)
 {
     ga_static_plan plan = ga_static_plan_of(view, bare, size);
     ga_lanes ranks = ga_tile_ranks(tile);
@@ -117,15 +120,39 @@ GA_SIMT ga_wide ga_static_claim(ga_coalesce_view view, ga_tile tile, bool bare, 
         }
         ga_tile_sync(tile);
     }
-    uint32_t unserved = ga_tile_lanes(tile) & ~ga_wide_nonzero(tile, payloads);
-    if (unserved) {
-        ga_wide others = ga_coalesce_claim(view, tile, unserved, ga_wide_all(size));
-        GA_EACH_LANE(tile, unserved, own)
-        {
-            ga_wide_write(&payloads, own, ga_wide_read(others, own));
-        }
+    return payloads;
+}
+
+/* The lanes that have no payload. */
+GA_SIMT uint32_t ga_static_unserved(ga_tile tile, ga_wide payloads)
+{
+    return ga_tile_lanes(tile) & ~ga_wide_nonzero(tile, payloads);
+}
+
+/* The lanes without a payload make dynamic requests. If one fails, all payloads are freed, and all
+ * lanes get 0. */
+GA_SIMT ga_wide ga_static_claim_slow(ga_coalesce_view view, ga_tile tile, ga_wide payloads,
+                                     uint64_t size)
+{
+    uint32_t unserved = ga_static_unserved(tile, payloads);
+    ga_wide others = ga_coalesce_claim(view, tile, unserved, ga_wide_all(size));
+    GA_EACH_LANE(tile, unserved, own)
+    {
+        ga_wide_write(&payloads, own, ga_wide_read(others, own));
+    }
+    if (ga_static_unserved(tile, payloads)) {
+        ga_coalesce_free_lanes(view, tile, ga_tile_lanes(tile), payloads);
+        payloads = ga_wide_all(0);
     }
     return payloads;
+}
+
+/* `size` bytes for each lane of a tile; 0 for all of them if one gets none. */
+GA_SIMT ga_wide ga_static_claim(ga_coalesce_view view, ga_tile tile, bool bare, uint64_t size)
+{
+    ga_wide payloads = ga_static_claim_fast(view, tile, bare, size);
+    return ga_static_unserved(tile, payloads) ? ga_static_claim_slow(view, tile, payloads, size)
+                                              : payloads;
 }
 
 #endif

@@ -19,14 +19,18 @@
  * One free serves all kinds of blocks, by any thread of this or a later kernel.
  *
  * A superblock is freed once all of its payloads have been freed, so do not allocate together
- * blocks that live for very different times. A thread for which the heap has no memory gets NULL;
- * the other threads of the call get their blocks.
+ * blocks that live for very different times.
+ *
+ * All threads of a collective call get a block, or all get NULL: those of the block of threads, or
+ * of the warp where the kind is one of warps. So a test against NULL is equal in all of them, and
+ * they may return together. A thread that calls without `coalesce` gets NULL for itself alone.
  *
  * A program that defines GA_COALESCE_CHECKED as a number of seconds before it includes this header
  * checks its calls of ga_coalesce_malloc() with `true`. If some threads of a block do not call
  * within that time, or for another number of bytes, this is printed with file and line, and the
  * requests of the block are served dynamically from then on, where they would wait for ever or get
- * too little memory. The first 4096 blocks of a grid are checked.
+ * too little memory. Each thread then gets a block or NULL for itself. The first 4096 blocks of a
+ * grid are checked.
  *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17.
  */
@@ -56,8 +60,9 @@ static __device__ __forceinline__ void ga_coalesce_clean(ga_kernel_heap heap)
 }
 
 /* `size` bytes for each calling thread. With `coalesce` all threads of the block call, with equal
- * heap, size and `coalesce`; the heap's option `static` says how they are served. Without it any
- * lanes of a warp call, each with a size of its own, as for ga_kernel_malloc(). */
+ * heap, size and `coalesce`; the heap's option `static` says how they are served, and if some
+ * thread cannot be served, all of the block (hb, nb) or of its warp (hw, nw) get NULL. Without it
+ * any lanes of a warp call, each with a size of its own, as for ga_kernel_malloc(). */
 static __device__ __forceinline__ void *ga_coalesce_malloc(ga_kernel_heap heap, size_t size,
                                                            bool coalesce = false)
 {
@@ -72,6 +77,8 @@ static __device__ __forceinline__ void ga_coalesce_free(ga_kernel_heap heap, voi
 }
 
 /* ---- static coalescing of a chosen kind ----------------------------------------------------- */
+
+/* A block for each thread of the team, or NULL for all of them. */
 
 /* All threads of the block call. A header of 8 bytes before each payload, which is aligned to 16
  * (HB). */

@@ -78,7 +78,8 @@ GA_SIMT_SLOW void ga_mpi_free(void *block)
     ga_kernel_free(ga_device_heap, block);
 }
 
-/* `size` bytes, or NULL. With `coalesce` all threads of the block call, with equal sizes. */
+/* `size` bytes, or NULL. With `coalesce` all threads of the block call, with equal sizes; over a
+ * heap of `coalesce` all of a block or warp get NULL if one does (gpualloc/coalesce.cuh). */
 static __host__ __device__ inline void *ga_mpi_malloc(size_t size, bool coalesce = false)
 {
 #ifdef __CUDA_ARCH__
