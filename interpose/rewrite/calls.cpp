@@ -37,6 +37,13 @@ void function::meet(const variance &how)
     }
 }
 
+/* Whether the call gets no argument: in a function, if that one gets none. */
+variance function::alone(const Expr *call)
+{
+    const cause *why = around.stays_alone(call, definition);
+    return {why || is_entry ? 0 : variance::ALONE, why};
+}
+
 void function::add_site(call_site site)
 {
     site.reached = here | now->left;
@@ -79,9 +86,13 @@ void function::run_call(const CallExpr *call)
 
 void function::run_program_call(const Expr *call, function *callee, std::vector<variance> arguments)
 {
+    variance without = alone(call);
     auto in_terms_of_ours = [&](const variance &of) {
         variance ours;
         ours.why = of.why;
+        if (of.parameters & variance::ALONE) {
+            ours.join(without);
+        }
         for (unsigned i = 0; i < variance::PARAMETERS; i++) {
             if (of.parameters >> i & 1) {
                 ours.join(i < arguments.size() ? arguments[i]
@@ -93,10 +104,12 @@ void function::run_program_call(const Expr *call, function *callee, std::vector<
         return ours;
     };
     values[call] = in_terms_of_ours(callee->found.result);
+    nulls[call] = in_terms_of_ours(callee->found.null);
     call_site site;
     site.expression = call;
     site.callee = callee;
     site.arguments = arguments;
+    site.alone = without;
     add_site(std::move(site));
     if (callee->found.may_leave) {
         variance how = in_terms_of_ours(callee->found.leaves);
@@ -131,6 +144,7 @@ void function::run_comparison(const CallExpr *call, const library_function &know
     site.expression = name;
     site.callee = compare;
     site.arguments.resize(called->getNumParams(), how);
+    site.alone = how;
     add_site(std::move(site));
     sites.back().reached = how;
     if (compare->found.may_leave) {
@@ -355,8 +369,12 @@ void function::run_library_call(const CallExpr *call, const library_function &ca
         if (site.allocates->size < 0) {
             site.size = because(false, call, "the size is that of a string");
         }
+        site.alone = alone(call);
+        variance null = site.alone | site.size | here | now->left;
+        bool collective = site.allocates->collective && !null.why;
         add_site(std::move(site));
         values[call] = because(true, call, "each thread gets a block of its own");
+        nulls[call] = collective ? null : values[call];
     }
     note_effects(call, callee);
     add_registered(call);

@@ -24,6 +24,7 @@
 
 using namespace clang;
 using llvm::dyn_cast;
+using llvm::dyn_cast_or_null;
 using llvm::isa;
 
 namespace rewrite
@@ -71,6 +72,9 @@ variance program::needs(const decision &of) const
         return found | of.site->size;
     }
     uint64_t required = member_of(of.site->callee).required;
+    if (required & variance::ALONE) {
+        found.join(of.site->alone);
+    }
     for (unsigned i = 0; i < variance::PARAMETERS; i++) {
         if (required >> i & 1) {
             found.join(i < of.site->arguments.size()
@@ -175,6 +179,56 @@ void program::refuse(decision &of, verdict what, const cause *why)
     of.why = why;
 }
 
+/* ---- calls that stay alone ------------------------------------------------------------------- */
+
+/* The value of the argument that the call has already is not that which the analysis would give. */
+static bool has_other_argument(const CallExpr *call, const FunctionDecl *in)
+{
+    const Expr *given = call->getArg(call->getNumArgs() - 1)->IgnoreParenImpCasts();
+    const auto *name = dyn_cast<DeclRefExpr>(given);
+    const auto *variable = name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
+    bool is_own = variable && has_coalesce(in) && !in->isMain() &&
+                  variable == in->getParamDecl(in->getNumParams() - 1);
+    each_statement(is_own ? in->getBody() : nullptr, nullptr,
+                   [&](const Stmt *statement, const Stmt *parent) {
+                       const auto *use = dyn_cast<DeclRefExpr>(statement);
+                       const auto *load = dyn_cast_or_null<ImplicitCastExpr>(parent);
+                       bool only_loads = load && load->getCastKind() == CK_LValueToRValue;
+                       is_own = is_own && (!use || use->getDecl() != variable || only_loads);
+                   });
+    const auto *literal = dyn_cast<CXXBoolLiteralExpr>(given);
+    return !is_own && !(literal && literal->getValue());
+}
+
+const cause *program::stays_alone(const Expr *call, const FunctionDecl *in)
+{
+    const auto *plain = dyn_cast<CallExpr>(call);
+    if (plain && has_argument(plain) && has_other_argument(plain, in)) {
+        place at = place_of(in->getASTContext().getSourceManager(), call->getBeginLoc());
+        return explain(call, {true, "the call has another argument", at, nullptr});
+    }
+    auto found = calls_alone.find(call);
+    return found == calls_alone.end() ? nullptr : found->second;
+}
+
+/* Note the calls that get no argument although the analysis has assumed it. Returns true if there
+ * were some: what follows from that assumption is wrong. The analysis goes on from its present
+ * state, because all that varied with the assumption varies without it. */
+bool program::leave_calls_alone()
+{
+    bool found = false;
+    for (const decision &d : decisions) {
+        const Expr *call = d.site->expression;
+        if (d.gets == flag::none && !calls_alone.count(call)) {
+            calls_alone[call] = d.in->explain_at(
+                call, true, "the call is not collective: some threads may get NULL", d.why);
+            waiting.insert(d.in->number);
+            found = true;
+        }
+    }
+    return found;
+}
+
 /* ---- the first decisions -------------------------------------------------------------------- */
 
 void program::make_decisions(member &of)
@@ -234,6 +288,9 @@ void program::summarise()
 /* The call meets these conditions of its callee, if its own callers do their part. */
 bool program::fits(const decision &call, uint64_t required, unsigned tolerates) const
 {
+    if ((required & variance::ALONE) && call.site->alone.why) {
+        return false;
+    }
     for (unsigned i = 0; i < variance::PARAMETERS; i++) {
         if ((required >> i & 1) &&
             (i >= call.site->arguments.size() || call.site->arguments[i].why)) {
@@ -501,7 +558,10 @@ void program::decide_by_pattern()
 
 void program::decide()
 {
+    decisions.clear();
     for (auto &m : members) {
+        m->decisions.clear();
+        m->calls.clear();
         m->left_alone = leave_alone(*m);
         make_decisions(*m);
     }

@@ -168,6 +168,7 @@ void function::assign_variable(const VarDecl *variable, const variance &value, b
     if (followed != variables.end()) {
         variance &held = now->variables[followed->second];
         held = keeps ? held | all : all;
+        assign_null(variable, value, keeps);
     } else if (variable->hasGlobalStorage()) {
         if (all.why) { /* a value that many statements cause is named by the assignment */
             all.why = explain(where, all.why->divergent, where->getBeginLoc(),
@@ -177,8 +178,18 @@ void function::assign_variable(const VarDecl *variable, const variance &value, b
     }
 }
 
+/* After assign_variable(), where more is known of the value. */
+void function::assign_null(const VarDecl *variable, const variance &null, bool keeps)
+{
+    auto followed = variables.find(variable->getCanonicalDecl());
+    if (followed != variables.end()) {
+        variance all = null | here | now->left, &held = now->nulls[followed->second];
+        held = keeps ? held | all : all;
+    }
+}
+
 /* `keeps`: a part of the old value remains, or the old value is used. */
-void function::assign(const Expr *target, const variance &value, bool keeps)
+void function::assign(const Expr *target, const variance &value, const variance &null, bool keeps)
 {
     target = target->IgnoreParens();
     note_volatile(target);
@@ -189,6 +200,9 @@ void function::assign(const Expr *target, const variance &value, bool keeps)
             all.join(this->value(index));
         }
         assign_variable(variable, all, keeps || !isa<DeclRefExpr>(target), target);
+        if (!keeps && isa<DeclRefExpr>(target)) {
+            assign_null(variable, null, false);
+        }
     }
 }
 
@@ -234,6 +248,10 @@ variance function::compute(const Expr *expression)
         Expr::EvalResult constant;
         bool known = given->getExpr()->EvaluateAsInt(constant, definition->getASTContext());
         return known ? variance() : because(false, given, "the analysis does not follow defaults");
+    }
+    variance test;
+    if (compute_test(expression, test)) {
+        return test;
     }
     if (const auto *cast = dyn_cast<CastExpr>(expression)) {
         Expr::EvalResult constant; /* such as an offset in a structure */
@@ -281,6 +299,20 @@ variance function::compute(const Expr *expression)
  * it. */
 void function::run(const Stmt *statement)
 {
+    const auto *pointer = dyn_cast<Expr>(statement);
+    pointer = pointer && pointer->getType()->isPointerType() ? pointer->IgnoreParens() : nullptr;
+    if (pointer) {
+        nulls.erase(pointer);
+    }
+    run_effects(statement);
+    if (pointer && !nulls.count(pointer)) {
+        variance found = compute_null(pointer);
+        nulls[pointer] = found;
+    }
+}
+
+void function::run_effects(const Stmt *statement)
+{
     if (const auto *declaration = dyn_cast<DeclStmt>(statement)) {
         for (const Decl *declared : declaration->decls()) {
             if (const auto *variable = dyn_cast<VarDecl>(declared)) {
@@ -304,11 +336,12 @@ void function::run(const Stmt *statement)
         variance result = compute(expression);
         if (const auto *binary = dyn_cast<BinaryOperator>(expression)) {
             if (binary->isAssignmentOp()) {
-                assign(binary->getLHS(), value(binary->getRHS()), binary->isCompoundAssignmentOp());
+                assign(binary->getLHS(), value(binary->getRHS()), null(binary->getRHS()),
+                       binary->isCompoundAssignmentOp());
             }
         } else if (const auto *unary = dyn_cast<UnaryOperator>(expression)) {
             if (unary->isIncrementDecrementOp()) {
-                assign(unary->getSubExpr(), {}, true);
+                assign(unary->getSubExpr(), {}, {}, true);
             }
         }
         values[expression] = result;
@@ -331,9 +364,11 @@ void function::run_declaration(const VarDecl *variable)
     variance &held = now->variables[followed->second];
     if (variable->getInit()) {
         held = value(variable->getInit()) | here | now->left;
+        assign_null(variable, null(variable->getInit()), false);
     } else {
         held = {0, explain(variable, false, variable->getLocation(),
                            variable->getNameAsString() + " has no value yet")};
+        assign_null(variable, held, false);
     }
 }
 
@@ -341,6 +376,7 @@ void function::run_return(const Expr *result)
 {
     if (result) {
         found.result.join(value(result) | here | now->left);
+        found.null.join(null(result) | here | now->left);
     }
 }
 

@@ -239,6 +239,7 @@ void function::prepare()
     at_end.resize(cfg->getNumBlockIDs());
     for (state &s : at_end) {
         s.variables.resize(variables.size());
+        s.nulls.resize(variables.size());
     }
 }
 
@@ -454,7 +455,7 @@ bool function::finish_branch(const CFGBlock &block, const state &now)
         decision.why = explain(&block, false, branch ? branch->getBeginLoc() : SourceLocation(),
                                "the analysis does not follow this branch");
     } else {
-        decision = value(condition);
+        decision = truth(condition);
         if (decision.why) {
             decision.why = explain(&block, decision.why->divergent, condition->getBeginLoc(),
                                    "the condition", decision.why);
@@ -469,6 +470,7 @@ bool function::run_block(const CFGBlock &block, state &scratch)
     at = block.getBlockID();
     scratch.left = {};
     scratch.variables.assign(variables.size(), {});
+    scratch.nulls.assign(variables.size(), {});
     if (&block == &cfg->getEntry()) {
         for (unsigned i = 0; i < definition->getNumParams() && !is_entry; i++) {
             auto found = variables.find(definition->getParamDecl(i));
@@ -480,13 +482,15 @@ bool function::run_block(const CFGBlock &block, state &scratch)
             } else {
                 scratch.variables[found->second].why =
                     explain(found->first, false, found->first->getLocation(),
-                            "the function has more than 64 parameters");
+                            "the function has more than 63 parameters");
             }
+            scratch.nulls[found->second] = scratch.variables[found->second];
         }
     }
     for (unsigned before : blocks->predecessors(at)) {
         for (unsigned i = 0; i < variables.size(); i++) {
             scratch.variables[i].join(at_end[before].variables[i]);
+            scratch.nulls[i].join(at_end[before].nulls[i]);
         }
         scratch.left.join(at_end[before].left);
     }
@@ -510,6 +514,7 @@ bool function::run_block(const CFGBlock &block, state &scratch)
     bool grows = finish_branch(block, scratch);
     for (unsigned i = 0; i < variables.size(); i++) {
         grows |= at_end[at].variables[i].join(scratch.variables[i]);
+        grows |= at_end[at].nulls[i].join(scratch.nulls[i]);
     }
     grows |= at_end[at].left.join(scratch.left);
     return grows;
@@ -528,7 +533,7 @@ void function::give_up(const Stmt *statement, const cause *why)
         call_site site;
         site.expression = name;
         site.callee = callee;
-        site.reached.why = why;
+        site.reached.why = site.alone.why = why;
         site.arguments.resize(called->getNumParams(), {0, why});
         sites.push_back(std::move(site));
     }
@@ -541,7 +546,7 @@ void function::give_up(const Stmt *statement, const cause *why)
         call_site site;
         site.expression = call;
         site.allocates = allocates;
-        site.reached.why = site.size.why = why;
+        site.reached.why = site.size.why = site.alone.why = why;
         sites.push_back(std::move(site));
     }
     for (const Stmt *child : statement->children()) {
@@ -559,8 +564,9 @@ bool function::analyse()
         prepare();
     }
     if (!cfg) {
-        found.result.why = explain(definition, false, definition->getLocation(),
-                                   "the analysis has no control flow of this function");
+        found.result.why = found.null.why =
+            explain(definition, false, definition->getLocation(),
+                    "the analysis has no control flow of this function");
         found.may_leave = true;
         found.leaves.why = found.result.why;
         sites.clear();
@@ -580,6 +586,7 @@ bool function::analyse()
     bool grows = found.may_leave != before.may_leave || found.may_meet != before.may_meet;
     grows |= before.meets.join(found.meets);
     grows |= before.result.join(found.result);
+    grows |= before.null.join(found.null);
     grows |= before.leaves.join(found.leaves);
     return grows;
 }

@@ -8,6 +8,12 @@
  * A value varies if it is computed from one that does, or is assigned in a block that not all
  * threads reach. A block is reached by all threads if no branch on which it is control-dependent
  * (graph.h) has a condition that varies, and no thread has left before.
+ *
+ * A pointer to an allocated block varies, but whether it is NULL does not, if the allocation is
+ * collective: all threads of a block get memory, or all get none (gpualloc/coalesce.cuh). So
+ * pointers have a second variance, that of `p == NULL`. Which allocations are collective is known
+ * at last (decide.cpp). The analysis begins with the assumption that all are, and is continued
+ * without those that are not until the assumption holds.
  */
 #ifndef GPUALLOC_REWRITE_FUNCTION_H
 #define GPUALLOC_REWRITE_FUNCTION_H
@@ -50,6 +56,10 @@ class surroundings
     /* A pointer to the variable is used in a way that the analysis does not follow. */
     virtual void share_global(const clang::VarDecl *variable, const cause *why) = 0;
 
+    /* Why the call, of an allocation function or of one of the program, does not get the argument
+     * in the function `in`, or NULL. */
+    virtual const cause *stays_alone(const clang::Expr *call, const clang::FunctionDecl *in) = 0;
+
     /* Some ranks make a collective call alone. They may meet others at another such call. */
     virtual void meet_apart(const cause *why) = 0;
 
@@ -84,6 +94,7 @@ struct call_site {
     variance reached;                               /* whether all threads call together */
     std::vector<variance> arguments;
     variance size;       /* of an allocation, in bytes */
+    variance alone;      /* whether the call gets no argument, or the value false */
     bool doomed = false; /* every path from here ends the whole program */
 };
 
@@ -102,6 +113,7 @@ struct event {
 /* The result of the analysis that callers use. */
 struct summary {
     variance result;
+    variance null;          /* whether the result, a pointer, is NULL */
     bool may_leave = false; /* a thread may end within it */
     variance leaves;        /* whether all threads end there together */
     bool may_meet = false;  /* it has a collective call */
@@ -142,7 +154,8 @@ class function
   private:
     struct state {
         std::vector<variance> variables;
-        variance left; /* varies: some threads may have ended */
+        std::vector<variance> nulls; /* whether each variable, if it is a pointer, is NULL */
+        variance left;               /* varies: some threads may have ended */
     };
 
     /* function.cpp: variables and blocks */
@@ -161,6 +174,7 @@ class function
 
     /* expressions.cpp */
     void run(const clang::Stmt *statement);
+    void run_effects(const clang::Stmt *statement);
     void run_declaration(const clang::VarDecl *variable);
     void run_return(const clang::Expr *result);
 
@@ -183,15 +197,24 @@ class function
     void leave(const variance &how);
     void meet(const variance &how);
     void add_site(call_site site);
-    void assign(const clang::Expr *target, const variance &value, bool keeps);
+    variance alone(const clang::Expr *call);
+    void assign(const clang::Expr *target, const variance &value, const variance &null, bool keeps);
     void assign_variable(const clang::VarDecl *variable, const variance &value, bool keeps,
                          const clang::Expr *where);
+    void assign_null(const clang::VarDecl *variable, const variance &null, bool keeps);
     variance load(const clang::Expr *place);
     void note_volatile(const clang::Expr *place);
     variance load_variable(const clang::VarDecl *variable, const clang::Expr *where);
     variance value(const clang::Expr *expression);
     variance compute(const clang::Expr *expression);
     variance of_children(const clang::Stmt *statement);
+
+    /* nullness.cpp */
+    variance null(const clang::Expr *pointer);
+    variance compute_null(const clang::Expr *pointer);
+    variance truth(const clang::Expr *condition);
+    bool compute_test(const clang::Expr *expression, variance &found);
+    bool is_null(const clang::Expr *pointer) const;
     variance because(bool divergent, const clang::Expr *where, const std::string &text,
                      const cause *origin = nullptr);
 
@@ -211,6 +234,7 @@ class function
     std::vector<state> at_end;                                   /* of each block */
     std::vector<variance> branches; /* of each block: its condition, and the block itself */
     llvm::DenseMap<const clang::Stmt *, variance> values;
+    llvm::DenseMap<const clang::Stmt *, variance> nulls; /* of pointers, without parentheses */
 
     /* Of the block that is run. */
     state *now = nullptr;

@@ -25,48 +25,6 @@ namespace
 
 const char MAIN[] = "gpualloc_main";
 
-/* Functions that a kernel may call: those of gpualloc/gpu_mpi.cuh and CUDA's. CUDA also has C's
- * functions of numbers, with the endings f and, in host code alone, l. */
-const char *const available[] = {
-    "MPI_Abort",     "MPI_Allgather", "MPI_Allreduce", "MPI_Alltoall",
-    "MPI_Barrier",   "MPI_Bcast",     "MPI_Comm_rank", "MPI_Comm_size",
-    "MPI_Finalize",  "MPI_Gather",    "MPI_Get_count", "MPI_Get_processor_name",
-    "MPI_Init",      "MPI_Recv",      "MPI_Reduce",    "MPI_Scatter",
-    "MPI_Send",      "MPI_Sendrecv",  "MPI_Wtick",     "MPI_Wtime",
-    "__assert_fail", "abort",         "atoi",          "atol",
-    "calloc",        "clock",         "exit",          "fflush",
-    "fprintf",       "free",          "malloc",        "memcmp",
-    "memcpy",        "memmove",       "memset",        "printf",
-    "putchar",       "puts",          "rand",          "srand",
-    "strcat",        "strcmp",        "strcpy",        "strlen",
-    "strncmp"};
-const char *const numeric[] = {
-    "acos",      "acosh",    "asin",      "asinh",  "atan",   "atan2",  "atanh",   "cbrt",
-    "ceil",      "copysign", "cos",       "cosh",   "erf",    "erfc",   "exp",     "exp2",
-    "expm1",     "fabs",     "fdim",      "floor",  "fma",    "fmax",   "fmin",    "fmod",
-    "frexp",     "hypot",    "ilogb",     "ldexp",  "lgamma", "llrint", "llround", "log",
-    "log10",     "log1p",    "log2",      "logb",   "lrint",  "lround", "modf",    "nearbyint",
-    "nextafter", "pow",      "remainder", "remquo", "rint",   "round",  "scalbln", "scalbn",
-    "sin",       "sincos",   "sinh",      "sqrt",   "tan",    "tanh",   "tgamma",  "trunc"};
-
-bool is_among(llvm::StringRef name, llvm::ArrayRef<const char *> names)
-{
-    return std::any_of(names.begin(), names.end(),
-                       [&](const char *known) { return name == known; });
-}
-
-/* C++ has functions of one name for several types of numbers. */
-bool is_numeric(llvm::StringRef name)
-{
-    return is_among(name, numeric) || name == "abs" || name == "labs" || name == "llabs";
-}
-
-bool is_available(llvm::StringRef name)
-{
-    return is_among(name, available) || is_numeric(name) ||
-           (has_suffix(name, "f") && is_among(name.drop_back(), numeric));
-}
-
 /* Call visit(statement) for each statement and expression, also in the operands of sizeof. */
 template <typename Visit> void each_part(const Stmt *statement, const Visit &visit)
 {

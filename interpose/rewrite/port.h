@@ -20,6 +20,10 @@ namespace rewrite
 std::vector<not_ported> add_port(collector &to, program &all,
                                  const std::vector<clang::ASTContext *> &files);
 
+/* The function has a version for kernels, and is one of numbers. */
+bool is_available(llvm::StringRef name);
+bool is_numeric(llvm::StringRef name);
+
 /* Each file that changes includes the header of MPI on a GPU, instead of mpi.h or first. */
 void include_header(collector &to, const clang::ASTContext &context, const std::string &project);
 

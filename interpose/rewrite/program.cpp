@@ -460,7 +460,7 @@ const cause *program::resolve(const member &in, const variance &of) const
             why = in.parameter_varies[i];
         }
     }
-    return why;
+    return why || !(of.parameters & variance::ALONE) ? why : in.called_alone;
 }
 
 /* Find which parameters vary in some call, and which functions some threads enter alone. */
@@ -478,6 +478,7 @@ void program::find_contexts()
         for (auto &in : members) {
             auto taken = address_taken.find(key_of(in->analysis->definition));
             set(in->entry_varies, taken == address_taken.end() ? nullptr : taken->second);
+            set(in->called_alone, taken == address_taken.end() ? nullptr : taken->second);
             for (const cause *&parameter : in->parameter_varies) {
                 set(parameter, taken == address_taken.end() ? nullptr : taken->second);
             }
@@ -487,6 +488,7 @@ void program::find_contexts()
                 }
                 member &callee = member_of(site.callee);
                 set(callee.entry_varies, resolve(*in, site.reached));
+                set(callee.called_alone, resolve(*in, site.alone));
                 for (size_t i = 0; i < callee.parameter_varies.size(); i++) {
                     set(callee.parameter_varies[i],
                         i < site.arguments.size()
@@ -534,18 +536,17 @@ void program::run_messages()
 
 void program::analyse()
 {
+    bool flows = by == grade::flow || by == grade::none;
     find_all();
     find_ends();
     do {
-        run_all();
-        find_contexts();
-    } while (resolve_globals());
-    run_messages();
-    if (by == grade::flow || by == grade::none) {
-        decide();
-    } else {
-        decide_by_pattern();
-    }
+        do {
+            run_all();
+            find_contexts();
+        } while (resolve_globals());
+        run_messages();
+        flows ? decide() : decide_by_pattern();
+    } while (flows && leave_calls_alone());
 }
 
 } // namespace rewrite

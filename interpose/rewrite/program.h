@@ -104,6 +104,7 @@ class program : public surroundings
     void assign_global(const clang::VarDecl *variable, const variance &value,
                        const function &in) override;
     void share_global(const clang::VarDecl *variable, const cause *why) override;
+    const cause *stays_alone(const clang::Expr *call, const clang::FunctionDecl *in) override;
     void meet_apart(const cause *why) override;
     const cause *meets_apart() override;
     void call_unknown(const cause *why) override;
@@ -121,6 +122,7 @@ class program : public surroundings
         std::set<size_t> callers;
         std::vector<const cause *> parameter_varies; /* in some call, or NULL */
         const cause *entry_varies = nullptr; /* not all threads enter it together in some call */
+        const cause *called_alone = nullptr; /* why some call of it gets no argument */
         const cause *left_alone = nullptr;   /* why it cannot get the parameter */
         std::vector<size_t> decisions;       /* of its sites */
         std::vector<size_t> calls;           /* decisions for the calls of this function */
@@ -152,6 +154,7 @@ class program : public surroundings
     bool resolve_globals();
     void vary(global_variable &variable, const cause *why);
     void run_messages();
+    bool leave_calls_alone();
 
     /* decide.cpp */
     void decide();
@@ -198,6 +201,7 @@ class program : public surroundings
     const cause *unknown_call = nullptr; /* a function of which nothing is known */
     const cause *apart = nullptr;        /* a collective call that some ranks make alone */
     std::set<size_t> collective;         /* functions with collective calls */
+    std::map<const clang::Expr *, const cause *> calls_alone; /* that get no argument */
     causes all_causes;
     std::map<std::pair<const void *, std::string>, const cause *> explained;
 };

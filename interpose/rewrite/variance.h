@@ -49,9 +49,12 @@ using causes = std::deque<cause>;
 
 /* An element of a lattice: variances only grow in the fixed-point iterations. */
 struct variance {
-    static constexpr unsigned PARAMETERS = 64;
+    static constexpr unsigned PARAMETERS = 63;
+    static constexpr uint64_t ALONE = uint64_t{1} << PARAMETERS;
 
-    uint64_t parameters = 0;    /* bit i: varies if the function's parameter i varies */
+    /* Bit i: varies if the function's parameter i varies. ALONE: varies if the call of the function
+     * does not get the argument `coalesce`. */
+    uint64_t parameters = 0;
     const cause *why = nullptr; /* varies in any case; the cause found first */
 
     bool join(const variance &other)

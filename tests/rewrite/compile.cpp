@@ -195,7 +195,28 @@ void compiler::expression(const node &n)
     case kind::CALL:
         values(n);
         emit(code::CALL, n.a, n.b);
+        if (of.functions[n.a].returns_pointer) {
+            emit(code::NOT);
+            emit(code::NOT);
+        }
         return;
+    case kind::TEST:
+        expression(n.parts[0]);
+        emit(code::NOT);
+        if (n.a < TEST_EQUAL) {
+            emit(code::NOT);
+        }
+        return;
+    case kind::NOTHING:
+        emit(code::PUSH, 0);
+        return;
+    case kind::POINTER:
+        return load(n.a);
+    case kind::ASSIGN_TO:
+        values(n);
+        return store(n.a);
+    case kind::EITHER:
+        return choose(n);
     case kind::MALLOC:
         values(n);
         emit(code::MALLOC, n.a, n.b);

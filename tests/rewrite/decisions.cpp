@@ -20,10 +20,23 @@ namespace fuzz
 namespace
 {
 
+/* An analysis with a wrong rule. */
+class trusting_program : public rewrite::program
+{
+  public:
+    using program::program;
+
+    const rewrite::cause *stays_alone(const Expr *, const FunctionDecl *) override
+    {
+        return nullptr;
+    }
+};
+
 class consumer : public ASTConsumer
 {
   public:
-    consumer(rewrite::grade by, decisions &found) : by(by), found(found)
+    consumer(rewrite::grade by, bool trusts_null, decisions &found)
+        : by(by), trusts_null(trusts_null), found(found)
     {
     }
 
@@ -32,7 +45,10 @@ class consumer : public ASTConsumer
         if (context.getDiagnostics().hasErrorOccurred()) {
             return;
         }
-        rewrite::program all(false, by, "");
+        std::unique_ptr<rewrite::program> made =
+            trusts_null ? std::make_unique<trusting_program>(false, by, "")
+                        : std::make_unique<rewrite::program>(false, by, "");
+        rewrite::program &all = *made;
         all.add(context);
         all.analyse();
         const SourceManager &sources = context.getSourceManager();
@@ -55,30 +71,33 @@ class consumer : public ASTConsumer
     }
 
     rewrite::grade by;
+    bool trusts_null;
     decisions &found;
 };
 
 class action : public ASTFrontendAction
 {
   public:
-    action(rewrite::grade by, decisions &found) : by(by), found(found)
+    action(rewrite::grade by, bool trusts_null, decisions &found)
+        : by(by), trusts_null(trusts_null), found(found)
     {
     }
 
     std::unique_ptr<ASTConsumer> CreateASTConsumer(CompilerInstance &, llvm::StringRef) override
     {
-        return std::make_unique<consumer>(by, found);
+        return std::make_unique<consumer>(by, trusts_null, found);
     }
 
   private:
     rewrite::grade by;
+    bool trusts_null;
     decisions &found;
 };
 
 } // namespace
 
 /* Without the driver, which takes longer than all the rest. */
-bool decide(const std::string &text, rewrite::grade by, decisions &found)
+bool decide(const std::string &text, rewrite::grade by, bool trusts_null, decisions &found)
 {
     static const char *const arguments[] = {
         "-triple", "x86_64-unknown-linux-gnu", "-fsyntax-only", "-w", "-x", "c", "program.c"};
@@ -89,7 +108,7 @@ bool decide(const std::string &text, rewrite::grade by, decisions &found)
     invocation->getPreprocessorOpts().addRemappedFile(
         "program.c", llvm::MemoryBuffer::getMemBuffer(text, "program.c", true).release());
     compiler.setInvocation(std::move(invocation));
-    action parse(by, found);
+    action parse(by, trusts_null, found);
     return compiler.ExecuteAction(parse) && !compiler.getDiagnostics().hasErrorOccurred();
 }
 

@@ -21,7 +21,7 @@ struct decisions {
 };
 
 /* Returns false if Clang refuses the text. */
-bool decide(const std::string &text, rewrite::grade by, decisions &found);
+bool decide(const std::string &text, rewrite::grade by, bool trusts_null, decisions &found);
 
 } // namespace fuzz
 

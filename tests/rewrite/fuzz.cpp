@@ -9,8 +9,9 @@
  *                                       most
  *   fuzz SEED                           prints the program of one seed, and the decisions
  *
- * GRADE: flow, unless it is pattern or callgraph. These two are known to be wrong, so that the
- * fuzzer must fail with them.
+ * GRADE: flow, unless it is pattern or callgraph, or null: flow, but any allocation, collective or
+ * not, is thought to give NULL to all ranks or to none. These three are known to be wrong, so that
+ * the fuzzer must fail with them.
  */
 #include "decisions.h"
 #include "machine.h"
@@ -29,6 +30,7 @@ namespace
 constexpr int SIZES[] = {2, 3, 5, 32};
 
 rewrite::grade by = rewrite::grade::flow; /* of all analyses */
+bool trusts_null = false;
 
 struct statistics {
     long programs = 0, discarded = 0, sites = 0, together = 0, runs = 0, complete = 0;
@@ -45,6 +47,9 @@ setting choose(unsigned long seed, int ranks)
     how.buffered = random() % 2;
     how.eager = random() % 2;
     how.backward = random() % 2;
+    how.seed = (unsigned)random();
+    static const int failures[] = {0, 10, 30, 60};
+    how.failures = failures[random() % 4];
     return how;
 }
 
@@ -80,7 +85,7 @@ bool try_program(unsigned long seed, program &of, statistics &all, std::string &
     decisions found;
     compiled code;
     text = print(of);
-    if (!compile(of, code) || !decide(text, by, found)) {
+    if (!compile(of, code) || !decide(text, by, trusts_null, found)) {
         why = "the program does not compile";
         return true;
     }
@@ -125,11 +130,18 @@ std::vector<node> simpler(const node &n)
     if (n.what > kind::EXPRESSION || n.what == kind::NUMBER || n.what == kind::COMMUNICATOR) {
         return found;
     }
+    if (n.what >= kind::NOTHING && n.what < kind::COMMUNICATOR) {
+        found = {make(kind::NOTHING)};
+        if (n.what == kind::EITHER) {
+            found.insert(found.end(), {n.parts[1], n.parts[2]});
+        }
+        return n.what == kind::NOTHING ? std::vector<node>() : found;
+    }
     if (n.what == kind::EXPRESSION) {
         return n.parts[0].what == kind::NUMBER ? found : std::vector<node>();
     }
     found = {number(0), number(1)};
-    if (n.what == kind::VARIABLE) {
+    if (n.what == kind::VARIABLE || n.what == kind::TEST) {
         return found;
     }
     for (const node &part : n.parts) {
@@ -211,7 +223,7 @@ int show(unsigned long seed)
     std::string text = print(of);
     decisions found;
     std::printf("%s", text.c_str());
-    decide(text, by, found);
+    decide(text, by, trusts_null, found);
     for (auto [line, gets] : found.arguments) {
         std::printf("line %d: %s\n", line, gets == argument::ALWAYS ? "true" : "coalesce");
     }
@@ -266,6 +278,7 @@ int main(int argc, char **argv)
         return fuzz::show(seed);
     }
     if (argc > 4) {
+        fuzz::trusts_null = std::strcmp(argv[4], "null") == 0;
         fuzz::by = std::strcmp(argv[4], "pattern") == 0     ? rewrite::grade::pattern
                    : std::strcmp(argv[4], "callgraph") == 0 ? rewrite::grade::call_graph
                                                             : rewrite::grade::flow;

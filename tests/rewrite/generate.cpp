@@ -52,6 +52,11 @@ void generator::add_globals()
     if (chance(20)) {
         made.variables[add("gc", GLOBAL)].is_communicator = true;
     }
+    if (chance(15)) {
+        variable &v = made.variables[add("gq", GLOBAL)];
+        v.is_pointer = true;
+        v.initial = 0;
+    }
 }
 
 /* A function; its first parameter bounds the depth of recursion. */
@@ -60,6 +65,7 @@ void generator::add_function()
     function f;
     int index = (int)made.functions.size();
     f.name = "f" + std::to_string(index);
+    f.returns_pointer = chance(25);
     for (int i = 1 + below(3); i > 0; i--) {
         int parameter = add("p", index);
         made.variables[parameter].is_parameter = true;
@@ -86,6 +92,12 @@ void generator::add_locals(int owner)
     if (chance(10)) {
         made.variables[add("c", owner)].is_communicator = true;
     }
+    for (int i = chance(50) ? 1 + below(2) : 0; i > 0; i--) {
+        variable &v = made.variables[add("q", owner)];
+        v.is_pointer = true;
+        v.is_static = chance(10);
+        v.initial = 0;
+    }
 }
 
 /* Variables that the function can name. `all`: also counters of loops around, and the rank. */
@@ -99,7 +111,7 @@ std::vector<int> generator::visible(bool arrays, bool communicators, bool all) c
             hidden = hidden || (!all && counter == (int)i);
         }
         if ((v.function == GLOBAL || v.function == current) && !hidden && v.is_array == arrays &&
-            v.is_communicator == communicators) {
+            v.is_communicator == communicators && !v.is_pointer) {
             found.push_back((int)i);
         }
     }
@@ -144,7 +156,7 @@ node generator::value(int depth)
     if (depth <= 0) {
         return leaf();
     }
-    switch (weighted({10, 8, 2, 2, 3, 1, 2, 1, 1})) {
+    switch (weighted({10, 8, 2, 2, 3, 1, 2, 1, 1, 2})) {
     case 1:
         return make(kind::BINARY, below(11), {value(depth - 1), value(depth - 1)});
     case 2:
@@ -163,6 +175,8 @@ node generator::value(int depth)
         return make(kind::NOT, 0, {value(depth - 1)});
     case 8:
         return allocation(depth - 1);
+    case 9:
+        return test(depth - 1, false);
     default:
         return leaf();
     }
@@ -182,6 +196,9 @@ node generator::condition(int depth)
     if (depth > 0 && chance(25)) {
         return make(chance(50) ? kind::AND : kind::OR, 0,
                     {condition(depth - 1), condition(depth - 1)});
+    }
+    if (chance(15)) {
+        return test(depth - 1, true);
     }
     static const int compares[] = {3, 4, 7, 9};
     return make(kind::BINARY, compares[below(4)], {value(depth - 1), number(below(4))});
@@ -256,10 +273,10 @@ void generator::fill(int owner)
     if (owner) {
         int depth = made.functions[owner].parameters[0];
         node test = make(kind::BINARY, 3, {make(kind::VARIABLE, depth), number(1)});
-        node end = make(kind::RETURN, 0, {leaf()});
+        node end = make(kind::RETURN, 0, {result(0)});
         body.parts.insert(body.parts.begin(),
                           make(kind::IF, 0, {test, make(kind::BLOCK, 0, {end})}));
-        body.parts.push_back(make(kind::RETURN, 0, {value(2)}));
+        body.parts.push_back(make(kind::RETURN, 0, {result(2)}));
     }
     for (int label : wanted) {
         place_label(body, label);
@@ -320,7 +337,7 @@ program generator::run()
     static const int levels[] = {0, 0, 0, 1, 3, 12};
     divergence = levels[below(6)];
     perverse = chance(40) ? 40 : 0;
-    made.functions.push_back({"main", {}, {}});
+    made.functions.push_back({"main", false, {}, {}});
     int arguments = add("argc", 0);
     made.variables[arguments].name = "argc";
     made.variables[arguments].is_parameter = true;

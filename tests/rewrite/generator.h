@@ -63,6 +63,11 @@ class generator
     node value(int depth);
     node bounded(int depth, int bound);
     node condition(int depth);
+    std::vector<int> pointers() const;
+    node pointer(int depth);
+    node test(int depth, bool is_condition);
+    node result(int depth);
+    node keep(int depth);
     node change(int depth);
     node call(int depth);
     node allocation(int depth);

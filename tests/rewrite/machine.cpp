@@ -35,6 +35,7 @@ struct communicator {
 struct rank {
     int at = 0, steps = 0;
     bool ended = false, waits = false, finalized = false;
+    unsigned requests[2] = {0, 0}; /* allocations alone, and together */
     std::vector<int> stack, locals, globals;
     std::vector<frame> frames;
 
@@ -65,6 +66,7 @@ class machine
     bool call(const instruction &now);
     bool finish_call();
     bool allocate(const instruction &now);
+    int block(bool together);
     bool meet(const instruction &now);
     bool arrive(communicator &in, meeting &at, int what, int root, int value);
     void split(communicator &in, meeting &at);
@@ -191,13 +193,24 @@ bool machine::is_over(const communicator &in, const meeting &at, int what)
     return eager ? at.root_arrived : at.arrived == (int)in.members.size();
 }
 
+/* The result of an allocation: 0 is NULL. All ranks that allocate together get it, or none. Equal
+ * in runs that wait and in those that do not. */
+int machine::block(bool together)
+{
+    unsigned mixed = how.seed + now->requests[together]++ * 0x9e3779b9u;
+    mixed += together ? 0 : 0x85ebca6bu * (unsigned)(number + 1);
+    mixed = (mixed ^ mixed >> 15) * 0x2c1b3c6du;
+    mixed = (mixed ^ mixed >> 12) * 0x297a2d39u;
+    return (int)((mixed >> 8) % 100) >= how.failures;
+}
+
 bool machine::allocate(const instruction &now_at)
 {
     argument given = argument_at(now_at.b);
     bool together =
         given == argument::ALWAYS || (given == argument::PASSED && now->frames.back().coalesce);
     if (!how.collective || !together) {
-        now->stack.back() = 1;
+        now->stack.back() = block(together);
         now->at++;
         return true;
     }
@@ -214,7 +227,7 @@ bool machine::allocate(const instruction &now_at)
         return false;
     }
     allocations.next[number]++;
-    now->stack.back() = 1;
+    now->stack.back() = block(true);
     now->at++;
     return true;
 }

@@ -82,6 +82,8 @@ struct setting {
     int arguments = 1;             /* argc */
     int string = 0;                /* atoi(argv[1]) */
     bool buffered = true;          /* MPI_Send() does not wait */
+    unsigned seed = 0;             /* of the requests that fail */
+    int failures = 0;              /* percent of the allocations that give NULL */
     bool eager = true;             /* the root of MPI_Bcast() does not wait */
     bool backward = false;         /* the order of the ranks */
     bool collective = false;       /* allocations wait */

@@ -53,6 +53,7 @@ class printer
     void binary(const node &n, const char *operation);
     void call(node &n);
     void expression(node &n);
+    void pointer(node &n);
     void communicator(const node &n);
     void block(node &n);
     void cases(node &n);
@@ -67,6 +68,7 @@ class printer
     program &of;
     std::string text;
     int line = 1;
+    size_t current = 0; /* the function */
 };
 
 void printer::binary(const node &n, const char *operation)
@@ -104,6 +106,8 @@ void printer::expression(node &n)
 {
     static const char *const operators[] = {" + ", " - ", " * ", " < ",  " == ", " & ",
                                             " % ", " > ", " / ", " != ", " | "};
+    static const char *const before_test[] = {"(", "(", "!!", "", "(0 == ", "!"},
+                             *const after_test[] = {" != 0)", " ? 1 : 0)", "", "", ")", ""};
     auto wrap = [&](const std::string &before, int part, const std::string &after) {
         put(before);
         expression(n.parts[part]);
@@ -155,8 +159,48 @@ void printer::expression(node &n)
         return put(" != 0)");
     case kind::COMMUNICATOR:
         return communicator(n);
+    case kind::TEST:
+        put(before_test[n.a]);
+        pointer(n.parts[0]);
+        return put(after_test[n.a]);
     default:
+        if (!of.functions[n.a].returns_pointer) {
+            return call(n);
+        }
+        put("(");
+        call(n);
+        return put(" != 0)");
+    }
+}
+
+void printer::pointer(node &n)
+{
+    switch (n.what) {
+    case kind::NOTHING:
+        return put("(void *)0");
+    case kind::POINTER:
+        return put(name(n.a));
+    case kind::MALLOC:
         return call(n);
+    case kind::ASSIGN_TO:
+        put("(" + name(n.a) + " = ");
+        pointer(n.parts[0]);
+        return put(")");
+    case kind::EITHER:
+        put("(");
+        expression(n.parts[0]);
+        put(" ? ");
+        pointer(n.parts[1]);
+        put(" : ");
+        pointer(n.parts[2]);
+        return put(")");
+    default:
+        if (n.what == kind::CALL && of.functions[n.a].returns_pointer) {
+            return call(n);
+        }
+        put("(void *)(long)("); /* of a reduced program */
+        expression(n);
+        put(")");
     }
 }
 
@@ -264,7 +308,12 @@ void printer::statement(node &n)
     case kind::EXPRESSION:
     case kind::RETURN:
         put(n.what == kind::RETURN ? "return " : "");
-        expression(n.parts[0]);
+        if (n.what == kind::RETURN ? of.functions[current].returns_pointer
+                                   : n.parts[0].what == kind::ASSIGN_TO) {
+            pointer(n.parts[0]);
+        } else {
+            expression(n.parts[0]);
+        }
         return put(";\n");
     case kind::BLOCK:
         return block(n);
@@ -310,7 +359,9 @@ void printer::declare(const variable &v)
 {
     std::string initial = std::to_string(v.initial);
     put(v.is_static ? "static " : "");
-    if (v.is_communicator) {
+    if (v.is_pointer) {
+        put("void *" + v.name + " = 0;\n");
+    } else if (v.is_communicator) {
         put("MPI_Comm " + v.name + " = MPI_COMM_WORLD;\n");
     } else {
         put("int " + v.name +
@@ -326,7 +377,7 @@ void printer::head(const function &f)
     if (f.name == "main") {
         return put("int main(int argc, char **argv)");
     }
-    put("int " + f.name + "(");
+    put((f.returns_pointer ? "void *" : "int ") + f.name + "(");
     for (size_t i = 0; i < f.parameters.size(); i++) {
         const variable &v = of.variables[f.parameters[i]];
         put((i ? ", " : "") + std::string(v.is_communicator ? "MPI_Comm " : "int ") + v.name);
@@ -347,6 +398,7 @@ std::string printer::run()
         put(";\n");
     }
     for (size_t i = 0; i < of.functions.size(); i++) {
+        current = i;
         head(of.functions[i]);
         put("{\n");
         for (const variable &v : of.variables) {

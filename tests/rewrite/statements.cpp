@@ -110,7 +110,7 @@ node generator::leave(int depth)
     node jump;
     switch (weighted({5, loops || switches ? 5 : 0, loops ? 4 : 0, 3, 2, 1})) {
     case 0:
-        jump = make(kind::RETURN, 0, {value(1)});
+        jump = make(kind::RETURN, 0, {result(1)});
         break;
     case 1:
         jump = make(kind::BREAK);
@@ -201,7 +201,7 @@ node generator::statement(int depth)
     left--;
     bool deep = depth > 0;
     switch (weighted({16, 14, deep ? 9 : 0, deep ? 6 : 0, deep ? 2 : 0, 5, 6, 5, 1,
-                      current == 0 || shared() ? 3 : 0, 1, 1 + divergence / 8, 1})) {
+                      current == 0 || shared() ? 3 : 0, 1, 1 + divergence / 8, 1, 9})) {
     case 0:
         return make(kind::EXPRESSION, 0, {change(2)});
     case 1:
@@ -227,6 +227,8 @@ node generator::statement(int depth)
     case 11:
         return chance(50) && current ? make(kind::RANK, target(), {communicator()})
                                      : make(kind::EXPRESSION, 0, {change(1)});
+    case 13:
+        return keep(depth);
     default:
         return make(kind::SIZE, target(), {communicator()});
     }

@@ -36,7 +36,13 @@ enum class kind : unsigned char {
     ATOI,           /* atoi(argv[1]) */
     CALL,           /* function a with parts; b: line, set by the printer */
     MALLOC,         /* malloc(part) or calloc(2, part), by a; b: line */
-    COMMUNICATOR,   /* WORLD, SELF, or variable a */
+    TEST,           /* a pointer, the part, is not NULL, or is NULL; by a, of tests */
+    /* pointers; MALLOC and a CALL of a function that returns one are others */
+    NOTHING,      /* NULL */
+    POINTER,      /* variable a */
+    ASSIGN_TO,    /* variable a = part */
+    EITHER,       /* a condition and two pointers */
+    COMMUNICATOR, /* WORLD, SELF, or variable a */
     /* statements */
     EXPRESSION,
     BLOCK,
@@ -67,6 +73,14 @@ enum class kind : unsigned char {
 };
 
 constexpr int WORLD = -1, SELF = -2;
+enum tests {
+    TEST_UNEQUAL, /* p != 0 */
+    TEST_CHOICE,  /* p ? 1 : 0 */
+    TEST_TWICE,   /* !!p */
+    TEST_PLAIN,   /* p, as a condition */
+    TEST_EQUAL,   /* 0 == p, and from here on the opposite */
+    TEST_NOT      /* !p */
+};
 enum exits {
     EXIT_ZERO,
     EXIT_ONE, /* ends all ranks before MPI_Finalize(), and one after it */
@@ -97,6 +111,7 @@ struct variable {
     int function = GLOBAL;
     bool is_static = false, is_parameter = false, is_array = false, is_communicator = false;
     bool has_pointer = false;
+    bool is_pointer = false; /* to memory; its value is 1, or 0 if it is NULL */
     int initial = 0;
     int slot = 0; /* set by the compiler */
 
@@ -108,6 +123,7 @@ struct variable {
 
 struct function {
     std::string name;
+    bool returns_pointer = false;
     std::vector<int> parameters;
     node body;
 };
