@@ -9,7 +9,8 @@ PROGRAM is gpualloc-rewrite. MANIFEST has one program a line, in Make's manner:
     PART: [--for=cuda] FILE... -- FLAG...
 
 PART names a row of the table. Files and flags are as on the command line, quoted as for a shell,
-with paths relative to MANIFEST's folder. Prints a table in Markdown:
+with paths relative to MANIFEST's folder. A manifest that cannot be read, or names no program, is an
+error (exit status 2). Prints a table in Markdown:
 
     programs     those that Clang parses, and in parentheses the others
     seen         calls of allocation functions: each place in a source once, also if several
@@ -28,6 +29,7 @@ the number of places, by the text of the first cause and of its origin."""
 import argparse
 import collections
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -152,7 +154,15 @@ def main() -> None:
     of = parser.parse_args()
     program = str(pathlib.Path(of.program).resolve())
     folder = of.manifest.resolve().parent
-    programs = [one for one in read_manifest(of.manifest) if of.part in one[0]]
+    if not os.access(program, os.X_OK) or not os.path.isfile(program):
+        parser.error(f"{of.program}: expected gpualloc-rewrite, which can be executed")
+    try:
+        programs = [one for one in read_manifest(of.manifest) if of.part in one[0]]
+    except (OSError, ValueError) as error:  # ValueError: no text, or a quote without an end
+        parser.error(f"{of.manifest}: {getattr(error, 'strerror', None) or error}")
+    if not programs:
+        parser.error(f"{of.manifest}: no line \"PART: FILE... -- FLAG...\" of a part with "
+                     f"\"{of.part}\" in its name")
     parts = {name: Part() for name, _ in programs}
     kept = json.loads(of.paper.read_text()) if of.paper and of.paper.exists() else {}
     with ThreadPoolExecutor(of.jobs) as pool:

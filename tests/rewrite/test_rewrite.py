@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+REACH = HERE.parent.parent / "bench/rewrite/reach.py"
 PROGRAM = os.environ["GPUALLOC_REWRITE"]
 CLANG = os.environ["CLANG"]
 FLAGS = [f"-I{HERE / 'include'}"]
@@ -328,6 +329,53 @@ class Refusals(RewriteTest):
         self.assertEqual((HERE / "pairs/listing1.c.rewritten").read_text(),
                          (self.folder / "listing1.c").read_text())
         self.assertEqual(["listing1.c"], [path.name for path in self.folder.iterdir()])
+
+
+class Reach(RewriteTest):
+    """bench/rewrite/reach.py with the programs of the folder reach/."""
+
+    def reach(self, manifest: object, *args: str,
+              program: str = PROGRAM) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, str(REACH), program, str(manifest), *args],
+                              capture_output=True, text=True, timeout=60)
+
+    def test_table(self) -> None:
+        done = self.reach(HERE / "reach/programs", "--reasons=2")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(["| part | programs | seen | pattern | callgraph | flow | refuted | "
+                          "unproved | beyond |",
+                          "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+                          "| plain | 1 | 5 | 3 | 3 | 2 | 1 | 1 | 1 |",
+                          "| calls | 2 | 1 | 0 | 1 | 1 | 0 | 0 | 1 |",
+                          "| broken | 0 (1) | 0 | 0 | 0 | 0 | 0 | 0 | 0 |",
+                          "| all | 3 (1) | 6 | 3 | 4 | 3 | 1 | 1 | 2 |"],
+                         done.stdout.splitlines()[:6])
+        self.assertRegex(done.stdout.splitlines()[6], r"^ +1 .*  \[plain\.c:\d+\]$")
+        self.assertEqual(8, len(done.stdout.splitlines()))
+        self.assertIn("nonesuch.c", done.stderr)
+
+    def test_part_and_kept_answers(self) -> None:
+        kept = self.folder / "kept.json"
+        args = ["--part=calls", f"--paper={kept}"]
+        first = self.reach(HERE / "reach/programs", *args)
+        self.assertEqual(["through.c --", "through_again.c --"],
+                         sorted(json.loads(kept.read_text())))
+        self.assertEqual(first.stdout, self.reach(HERE / "reach/programs", *args).stdout)
+        self.assertNotIn("plain", first.stdout)
+
+    def test_wrong_input(self) -> None:
+        empty = self.file("empty", "# nothing\n")
+        quote = self.file("quote", "part: 'a.c --\n")
+        for part, manifest, args in (("No such file", self.folder / "nonesuch/programs", []),
+                                     ("Is a directory", self.folder, []),
+                                     ("no line", empty, []), ("No closing quotation", quote, []),
+                                     ('part with "x"', HERE / "reach/programs", ["--part=x"])):
+            done = self.reach(manifest, *args)
+            self.assertEqual((2, ""), (done.returncode, done.stdout), done.stderr)
+            self.assertRegex(done.stderr.splitlines()[-1], f"error: .*{part}")
+        done = self.reach(HERE / "reach/programs", program=str(self.folder / "nonesuch"))
+        self.assertEqual(2, done.returncode)
+        self.assertIn("expected gpualloc-rewrite", done.stderr)
 
 
 def main() -> None:
