@@ -27,14 +27,20 @@ void function::leave(const variance &how)
 }
 
 /* Threads make a collective call; `how`: which. */
-void function::meet(const variance &how)
+void function::meet(unsigned kinds, const variance &how)
 {
     variance all = how | here | now->left;
-    found.may_meet = true;
+    found.may_meet |= kinds;
     found.meets.join(all);
     if (all.why) {
-        around.meet_apart(all.why);
+        around.meet_apart(kinds, all.why);
     }
+}
+
+/* MPI's calls, __syncthreads() and its like are of all threads. */
+static meeting kind_of(const library_function &callee)
+{
+    return callee.communicator >= 0 || (callee.effects & BARRIER) ? OF_ALL : OF_WARP;
 }
 
 /* Whether the call gets no argument: in a function, if that one gets none. */
@@ -117,7 +123,7 @@ void function::run_program_call(const Expr *call, function *callee, std::vector<
         now->left.join(how | here);
     }
     if (callee->found.may_meet) {
-        meet(in_terms_of_ours(callee->found.meets));
+        meet(callee->found.may_meet, in_terms_of_ours(callee->found.meets));
     }
 }
 
@@ -152,7 +158,7 @@ void function::run_comparison(const CallExpr *call, const library_function &know
         now->left.join(how);
     }
     if (compare->found.may_meet) {
-        meet(how);
+        meet(compare->found.may_meet, how);
     }
 }
 
@@ -215,18 +221,25 @@ void function::run_construction(const CXXConstructExpr *call)
 /* The variance of a value that a collective call gives all threads of its communicator. */
 variance function::agreed(const CallExpr *call, const library_function &callee)
 {
-    if (callee.communicator < 0 || (unsigned)callee.communicator >= call->getNumArgs()) {
+    bool has_communicator =
+        callee.communicator >= 0 && (unsigned)callee.communicator < call->getNumArgs();
+    if (!has_communicator && !around.is_cuda()) {
+        return {};
+    }
+    const cause *apart = callee.effects & MEETS ? around.meets_apart(kind_of(callee)) : nullptr;
+    if (apart) { /* MPI_Comm_size() meets nobody */
+        return {0, explain(call, false, call->getBeginLoc(),
+                           around.is_cuda() ? "another thread may meet this call by another one"
+                                            : "another rank may meet this call by another one",
+                           apart)};
+    }
+    if (!has_communicator) {
         return {};
     }
     /* A communicator that does not vary has all ranks: MPI_COMM_SELF varies, MPI_Comm_dup() keeps
      * the ranks, and no other function gives a communicator which the analysis follows. */
     const Expr *communicator = call->getArg(callee.communicator);
     variance found = value(communicator);
-    const cause *apart = callee.effects & MEETS ? around.meets_apart() : nullptr;
-    if (apart) { /* MPI_Comm_size() meets nobody */
-        return {0, explain(call, false, call->getBeginLoc(),
-                           "another rank may meet this call by another one", apart)};
-    }
     if (found.why) {
         found.why = explain(communicator, false, communicator->getBeginLoc(),
                             "the communicator may not have all ranks", found.why);
@@ -316,8 +329,8 @@ void function::note_effects(const CallExpr *call, const library_function &callee
             explain(call, false, call->getBeginLoc(), name + "() may wait for another rank");
         events[at].push_back({event::EXCHANGE, why, 0});
     }
-    if ((callee.effects & MEETS) && callee.communicator >= 0) {
-        meet({});
+    if ((callee.effects & MEETS) && (callee.communicator >= 0 || around.is_cuda())) {
+        meet(kind_of(callee), {});
     }
     if (callee.effects & MEETS) {
         variance who = here | now->left | agreed(call, callee);
@@ -354,6 +367,9 @@ void function::run_library_call(const CallExpr *call, const library_function &ca
                (callee.result == source::status && !around.errors_are_fatal())) {
         result = because(false, call,
                          "nothing is known of the value of " + std::string(callee.name) + "()");
+    }
+    if (around.is_cuda() && (callee.effects & MEETS)) { /* __syncthreads_count() */
+        result.join(agreed(call, callee));
     }
     values[call] = result;
     set_outputs(call, callee);

@@ -10,6 +10,10 @@
  *
  * Whether messages come between depends on the callers, too: a call in a function may need that
  * none comes between the call of the function and the barrier before (B), or the one after it (A).
+ * The beginning of an entry is a barrier before all its calls. The end of main() is one after them,
+ * but that of a kernel is not: a thread that ends no longer keeps others waiting at
+ * __syncthreads(), as if it had sent a message.
+ *
  * A table of four bits says for each combination if the call is safe: bit 0 for neither, bit 1 for
  * B alone, bit 2 for A alone, bit 3 for both.
  */
@@ -95,7 +99,7 @@ unsigned program::table_of(const decision &of) const
     for (unsigned row = 0; row < ROWS; row++) {
         bool entry = of.in->is_entry;
         bool before = is_clear(messages.before[index], entry || (row & 1));
-        bool after = is_clear(messages.after[index], entry || (row & 2));
+        bool after = is_clear(messages.after[index], (entry && !cuda) || (row & 2 && !entry));
         bool safe = of.site->callee
                         ? member_of(of.site->callee).tolerates >> (before + 2 * after) & 1
                         : before || after;

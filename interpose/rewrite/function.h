@@ -36,6 +36,13 @@ namespace rewrite
 
 class function;
 
+/* Collective calls of two kinds do not meet: those of MPI, or of all threads of a block, and those
+ * of a warp. */
+enum meeting : unsigned {
+    OF_ALL = 1,
+    OF_WARP = 2
+};
+
 /* The rest of the program, as the analysis of a function sees it. */
 class surroundings
 {
@@ -61,10 +68,10 @@ class surroundings
     virtual const cause *stays_alone(const clang::Expr *call, const clang::FunctionDecl *in) = 0;
 
     /* Some ranks make a collective call alone. They may meet others at another such call. */
-    virtual void meet_apart(const cause *why) = 0;
+    virtual void meet_apart(unsigned kinds, const cause *why) = 0;
 
-    /* The cause of that, or NULL. */
-    virtual const cause *meets_apart() = 0;
+    /* The cause of that, for calls of that kind, or NULL. */
+    virtual const cause *meets_apart(meeting kind) = 0;
 
     /* The program calls a function of which nothing is known. */
     virtual void call_unknown(const cause *why) = 0;
@@ -116,7 +123,7 @@ struct summary {
     variance null;          /* whether the result, a pointer, is NULL */
     bool may_leave = false; /* a thread may end within it */
     variance leaves;        /* whether all threads end there together */
-    bool may_meet = false;  /* it has a collective call */
+    unsigned may_meet = 0;  /* it has collective calls of these kinds (meeting) */
     variance meets;         /* whether all threads make its collective calls together */
 };
 
@@ -195,7 +202,7 @@ class function
     void note_effects(const clang::CallExpr *call, const library_function &callee);
     void add_registered(const clang::CallExpr *call);
     void leave(const variance &how);
-    void meet(const variance &how);
+    void meet(unsigned kinds, const variance &how);
     void add_site(call_site site);
     variance alone(const clang::Expr *call);
     void assign(const clang::Expr *target, const variance &value, const variance &null, bool keeps);

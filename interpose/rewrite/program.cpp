@@ -378,18 +378,20 @@ void program::share_global(const VarDecl *variable, const cause *why)
     vary(globals[key_of(variable)], why);
 }
 
-void program::meet_apart(const cause *why)
+void program::meet_apart(unsigned kinds, const cause *why)
 {
-    if (!apart) {
-        apart = why;
-        waiting.insert(collective.begin(), collective.end());
+    for (meeting kind : {OF_ALL, OF_WARP}) {
+        if ((kinds & kind) && apart.emplace(kind, why).second) {
+            waiting.insert(collective.begin(), collective.end());
+        }
     }
 }
 
-const cause *program::meets_apart()
+const cause *program::meets_apart(meeting kind)
 {
+    auto found = apart.find(kind);
     collective.insert(running->number);
-    return apart;
+    return found == apart.end() ? nullptr : found->second;
 }
 
 void program::call_unknown(const cause *why)

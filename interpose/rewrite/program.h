@@ -105,8 +105,8 @@ class program : public surroundings
                        const function &in) override;
     void share_global(const clang::VarDecl *variable, const cause *why) override;
     const cause *stays_alone(const clang::Expr *call, const clang::FunctionDecl *in) override;
-    void meet_apart(const cause *why) override;
-    const cause *meets_apart() override;
+    void meet_apart(unsigned kinds, const cause *why) override;
+    const cause *meets_apart(meeting kind) override;
     void call_unknown(const cause *why) override;
     const allocation_function *registered(llvm::StringRef name) override;
     const cause *explain(const void *key, cause why) override;
@@ -198,9 +198,9 @@ class program : public surroundings
     std::set<std::string> aliases;                      /* functions that have another name */
     std::set<size_t> waiting; /* functions to analyse again, by their numbers */
     const function *running = nullptr;
-    const cause *unknown_call = nullptr; /* a function of which nothing is known */
-    const cause *apart = nullptr;        /* a collective call that some ranks make alone */
-    std::set<size_t> collective;         /* functions with collective calls */
+    const cause *unknown_call = nullptr;     /* a function of which nothing is known */
+    std::map<unsigned, const cause *> apart; /* by kinds: a collective call made by some alone */
+    std::set<size_t> collective;             /* functions with collective calls */
     std::map<const clang::Expr *, const cause *> calls_alone; /* that get no argument */
     causes all_causes;
     std::map<std::pair<const void *, std::string>, const cause *> explained;

@@ -379,6 +379,10 @@ void compiler::meet(const node &n)
         break;
     case kind::REDUCE:
         load(n.a);
+        if (of.is_cuda) { /* __syncthreads_count() */
+            emit(code::NOT);
+            emit(code::NOT);
+        }
         break;
     default:
         emit(code::PUSH, 0);

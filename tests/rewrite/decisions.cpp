@@ -35,8 +35,8 @@ class trusting_program : public rewrite::program
 class consumer : public ASTConsumer
 {
   public:
-    consumer(rewrite::grade by, bool trusts_null, decisions &found)
-        : by(by), trusts_null(trusts_null), found(found)
+    consumer(rewrite::grade by, bool trusts_null, bool is_cuda, decisions &found)
+        : by(by), trusts_null(trusts_null), is_cuda(is_cuda), found(found)
     {
     }
 
@@ -46,8 +46,8 @@ class consumer : public ASTConsumer
             return;
         }
         std::unique_ptr<rewrite::program> made =
-            trusts_null ? std::make_unique<trusting_program>(false, by, "")
-                        : std::make_unique<rewrite::program>(false, by, "");
+            trusts_null ? std::make_unique<trusting_program>(is_cuda, by, "")
+                        : std::make_unique<rewrite::program>(is_cuda, by, "");
         rewrite::program &all = *made;
         all.add(context);
         all.analyse();
@@ -71,36 +71,51 @@ class consumer : public ASTConsumer
     }
 
     rewrite::grade by;
-    bool trusts_null;
+    bool trusts_null, is_cuda;
     decisions &found;
 };
 
 class action : public ASTFrontendAction
 {
   public:
-    action(rewrite::grade by, bool trusts_null, decisions &found)
-        : by(by), trusts_null(trusts_null), found(found)
+    action(rewrite::grade by, bool trusts_null, bool is_cuda, decisions &found)
+        : by(by), trusts_null(trusts_null), is_cuda(is_cuda), found(found)
     {
     }
 
     std::unique_ptr<ASTConsumer> CreateASTConsumer(CompilerInstance &, llvm::StringRef) override
     {
-        return std::make_unique<consumer>(by, trusts_null, found);
+        return std::make_unique<consumer>(by, trusts_null, is_cuda, found);
     }
 
   private:
     rewrite::grade by;
-    bool trusts_null;
+    bool trusts_null, is_cuda;
     decisions &found;
 };
 
 } // namespace
 
 /* Without the driver, which takes longer than all the rest. */
-bool decide(const std::string &text, rewrite::grade by, bool trusts_null, decisions &found)
+bool decide(const std::string &text, rewrite::grade by, bool trusts_null, bool is_cuda,
+            decisions &found)
 {
-    static const char *const arguments[] = {
+    static const char *const in_c[] = {
         "-triple", "x86_64-unknown-linux-gnu", "-fsyntax-only", "-w", "-x", "c", "program.c"};
+    static const char *const in_cuda[] = {"-triple",
+                                          "nvptx64-nvidia-cuda",
+                                          "-aux-triple",
+                                          "x86_64-unknown-linux-gnu",
+                                          "-fcuda-is-device",
+                                          "-fsyntax-only",
+                                          "-w",
+                                          "-x",
+                                          "cuda",
+                                          "program.c"};
+    llvm::ArrayRef<const char *> arguments = in_c;
+    if (is_cuda) {
+        arguments = in_cuda;
+    }
     CompilerInstance compiler;
     compiler.createDiagnostics(new IgnoringDiagConsumer);
     auto invocation = std::make_shared<CompilerInvocation>();
@@ -108,7 +123,7 @@ bool decide(const std::string &text, rewrite::grade by, bool trusts_null, decisi
     invocation->getPreprocessorOpts().addRemappedFile(
         "program.c", llvm::MemoryBuffer::getMemBuffer(text, "program.c", true).release());
     compiler.setInvocation(std::move(invocation));
-    action parse(by, trusts_null, found);
+    action parse(by, trusts_null, is_cuda, found);
     return compiler.ExecuteAction(parse) && !compiler.getDiagnostics().hasErrorOccurred();
 }
 

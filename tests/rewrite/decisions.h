@@ -21,7 +21,8 @@ struct decisions {
 };
 
 /* Returns false if Clang refuses the text. */
-bool decide(const std::string &text, rewrite::grade by, bool trusts_null, decisions &found);
+bool decide(const std::string &text, rewrite::grade by, bool trusts_null, bool is_cuda,
+            decisions &found);
 
 } // namespace fuzz
 

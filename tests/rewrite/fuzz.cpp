@@ -8,6 +8,7 @@
  *   fuzz SEED COUNT [SECONDS [GRADE]]   tries the programs of COUNT seeds from SEED, for so long at
  *                                       most
  *   fuzz SEED                           prints the program of one seed, and the decisions
+ *   fuzz --cuda ...                     likewise, with kernels of CUDA for MPI programs in C
  *
  * GRADE: flow, unless it is pattern or callgraph, or null: flow, but any allocation, collective or
  * not, is thought to give NULL to all ranks or to none. These three are known to be wrong, so that
@@ -30,10 +31,10 @@ namespace
 constexpr int SIZES[] = {2, 3, 5, 32};
 
 rewrite::grade by = rewrite::grade::flow; /* of all analyses */
-bool trusts_null = false;
+bool trusts_null = false, is_cuda = false;
 
 struct statistics {
-    long programs = 0, discarded = 0, sites = 0, together = 0, runs = 0, complete = 0;
+    long programs = 0, refused = 0, discarded = 0, sites = 0, together = 0, runs = 0, complete = 0;
 };
 
 /* A random setting for each number of ranks, equal for equal seeds. */
@@ -50,6 +51,9 @@ setting choose(unsigned long seed, int ranks)
     how.seed = (unsigned)random();
     static const int failures[] = {0, 10, 30, 60};
     how.failures = failures[random() % 4];
+    how.is_cuda = is_cuda;
+    how.buffered = how.buffered || is_cuda;
+    how.eager = how.eager && !is_cuda;
     return how;
 }
 
@@ -85,8 +89,9 @@ bool try_program(unsigned long seed, program &of, statistics &all, std::string &
     decisions found;
     compiled code;
     text = print(of);
-    if (!compile(of, code) || !decide(text, by, trusts_null, found)) {
+    if (!compile(of, code) || !decide(text, by, trusts_null, is_cuda, found)) {
         why = "the program does not compile";
+        all.refused++;
         return true;
     }
     all.sites += found.allocations;
@@ -212,18 +217,18 @@ void report(unsigned long seed, const program &of)
     program least = reducer(seed, of).run();
     try_program(seed, least, ignored, text, why);
     std::printf("seed %lu: a call gets `true` although not all ranks make it together\n%s%s\n",
-                seed, text.c_str() + text.find("static void set"), why.c_str());
+                seed, text.c_str() + text.find("void set(int"), why.c_str());
 }
 
 int show(unsigned long seed)
 {
-    program of = generate(seed);
+    program of = generate(seed, is_cuda);
     statistics all;
     std::string why;
     std::string text = print(of);
     decisions found;
     std::printf("%s", text.c_str());
-    decide(text, by, trusts_null, found);
+    decide(text, by, trusts_null, is_cuda, found);
     for (auto [line, gets] : found.arguments) {
         std::printf("line %d: %s\n", line, gets == argument::ALWAYS ? "true" : "coalesce");
     }
@@ -240,7 +245,7 @@ int run(unsigned long first, long count, double seconds, int failures)
     double spent = 0;
     for (long i = 0; i < count && (seconds == 0 || spent < seconds); i++) {
         std::string text, why;
-        program of = generate(first + (unsigned long)i);
+        program of = generate(first + (unsigned long)i, is_cuda);
         all.programs++;
         if (!try_program(first + (unsigned long)i, of, all, text, why)) {
             report(first + (unsigned long)i, of);
@@ -250,11 +255,12 @@ int run(unsigned long first, long count, double seconds, int failures)
         }
         spent = std::chrono::duration<double>(clock::now() - begin).count();
     }
-    std::printf("%ld programs, %ld discarded; %ld allocation sites, %ld together (%.1f %%); "
-                "%ld of %ld runs complete; %.0f programs/s\n",
-                all.programs, all.discarded, all.sites, all.together,
-                100.0 * (double)all.together / (double)(all.sites ? all.sites : 1), all.complete,
-                all.runs, (double)all.programs / spent);
+    std::printf(
+        "%ld programs, %ld refused, %ld discarded; %ld allocation sites, %ld together (%.1f %%); "
+        "%ld of %ld runs complete; %.0f programs/s\n",
+        all.programs, all.refused, all.discarded, all.sites, all.together,
+        100.0 * (double)all.together / (double)(all.sites ? all.sites : 1), all.complete, all.runs,
+        (double)all.programs / spent);
     /* Programs that are not analysed, or that do not run, show nothing. */
     bool shows =
         all.programs < 100 || (all.together * 10 >= all.sites && all.complete > all.programs);
@@ -269,8 +275,13 @@ int run(unsigned long first, long count, double seconds, int failures)
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && std::strcmp(argv[1], "--cuda") == 0) {
+        fuzz::is_cuda = true;
+        argc--;
+        argv++;
+    }
     if (argc < 2) {
-        std::fprintf(stderr, "usage: fuzz SEED [COUNT [SECONDS]]\n");
+        std::fprintf(stderr, "usage: fuzz [--cuda] SEED [COUNT [SECONDS [GRADE]]]\n");
         return 2;
     }
     unsigned long seed = std::strtoul(argv[1], nullptr, 10);

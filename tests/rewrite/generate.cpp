@@ -43,13 +43,13 @@ void generator::add_globals()
 {
     for (int i = below(4); i > 0; i--) {
         variable &v = made.variables[add("g", GLOBAL)];
-        v.is_static = chance(60);
+        v.is_static = chance(60) && !made.is_cuda;
         v.has_pointer = chance(25);
     }
     if (chance(15)) {
         made.variables[add("ga", GLOBAL)].is_array = true;
     }
-    if (chance(20)) {
+    if (chance(20) && !made.is_cuda) {
         made.variables[add("gc", GLOBAL)].is_communicator = true;
     }
     if (chance(15)) {
@@ -69,7 +69,8 @@ void generator::add_function()
     for (int i = 1 + below(3); i > 0; i--) {
         int parameter = add("p", index);
         made.variables[parameter].is_parameter = true;
-        made.variables[parameter].is_communicator = i == 1 && !f.parameters.empty() && chance(15);
+        made.variables[parameter].is_communicator =
+            i == 1 && !f.parameters.empty() && chance(15) && !made.is_cuda;
         f.parameters.push_back(parameter);
     }
     made.functions.push_back(f);
@@ -81,7 +82,7 @@ void generator::add_locals(int owner)
         variable &v = made.variables[add("x", owner)];
         v.has_pointer = chance(8);
     }
-    if (chance(12)) {
+    if (chance(12) && !made.is_cuda) {
         variable &v = made.variables[add("s", owner)];
         v.is_static = true;
         v.has_pointer = chance(10);
@@ -89,13 +90,13 @@ void generator::add_locals(int owner)
     if (chance(8)) {
         made.variables[add("a", owner)].is_array = true;
     }
-    if (chance(10)) {
+    if (chance(10) && !made.is_cuda) {
         made.variables[add("c", owner)].is_communicator = true;
     }
     for (int i = chance(50) ? 1 + below(2) : 0; i > 0; i--) {
         variable &v = made.variables[add("q", owner)];
         v.is_pointer = true;
-        v.is_static = chance(10);
+        v.is_static = chance(10) && !made.is_cuda;
         v.initial = 0;
     }
 }
@@ -143,7 +144,7 @@ node generator::leaf()
     case 3:
         return make(kind::CONSTANT, 0, {read(target())});
     case 4:
-        return current == 0 ? make(kind::ATOI) : read(target());
+        return current == 0 ? make(kind::ATOI, chance(50)) : read(target());
     case 5:
         return counters.empty() ? read(target()) : make(kind::VARIABLE, some(counters));
     default:
@@ -261,7 +262,7 @@ node generator::communicator()
     if (!variables.empty() && chance(40)) {
         return make(kind::COMMUNICATOR, some(variables));
     }
-    return make(kind::COMMUNICATOR, chance(perverse / 2) ? SELF : WORLD);
+    return make(kind::COMMUNICATOR, chance(perverse / 2) && !made.is_cuda ? SELF : WORLD);
 }
 
 void generator::fill(int owner)
@@ -354,7 +355,7 @@ program generator::run()
     if (divergence < 2) {
         inject();
     }
-    if (chance(25)) {
+    if (chance(25) && !made.is_cuda) {
         finalize();
     }
     for (size_t i = 0; i < made.functions.size(); i++) {
@@ -363,9 +364,9 @@ program generator::run()
     return std::move(made);
 }
 
-program generate(unsigned long seed)
+program generate(unsigned long seed, bool is_cuda)
 {
-    return generator(seed).run();
+    return generator(seed, is_cuda).run();
 }
 
 } // namespace fuzz

@@ -18,8 +18,9 @@ namespace fuzz
 class generator
 {
   public:
-    explicit generator(unsigned long seed) : random(seed)
+    generator(unsigned long seed, bool is_cuda) : random(seed)
     {
+        made.is_cuda = is_cuda;
     }
 
     program run();

@@ -87,6 +87,7 @@ struct setting {
     bool eager = true;             /* the root of MPI_Bcast() does not wait */
     bool backward = false;         /* the order of the ranks */
     bool collective = false;       /* allocations wait */
+    bool is_cuda = false;          /* barriers do not wait for ranks that have ended */
     std::map<int, argument> sites; /* by lines */
 };
 

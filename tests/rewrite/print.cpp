@@ -45,6 +45,18 @@ class printer
         text += part;
     }
 
+    /* The expression, for a line that is put next. */
+    std::string text_of(node &n)
+    {
+        std::string before = std::move(text);
+        int at = line;
+        text.clear();
+        expression(n);
+        std::swap(before, text);
+        line = at;
+        return before;
+    }
+
     std::string name(int variable) const
     {
         return of.variables[variable].name;
@@ -152,7 +164,7 @@ void printer::expression(node &n)
     case kind::INCREMENT:
         return put(name(n.a) + "++");
     case kind::ATOI:
-        return put("atoi(argv[1])");
+        return put(!of.is_cuda ? "atoi(argv[1])" : n.a ? "(int)blockIdx.x" : "arg");
     case kind::MALLOC:
         put("(");
         call(n);
@@ -252,6 +264,9 @@ void printer::loop(node &n)
 
 void printer::message(node &n)
 {
+    if (of.is_cuda) {
+        return put(in_cuda(n, name(n.a), name(n.a), text_of(n.parts[0])));
+    }
     put((n.what == kind::SEND ? "MPI_Send(&" : "MPI_Recv(&") + name(n.a) + ", 1, MPI_INT, ");
     expression(n.parts[0]);
     put(n.what == kind::SEND ? ", 0, MPI_COMM_WORLD);\n"
@@ -260,6 +275,9 @@ void printer::message(node &n)
 
 void printer::exit(node &n)
 {
+    if (of.is_cuda) {
+        return put("__trap();\n");
+    }
     if (n.a == EXIT_VARIABLE) {
         return put("exit(" + name(n.b) + ");\n");
     }
@@ -270,6 +288,11 @@ void printer::exit(node &n)
 
 void printer::mpi(node &n)
 {
+    if (of.is_cuda) {
+        bool has_root = n.what == kind::BROADCAST;
+        return put(in_cuda(n, name(n.what == kind::REDUCE ? n.b : n.a), name(n.a),
+                           has_root ? text_of(n.parts[1]) : std::string()));
+    }
     switch (n.what) {
     case kind::BARRIER:
         put("MPI_Barrier(");
@@ -307,6 +330,11 @@ void printer::statement(node &n)
     switch (n.what) {
     case kind::EXPRESSION:
     case kind::RETURN:
+        if (n.what == kind::RETURN && of.is_cuda && current == 0) {
+            put("{ ");
+            expression(n.parts[0]);
+            return put("; return; }\n");
+        }
         put(n.what == kind::RETURN ? "return " : "");
         if (n.what == kind::RETURN ? of.functions[current].returns_pointer
                                    : n.parts[0].what == kind::ASSIGN_TO) {
@@ -346,7 +374,7 @@ void printer::statement(node &n)
     case kind::FINALIZE:
         return put("MPI_Finalize();\n");
     case kind::ABORT:
-        return put("abort();\n");
+        return put(of.is_cuda ? "__trap();\n" : "abort();\n");
     case kind::SEND:
     case kind::RECEIVE:
         return message(n);
@@ -358,6 +386,7 @@ void printer::statement(node &n)
 void printer::declare(const variable &v)
 {
     std::string initial = std::to_string(v.initial);
+    put(of.is_cuda && v.function == GLOBAL ? "__device__ " : "");
     put(v.is_static ? "static " : "");
     if (v.is_pointer) {
         put("void *" + v.name + " = 0;\n");
@@ -368,6 +397,7 @@ void printer::declare(const variable &v)
             (v.is_array ? "[4] = {" + initial + "};\n" : " = " + initial + ";\n"));
     }
     if (v.has_pointer) {
+        put(of.is_cuda && v.function == GLOBAL ? "__device__ " : "");
         put((v.is_static ? "static int *p_" : "int *p_") + v.name + " = &" + v.name + ";\n");
     }
 }
@@ -375,8 +405,10 @@ void printer::declare(const variable &v)
 void printer::head(const function &f)
 {
     if (f.name == "main") {
-        return put("int main(int argc, char **argv)");
+        return put(of.is_cuda ? "__global__ void kernel(int argc, int arg)"
+                              : "int main(int argc, char **argv)");
     }
+    put(of.is_cuda ? "__device__ " : "");
     put((f.returns_pointer ? "void *" : "int ") + f.name + "(");
     for (size_t i = 0; i < f.parameters.size(); i++) {
         const variable &v = of.variables[f.parameters[i]];
@@ -387,7 +419,7 @@ void printer::head(const function &f)
 
 std::string printer::run()
 {
-    put(header);
+    put(of.is_cuda ? cuda_header : header);
     for (const variable &v : of.variables) {
         if (v.function == GLOBAL) {
             declare(v);
@@ -406,9 +438,9 @@ std::string printer::run()
                 declare(v);
             }
         }
-        put(i ? "" : "MPI_Init(&argc, &argv);\n");
+        put(i || of.is_cuda ? "" : "MPI_Init(&argc, &argv);\n");
         block(of.functions[i].body);
-        put("return 0;\n}\n");
+        put(i || !of.is_cuda ? "return 0;\n}\n" : "}\n");
     }
     return text;
 }

@@ -71,6 +71,9 @@ node generator::cases(int depth)
 
 node generator::exit()
 {
+    if (made.is_cuda) { /* __trap() */
+        return make(kind::EXIT, EXIT_ONE);
+    }
     switch (weighted({3, 4, 2, 1})) {
     case 0:
         return make(kind::EXIT, EXIT_ZERO);

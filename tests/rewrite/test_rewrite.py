@@ -214,6 +214,7 @@ int MAIN(int argc, char **argv)
             "struct index { unsigned x, y, z; };\n"
             "extern const __device__ index threadIdx, blockIdx, blockDim;\n"
             'extern "C" __device__ void *malloc(unsigned long);\n'
+            "__device__ int __syncthreads_count(int);\n"
             "__device__ void __syncthreads();\n__device__ void __syncwarp();\n"
             "__device__ int atomicCAS(int *, int, int), atomicExch(int *, int);\n")
     AS_CUDA = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-include", "cuda.h"]
@@ -231,8 +232,28 @@ int MAIN(int argc, char **argv)
                      "if (threadIdx.x) { __syncwarp(); } malloc(8);"
                      " if (!threadIdx.x) __syncwarp();",
                      "volatile int *f = lock; if (!threadIdx.x) { while (*f) {} } malloc(8);"
-                     " if (threadIdx.x) *f = 0;"):
+                     " if (threadIdx.x) *f = 0;",
+                     # The end of a thread, or another call, ends the wait of the others.
+                     "if (threadIdx.x) { __syncthreads(); } malloc(8);",
+                     "if (threadIdx.x) { __syncthreads(); } malloc(8); __syncthreads();",
+                     "int m = threadIdx.x ? __syncthreads_count(n) : 0; __syncthreads();"
+                     " m = __syncthreads_count(n); malloc(m);"):
             self.assertEqual(["unknown"], self.kernel(body), body)
+        for body in ("__syncthreads(); malloc(8); if (threadIdx.x) __syncwarp();",
+                     "malloc(__syncthreads_count(n) & 63); __syncthreads();"):
+            self.assertEqual(["uniform and equal"], self.kernel(body), body)
+
+    def test_null_in_kernels(self) -> None:
+        together = "uniform and equal"
+        for body in ("void *p = malloc(8); if (!p) return; malloc(4);",
+                     "if (void *p = malloc(8)) malloc(4);",
+                     "int *p = (int *)malloc(8); int m = p == nullptr ? 4 : 8; malloc(m);"):
+            self.assertEqual([together] * 2, self.kernel(body), body)
+        for body in ("void *p = 0; if (threadIdx.x) p = malloc(8); if (!p) return; malloc(4);",
+                     "void *p = malloc(threadIdx.x); if (!p) return; malloc(4);",
+                     "void *p = malloc(8); if (threadIdx.x) p = 0; if (!p) return; malloc(4);",
+                     "void *p = malloc(8); void *&q = p; if (!q) return; malloc(4);"):
+            self.assertNotEqual(together, self.kernel(body)[-1], body)
 
     def test_objects_of_kernels(self) -> None:
         together = "uniform and equal"

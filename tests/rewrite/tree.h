@@ -132,13 +132,19 @@ struct program {
     std::vector<variable> variables;
     std::vector<function> functions; /* 0: main */
     int labels = 0;
+    bool is_cuda = false; /* a kernel and its functions, for the threads of a block */
 };
 
 /* generate.cpp */
-program generate(unsigned long seed);
+program generate(unsigned long seed, bool is_cuda);
 
-/* print.cpp: the program in C, with one call a line. */
+/* print.cpp: the program in C or CUDA, with one call a line. */
 std::string print(program &of);
+
+/* print_cuda.cpp: what CUDA has in the place of MPI's calls and declarations. */
+extern const char *const cuda_header;
+std::string in_cuda(const node &n, const std::string &to, const std::string &from,
+                    const std::string &rank);
 
 } // namespace fuzz
 
