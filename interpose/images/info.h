@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The attributes of functions in .nv.info, and symbols: the parts of a cubin that its reader and
+ * the patch share.
+ */
+#ifndef GPUALLOC_INTERPOSE_IMAGES_INFO_H
+#define GPUALLOC_INTERPOSE_IMAGES_INFO_H
+
+#include "cubin.h"
+
+typedef struct ga_info_entry {
+    unsigned attribute;
+    bool is_number;       /* `symbol` and `number` are set */
+    uint32_t symbol;      /* the function's index */
+    uint32_t number;      /* registers, or bytes of stack */
+    size_t number_offset; /* of `number` in the section */
+} ga_info_entry;
+
+/* The section of attributes that name their function; the sections .nv.info.FUNCTION do not. */
+bool ga_info_is_global(const ga_cubin_section *section);
+
+/* Iterate: `*at` is 0 before the first call. False: there are no more entries, or the rest is
+ * damaged; then `*at` is not the size of the section. */
+bool ga_info_next(ga_info_entry *out, ga_image section, size_t *at);
+
+/* False: no such symbol, or its name is not within the image. */
+bool ga_cubin_symbol_at(const ga_cubin *cubin, uint64_t index, Elf64_Sym *out, const char **name);
+
+/* The bit of the undefined function at `index`; 0: another symbol. */
+unsigned ga_cubin_call_at(const ga_cubin *cubin, uint64_t index);
+
+#endif

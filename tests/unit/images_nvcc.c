@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The images that nvcc makes of images.cu: fat binaries with machine code for all architectures,
+ * compiled as a whole, linked (-rdc=true) and with -G, plain and compressed. If nvcc changes a
+ * form, a test here fails.
+ */
+#include "../../interpose/images/cubin.h"
+#include "../../interpose/images/fatbin.h"
+#include "../../interpose/images/ptx.h"
+#include "../../liballoc/platform/libc.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ALL_CALLS = GA_CALLS_MALLOC | GA_CALLS_FREE | GA_CALLS_ALIGNED,
+    NEEDED_REGISTERS = 48, /* more than any of these kernels has */
+    NEEDED_STACK = 160
+};
+
+static ga_image read_file(const char *path)
+{
+    FILE *file = fopen(path, "rbe");
+    cr_assert(file && fseek(file, 0, SEEK_END) == 0, "%s", path);
+    size_t size = (size_t)ftell(file);
+    uint8_t *bytes = malloc(size);
+    rewind(file);
+    cr_assert(bytes && fread(bytes, 1, size, file) == size);
+    fclose(file);
+    return (ga_image){bytes, size};
+}
+
+static unsigned count_relocations(const ga_cubin *cubin, const char *callee)
+{
+    ga_cubin_section section;
+    unsigned count = 0;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        uint32_t type = section.header.sh_type;
+        if (type != SHT_REL && type != SHT_RELA) {
+            continue;
+        }
+        for (size_t at = 0; at < section.content.size; at += section.header.sh_entsize) {
+            Elf64_Rel entry;
+            Elf64_Sym symbol;
+            memcpy(&entry, section.content.bytes + at, sizeof entry);
+            memcpy(&symbol, cubin->symbols.bytes + ELF64_R_SYM(entry.r_info) * sizeof symbol,
+                   sizeof symbol);
+            count += !strcmp((const char *)cubin->strings.bytes + symbol.st_name, callee);
+        }
+    }
+    return count;
+}
+
+/* Occurrences of an address: 64 bits in memory, or the target of a call. */
+static unsigned count_addresses(const ga_cubin *cubin, uint64_t address)
+{
+    ga_cubin_section section;
+    unsigned count = 0;
+    uint64_t units = address / 4;
+    uint64_t low = cubin->sm >= 90 ? units >> 8 << 34 | (units & 0xff) << 16 : units << 34;
+    uint64_t mask = cubin->sm >= 90 ? UINT64_MAX << 34 | 0xff0000 : UINT64_MAX << 34;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        bool is_code = strncmp(section.name, ".text.", 6) == 0;
+        for (size_t at = 0;
+             section.header.sh_type == SHT_PROGBITS && at + 8 <= section.content.size; at += 8) {
+            uint64_t word;
+            memcpy(&word, section.content.bytes + at, sizeof word);
+            count += is_code ? (word & 0xfff) == 0x943 && (word & mask) == low : word == address;
+        }
+    }
+    return count;
+}
+
+static const ga_cubin_callee callee = {
+    {UINT64_C(0x7f8123456780), UINT64_C(0x7f8123457880), UINT64_C(0x7f8123458980)},
+    NEEDED_REGISTERS,
+    NEEDED_STACK};
+
+static const char *const names[] = {"malloc", "free", "__cuda_syscall_aligned_malloc"};
+
+static void expect_needs(const ga_cubin *cubin, const char *kernel, bool has_stack)
+{
+    uint32_t registers;
+    uint32_t stack;
+    ga_status status = ga_cubin_needs(cubin, kernel, &registers, &stack);
+    cr_assert_eq(status, has_stack ? GA_OK : GA_ERR_UNSUPPORTED, "%s: %s", kernel, ga_error_text());
+    cr_assert_eq(registers, NEEDED_REGISTERS, "%s: %u", kernel, registers);
+    cr_assert(!has_stack || stack >= NEEDED_STACK, "%s: %u", kernel, stack);
+}
+
+static void patch_and_check(ga_image image, bool is_whole)
+{
+    ga_cubin cubin;
+    unsigned before[3];
+    uint8_t *bytes = malloc(image.size);
+    memcpy(bytes, image.bytes, image.size);
+    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){bytes, image.size}), GA_OK, "%s",
+                 ga_error_text());
+    cr_assert(cubin.is_final);
+    cr_assert_eq(ga_cubin_calls(&cubin), ALL_CALLS, "sm_%u", cubin.sm);
+    unsigned printfs = count_relocations(&cubin, "vprintf");
+    for (int i = 0; i < 3; i++) {
+        before[i] = count_relocations(&cubin, names[i]);
+        cr_assert(before[i] && printfs, "sm_%u: %s", cubin.sm, names[i]);
+        cr_assert_eq(count_addresses(&cubin, callee.addresses[i]), 0);
+    }
+    cr_assert_eq(ga_cubin_patch(&cubin, bytes, &callee), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){bytes, image.size}), GA_OK);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(count_relocations(&cubin, names[i]), 0, "sm_%u: %s", cubin.sm, names[i]);
+        cr_assert_eq(count_addresses(&cubin, callee.addresses[i]), before[i], "sm_%u: %s", cubin.sm,
+                     names[i]);
+    }
+    cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs);
+    cr_assert(count_relocations(&cubin, "__assertfail") > 0);
+    expect_needs(&cubin, "below", true);
+    expect_needs(&cubin, "with_new", true);
+    expect_needs(&cubin, "recursive", is_whole);
+    free(bytes);
+}
+
+/* `count`: the entries with machine code. */
+static void check_all(const char *path, unsigned count, bool is_whole)
+{
+    ga_image fatbin = read_file(path);
+    ga_fatbin_entry entry;
+    size_t at = 0;
+    unsigned code = 0;
+    while (ga_fatbin_next(&entry, fatbin, &at)) {
+        void *owned;
+        ga_image image;
+        cr_assert_eq(ga_fatbin_unpack(&image, &owned, &entry), GA_OK, "%s: %s", path,
+                     ga_error_text());
+        if (entry.record.kind == GA_FATBIN_ELF) {
+            ga_image measured;
+            cr_assert_eq(ga_image_measure(&measured, image.bytes), GA_OK, "%s", ga_error_text());
+            cr_assert(measured.size <= image.size && image.size - measured.size < 8);
+            patch_and_check(measured, is_whole);
+            code++;
+        } else {
+            cr_assert_eq(ga_image_kind_of(image), GA_IMAGE_PTX);
+            cr_assert_eq(ga_ptx_calls(image), ALL_CALLS);
+        }
+        ga_libc.free(owned);
+    }
+    cr_assert(at == fatbin.size && code == count, "%s: %u entries with code", path, code);
+    free((void *)fatbin.bytes);
+}
+
+Test(images_nvcc, compiled_as_a_whole)
+{
+    check_all(getenv("IMAGES_WHOLE"), IMAGES_ARCHITECTURES, true);
+}
+
+Test(images_nvcc, linked)
+{
+    check_all(getenv("IMAGES_LINKED"), IMAGES_ARCHITECTURES, false);
+}
+
+Test(images_nvcc, with_debug_information)
+{
+    check_all(getenv("IMAGES_DEBUG"), IMAGES_ARCHITECTURES, false);
+}
+
+#ifdef GA_HAVE_ZSTD
+Test(images_nvcc, compressed_by_zstd)
+{
+    check_all(getenv("IMAGES_ZSTD"), IMAGES_ARCHITECTURES, true);
+}
+#endif
+
+#ifdef GA_HAVE_LZ4
+Test(images_nvcc, compressed_by_lz4)
+{
+    check_all(getenv("IMAGES_LZ4"), IMAGES_ARCHITECTURES, true);
+}
+#endif
+
+/* Each way of compressing gives the bytes that are stored plain. */
+static void expect_equal(const char *compressed, const char *plain)
+{
+    ga_image all[2] = {read_file(compressed), read_file(plain)};
+    size_t at[2] = {0};
+    ga_fatbin_entry entry[2];
+    unsigned count = 0;
+    while (ga_fatbin_next(&entry[0], all[0], &at[0]) && ga_fatbin_next(&entry[1], all[1], &at[1])) {
+        void *owned[2];
+        ga_image image[2];
+        for (int i = 0; i < 2; i++) {
+            cr_assert_eq(ga_fatbin_unpack(&image[i], &owned[i], &entry[i]), GA_OK, "%s",
+                         ga_error_text());
+        }
+        cr_assert(owned[0] || entry[0].record.kind == GA_FATBIN_ELF);
+        cr_assert_null(owned[1]);
+        size_t size = image[0].size < image[1].size ? image[0].size : image[1].size;
+        cr_assert(image[1].size - size < 8 && memcmp(image[0].bytes, image[1].bytes, size) == 0);
+        ga_libc.free(owned[0]);
+        count++;
+    }
+    cr_assert(count > IMAGES_ARCHITECTURES && at[1] == all[1].size);
+    free((void *)all[0].bytes);
+    free((void *)all[1].bytes);
+}
+
+#ifdef GA_HAVE_ZSTD
+Test(images_nvcc, zstd_gives_the_plain_bytes)
+{
+    expect_equal(getenv("IMAGES_ZSTD"), getenv("IMAGES_WHOLE"));
+}
+#endif
+
+#ifdef GA_HAVE_LZ4
+Test(images_nvcc, lz4_gives_the_plain_bytes)
+{
+    expect_equal(getenv("IMAGES_LZ4"), getenv("IMAGES_WHOLE"));
+}
+#endif
