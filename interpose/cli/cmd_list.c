@@ -240,7 +240,7 @@ static const struct {
 static const char *const kinds[] = {
     [GA_CUDA_FINDS] = "finds",     [GA_CUDA_SERVES] = "serves",   [GA_CUDA_ANSWERS] = "answers",
     [GA_CUDA_WATCHES] = "watches", [GA_CUDA_RETRIES] = "retries", [GA_CUDA_LIMITS] = "limits",
-    [GA_CUDA_PASSES] = "passes",
+    [GA_CUDA_PATCHES] = "patches", [GA_CUDA_PASSES] = "passes",
 };
 
 static int print_hooks(void)

@@ -176,18 +176,19 @@ static bool preloads_directly(const run_args *args)
            !is_set(args->trace, "GPUALLOC_TRACE");
 }
 
-/* Device memory is served only if a spec for it is set. */
+/* CUDA programs are served only if a spec for device memory or for kernels is set. */
 static bool try_preload(const run_args *args, our_libraries *ours, preload_list *all)
 {
     ga_path device = {""};
     bool direct = preloads_directly(args);
     bool align = direct && !args->preloadable.aligns;
+    bool cuda = args->device || is_set(args->kernel, "GPUALLOC_KERNEL");
     if (ga_preload_find(&ours->align, GA_PRELOAD_ALIGN) != GA_OK) {
         *ours->align.text = '\0';
     }
     if ((align && !*ours->align.text) ||
         ga_preload_find(&ours->malloc, GA_PRELOAD_MALLOC) != GA_OK ||
-        (args->device && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK)) {
+        (cuda && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK)) {
         return refuse(NULL);
     }
     snprintf(all->text, sizeof all->text, "%s%s%s%s%s", align ? ours->align.text : "",
@@ -331,7 +332,8 @@ static const struct argp_option options[] = {
      "for malloc and its family (default: GPUALLOC_HOST, else jemalloc, else system)", 0},
     {"device", KEY_DEVICE, "SPEC", 0,
      "for device memory, of CUDA programs and in those that link -lgpualloc", 0},
-    {"kernel", KEY_KERNEL, "SPEC", 0, "for memory in kernels, in programs that link -lgpualloc", 0},
+    {"kernel", KEY_KERNEL, "SPEC", 0,
+     "for malloc in kernels, of CUDA programs and in those that link -lgpualloc", 0},
     {NULL, 0, NULL, 0, "What to write:", 2},
     {"stats", KEY_STATS, "FILE", OPTION_ARG_OPTIONAL,
      "statistics at exit: a table on standard error, or appended to FILE, as JSON where its name "

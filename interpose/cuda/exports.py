@@ -9,7 +9,7 @@ look-ups. No versions: an unversioned definition serves references to every vers
 import re
 import sys
 
-ROW = re.compile(r"X\((?:FINDS|SERVES|ANSWERS|WATCHES|RETRIES|LIMITS|PASSES), \w+, \d+, (\w+), ")
+ROW = re.compile(r"X\([A-Z]+, \w+, \d+, (\w+), ")
 
 
 def main() -> None:

@@ -15,6 +15,8 @@
  *            WATCHES  passed to the driver, and recorded
  *            RETRIES  passed to the driver; if it is out of memory, retried after freeing caches
  *            LIMITS   as RETRIES, and counted against limit=
+ *            PATCHES  device code: passed to the driver; patched first if it calls malloc or free
+ *                     and GPUALLOC_KERNEL is set
  *            PASSES   passed to the driver
  *   name     the name that cuGetProcAddress() takes
  *   since    the CUDA version from which on that name means this symbol
@@ -100,6 +102,12 @@
       "maps another process's block")                                                              \
     X(ANSWERS, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY,                                \
       "unmaps another process's block")                                                            \
+    X(PATCHES, cuModuleLoad, 2000, cuModuleLoad, ANY, "device code in a file")                     \
+    X(PATCHES, cuModuleLoadData, 2000, cuModuleLoadData, ANY, "device code")                       \
+    X(PATCHES, cuModuleLoadDataEx, 2010, cuModuleLoadDataEx, ANY, "device code")                   \
+    X(PATCHES, cuModuleLoadFatBinary, 2000, cuModuleLoadFatBinary, ANY, "device code")             \
+    X(PATCHES, cuLibraryLoadData, 12000, cuLibraryLoadData, ANY, "device code")                    \
+    X(PATCHES, cuLibraryLoadFromFile, 12000, cuLibraryLoadFromFile, ANY, "device code in a file")  \
     X(LIMITS, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                   \
     X(RETRIES, cuMemHostRegister, 6050, cuMemHostRegister_v2, ANY, "pinned host memory")           \
     X(LIMITS, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                                \
@@ -182,6 +190,8 @@
     Y(cudaHostRegister, cuMemHostRegister_v2)                                                      \
     Y(cudaHostUnregister, cuMemHostUnregister)                                                     \
     Y(cudaMallocArray, cuArray3DCreate_v2)                                                         \
+    Y(cudaLibraryLoadData, cuLibraryLoadData)                                                      \
+    Y(cudaLibraryLoadFromFile, cuLibraryLoadFromFile)                                              \
     Y(cudaGetDriverEntryPoint, cuGetProcAddress_v2)                                                \
     Y(cudaGetDriverEntryPointByVersion, cuGetProcAddress_v2)
 /* clang-format on */
@@ -195,6 +205,7 @@ typedef enum ga_cuda_kind {
     GA_CUDA_WATCHES,
     GA_CUDA_RETRIES,
     GA_CUDA_LIMITS,
+    GA_CUDA_PATCHES,
     GA_CUDA_PASSES
 } ga_cuda_kind;
 

@@ -135,6 +135,17 @@ bool ga_cuda_next_start(bool load)
     return true;
 }
 
+void *ga_cuda_next_symbol(const char *symbol)
+{
+    if (!ga_cuda_next_start(true)) {
+        return NULL;
+    }
+    /* IN2: acquire. Pairs with IN1. */
+    void *found = ga_cuda_next_dlsym(__atomic_load_n(&library, __ATOMIC_ACQUIRE), symbol);
+    dlerror(); /* clear the error: the program did not call dlsym() */
+    return found;
+}
+
 ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row)
 {
     ga_cuda_next_start(true);

@@ -27,6 +27,10 @@ bool ga_cuda_next_start(bool load);
  * has none. */
 ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row);
 
+/* Another function of the driver, which is not looked up often. NULL: no driver, or the driver has
+ * none. */
+void *ga_cuda_next_symbol(const char *symbol);
+
 /* The driver's function for the row `symbol`, with the type of the row's hook. */
 #define GA_CUDA_NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
 

@@ -47,6 +47,7 @@ static CUresult pass_retry(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word 
 #define DEFINE_ANSWERS(symbol)
 #define DEFINE_WATCHES(symbol)
 #define DEFINE_LIMITS(symbol)
+#define DEFINE_PATCHES(symbol)
 #define DEFINE_RETRIES(symbol)                                      DEFINE(symbol, pass_retry)
 #define DEFINE_PASSES(symbol)                                       DEFINE(symbol, pass)
 #define DEFINE_ROW(kind, name, since, symbol, streams, description) DEFINE_##kind(symbol)

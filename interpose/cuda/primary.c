@@ -18,6 +18,7 @@
 #include "contexts.h"
 #include "entry.h"
 #include "ipc.h"
+#include "kernel_place.h"
 #include "lookup.h"
 #include "next.h"
 #include "pinned.h"
@@ -66,6 +67,7 @@ void ga_cuda_primary_close(CUdevice device)
 {
     ga_cuda_ipc_reset(device);
     ga_cuda_pinned_reset(device);
+    ga_cuda_kernel_close(device);
     ga_cuda_served_reset(device);
 }
 

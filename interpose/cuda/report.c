@@ -2,7 +2,9 @@
  *
  * The report of calls per hook, written as GPUALLOC_STATS says when the process exits.
  */
+#include "kernel_place.h"
 #include "lookup.h"
+#include "modules.h"
 
 #include "../../liballoc/runtime/report.h"
 
@@ -23,6 +25,17 @@ static void add_rows(ga_text *text, const char *format, const char *between)
     }
 }
 
+static void add_modules(ga_text *text, bool json)
+{
+    ga_cuda_module_counts modules = ga_cuda_modules_counted();
+    ga_text_add(text,
+                json ? ",\"modules\":{\"served\":%" PRIu64 ",\"passed\":%" PRIu64
+                       ",\"refused\":%" PRIu64 "}"
+                     : "modules with in-kernel malloc        served %" PRIu64 ", without %" PRIu64
+                       ", refused %" PRIu64 "\n",
+                modules.served, modules.passed, modules.refused);
+}
+
 static void compose(ga_text *text, bool json, const void *unused)
 {
     (void)unused;
@@ -30,11 +43,18 @@ static void compose(ga_text *text, bool json, const void *unused)
         ga_report_json_head(text, GA_PLACE_DEVICE);
         ga_text_add(text, ",\"calls\":{");
         add_rows(text, "\"%s\":%" PRIu64, ",");
-        ga_text_add(text, "}}\n");
+        ga_text_add(text, "}");
+        if (ga_cuda_kernel_wanted()) {
+            add_modules(text, json);
+        }
+        ga_text_add(text, "}\n");
     } else {
         ga_report_head(text, "CUDA calls of ");
         ga_text_add(text, "\n");
         add_rows(text, "%-32s %20" PRIu64 "\n", "");
+        if (ga_cuda_kernel_wanted()) {
+            add_modules(text, json);
+        }
     }
 }
 
@@ -48,6 +68,7 @@ static void report(void)
 __attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, ga_cuda_calls_child);
+    pthread_atfork(NULL, NULL, ga_cuda_modules_child);
 }
 
 void ga_cuda_report_at_exit(void)

@@ -189,28 +189,39 @@ static bool is_kernel(const ga_cubin *cubin, uint64_t index, const char *kernel)
            symbol.st_other & GA_STO_ENTRY;
 }
 
-ga_status ga_cubin_needs(const ga_cubin *cubin, const char *kernel, uint32_t *registers,
-                         uint32_t *stack)
+/* From the attributes of all functions. */
+static void read_global(const ga_cubin *cubin, const ga_cubin_section *section, const char *kernel,
+                        ga_cubin_callee *out)
 {
-    ga_cubin_section section;
     ga_info_entry entry;
-    *registers = 0;
-    *stack = GA_STACK_SIZE_UNKNOWN;
-    for (size_t i = 1; i < cubin->section_count; i++) {
-        if (!ga_cubin_section_at(cubin, i, &section) || !ga_info_is_global(&section)) {
-            continue;
-        }
-        for (size_t at = 0; ga_info_next(&entry, section.content, &at);) {
-            if (entry.is_number && is_kernel(cubin, entry.symbol, kernel)) {
-                *registers = entry.attribute == GA_INFO_REGCOUNT ? entry.number : *registers;
-                *stack = entry.attribute == GA_INFO_MIN_STACK_SIZE ? entry.number : *stack;
-            }
+    for (size_t at = 0; ga_info_next(&entry, section->content, &at);) {
+        if (entry.is_number && is_kernel(cubin, entry.symbol, kernel)) {
+            out->registers = entry.attribute == GA_INFO_REGCOUNT ? entry.number : out->registers;
+            out->stack = entry.attribute == GA_INFO_MIN_STACK_SIZE ? entry.number : out->stack;
         }
     }
-    return *registers && *stack != GA_STACK_SIZE_UNKNOWN
+}
+
+ga_status ga_cubin_needs(const ga_cubin *cubin, const char *kernel, ga_cubin_callee *out)
+{
+    ga_cubin_section section;
+    out->registers = out->parameters = 0;
+    out->stack = GA_STACK_SIZE_UNKNOWN;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        if (!ga_cubin_section_at(cubin, i, &section)) {
+            continue;
+        }
+        if (ga_info_is_global(&section)) {
+            read_global(cubin, &section, kernel, out);
+        } else if (ga_info_is_local(&section) &&
+                   strcmp(section.name + sizeof GA_INFO_LOCAL - 1, kernel) == 0) {
+            out->parameters = ga_info_parameters(section.content);
+        }
+    }
+    return out->registers && out->parameters && out->stack != GA_STACK_SIZE_UNKNOWN
                ? GA_OK
                : ga_fail(GA_ERR_UNSUPPORTED,
-                         "cubin: expected the registers and the stack of a kernel \"%s\", got %u "
-                         "and %u",
-                         kernel, *registers, *stack);
+                         "cubin: expected registers, stack and parameters of a kernel \"%s\", got "
+                         "%u, %u and %u",
+                         kernel, out->registers, out->stack, out->parameters);
 }

@@ -14,6 +14,9 @@
  * relocations. The driver would refuse them as they are with another type. All other relocations
  * stay, as those of vprintf and __assertfail.
  *
+ * Kernels whose parameters are at another offset than the callee's kernels expect are refused:
+ * their constant bank 0 has another layout.
+ *
  * The driver then no longer knows the callee, so the patch also raises the registers and stacks of
  * all kernels to what the callee needs. 32 registers cost no occupancy: a multiprocessor has 65536
  * for at most 2048 threads.
@@ -48,6 +51,10 @@ typedef struct ga_cubin_callee {
     uint64_t addresses[GA_CALLS_COUNT]; /* by the bit's number in GA_CALLS_* */
     uint32_t registers;                 /* that a kernel needs which calls them */
     uint32_t stack;                     /* bytes that they need */
+    uint32_t recursion;  /* bytes of stack of a kernel whose stack is not known, because it calls
+                         * itself: the limit of the context, and `stack` */
+    uint32_t parameters; /* offset of a kernel's parameters in constant bank 0. Below are values of
+                          * the driver, which the functions read */
 } ga_cubin_callee;
 
 /* Check the tables of sections and symbols. The image must outlive `out`.
@@ -70,11 +77,10 @@ unsigned ga_cubin_calls(const ga_cubin *cubin);
  */
 ga_status ga_cubin_patch(const ga_cubin *cubin, uint8_t *bytes, const ga_cubin_callee *callee);
 
-/* The registers and the stack of a kernel and all that it calls.
+/* Set the members of `out` that say what a kernel needs, with all functions that it calls.
  *
- * GA_ERR_UNSUPPORTED  there is no such kernel, or its stack is not known
+ * GA_ERR_UNSUPPORTED  there is no such kernel with parameters, or its stack is not known
  */
-ga_status ga_cubin_needs(const ga_cubin *cubin, const char *kernel, uint32_t *registers,
-                         uint32_t *stack);
+ga_status ga_cubin_needs(const ga_cubin *cubin, const char *kernel, ga_cubin_callee *out);
 
 #endif

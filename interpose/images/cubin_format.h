@@ -79,14 +79,16 @@ enum {
     GA_INFO_FIXED_FIRST = 1,
     GA_INFO_FIXED_LAST = 3,
     GA_INFO_SIZED = 4,
-    GA_INFO_FRAME_SIZE = 0x11, /* these four: a symbol's index and a number, 32 bits each */
+    GA_INFO_PARAM_CBANK = 0x0a, /* of .nv.info.KERNEL: a symbol's index, and where parameters are in
+                                 * constant bank 0: 16 bits each of offset and size */
+    GA_INFO_FRAME_SIZE = 0x11,  /* these four: a symbol's index and a number, 32 bits each */
     GA_INFO_MIN_STACK_SIZE = 0x12,
     GA_INFO_MAX_STACK_SIZE = 0x23,
     GA_INFO_REGCOUNT = 0x2f
 };
 
 #define GA_SHT_CUDA_INFO      UINT32_C(0x70000000) /* .nv.info */
-#define GA_STACK_SIZE_UNKNOWN UINT32_MAX           /* recursion: the limit of the context serves */
+#define GA_STACK_SIZE_UNKNOWN UINT32_MAX           /* recursion: the limit of the context holds */
 
 /* `CALL.ABS` with the target in the instruction: its low 12 bits. */
 #define GA_CALL_ABS_MASK UINT64_C(0xfff)

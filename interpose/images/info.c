@@ -11,10 +11,17 @@ bool ga_info_is_global(const ga_cubin_section *section)
     return section->header.sh_type == GA_SHT_CUDA_INFO && strcmp(section->name, ".nv.info") == 0;
 }
 
-static bool names_function(unsigned attribute)
+static bool has_number(unsigned attribute)
 {
-    return attribute == GA_INFO_FRAME_SIZE || attribute == GA_INFO_MIN_STACK_SIZE ||
-           attribute == GA_INFO_MAX_STACK_SIZE || attribute == GA_INFO_REGCOUNT;
+    return attribute == GA_INFO_PARAM_CBANK || attribute == GA_INFO_FRAME_SIZE ||
+           attribute == GA_INFO_MIN_STACK_SIZE || attribute == GA_INFO_MAX_STACK_SIZE ||
+           attribute == GA_INFO_REGCOUNT;
+}
+
+bool ga_info_is_local(const ga_cubin_section *section)
+{
+    return section->header.sh_type == GA_SHT_CUDA_INFO &&
+           strncmp(section->name, GA_INFO_LOCAL, sizeof GA_INFO_LOCAL - 1) == 0;
 }
 
 bool ga_info_next(ga_info_entry *out, ga_image section, size_t *at)
@@ -33,7 +40,7 @@ bool ga_info_next(ga_info_entry *out, ga_image section, size_t *at)
         return false;
     }
     *out = (ga_info_entry){.attribute = head.attribute};
-    if (size == sizeof head + 2 * sizeof out->number && names_function(head.attribute)) {
+    if (size == sizeof head + 2 * sizeof out->number && has_number(head.attribute)) {
         const uint8_t *payload = section.bytes + *at + sizeof head;
         memcpy(&out->symbol, payload, sizeof out->symbol);
         memcpy(&out->number, payload + sizeof out->symbol, sizeof out->number);
@@ -42,4 +49,15 @@ bool ga_info_next(ga_info_entry *out, ga_image section, size_t *at)
     }
     *at += size;
     return true;
+}
+
+uint32_t ga_info_parameters(ga_image section)
+{
+    ga_info_entry entry;
+    for (size_t at = 0; ga_info_next(&entry, section, &at);) {
+        if (entry.is_number && entry.attribute == GA_INFO_PARAM_CBANK) {
+            return entry.number & 0xffff;
+        }
+    }
+    return 0;
 }

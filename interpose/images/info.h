@@ -12,16 +12,22 @@ typedef struct ga_info_entry {
     unsigned attribute;
     bool is_number;       /* `symbol` and `number` are set */
     uint32_t symbol;      /* the function's index */
-    uint32_t number;      /* registers, or bytes of stack */
+    uint32_t number;      /* registers, bytes of stack, or the place of parameters */
     size_t number_offset; /* of `number` in the section */
 } ga_info_entry;
 
-/* The section of attributes that name their function; the sections .nv.info.FUNCTION do not. */
+/* The section of attributes that name their function, and a section of those of one function, whose
+ * name follows. */
+#define GA_INFO_LOCAL ".nv.info."
 bool ga_info_is_global(const ga_cubin_section *section);
+bool ga_info_is_local(const ga_cubin_section *section);
 
 /* Iterate: `*at` is 0 before the first call. False: there are no more entries, or the rest is
  * damaged; then `*at` is not the size of the section. */
 bool ga_info_next(ga_info_entry *out, ga_image section, size_t *at);
+
+/* The offset of parameters in constant bank 0, from a section of one kernel; 0: it has none. */
+uint32_t ga_info_parameters(ga_image section);
 
 /* False: no such symbol, or its name is not within the image. */
 bool ga_cubin_symbol_at(const ga_cubin *cubin, uint64_t index, Elf64_Sym *out, const char **name);

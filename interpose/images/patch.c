@@ -169,10 +169,11 @@ static uint32_t raised(const ga_info_entry *entry, const ga_cubin_callee *callee
     if (entry->attribute == GA_INFO_REGCOUNT) {
         return entry->number < callee->registers ? callee->registers : entry->number;
     }
-    bool is_stack =
-        entry->attribute == GA_INFO_MIN_STACK_SIZE || entry->attribute == GA_INFO_MAX_STACK_SIZE;
-    bool is_known = entry->number < GA_STACK_SIZE_UNKNOWN - callee->stack;
-    return is_stack && is_known ? entry->number + callee->stack : entry->number;
+    if (entry->attribute != GA_INFO_MIN_STACK_SIZE && entry->attribute != GA_INFO_MAX_STACK_SIZE) {
+        return entry->number;
+    }
+    return entry->number < GA_STACK_SIZE_UNKNOWN - callee->stack ? entry->number + callee->stack
+                                                                 : callee->recursion;
 }
 
 static ga_status raise_info(const work *w, const ga_cubin_section *section)
@@ -204,8 +205,21 @@ static void raise_header(const work *w, size_t index, const ga_cubin_section *se
     }
 }
 
+static ga_status check_parameters(const work *w, const ga_cubin_section *section)
+{
+    uint32_t parameters = ga_info_parameters(section->content);
+    return !parameters || parameters == w->callee->parameters
+               ? GA_OK
+               : ga_fail(GA_ERR_UNSUPPORTED,
+                         "cubin: %s: expected parameters at byte %u of constant bank 0, got %u",
+                         section->name, w->callee->parameters, parameters);
+}
+
 static ga_status raise_needs(const work *w, size_t index, const ga_cubin_section *section)
 {
+    if (ga_info_is_local(section)) {
+        return check_parameters(w, section);
+    }
     if (ga_info_is_global(section)) {
         return raise_info(w, section);
     }

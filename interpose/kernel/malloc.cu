@@ -25,9 +25,17 @@
 
 #include <cuda_runtime.h>
 
+/* module.cu defines other names for these functions, and another memory for the view. */
+#ifndef GA_KERNEL_MODULE
+#define GA_KERNEL_MALLOC         malloc
+#define GA_KERNEL_FREE           free
+#define GA_KERNEL_MALLOC_ALIGNED __cuda_syscall_aligned_malloc
+#define GA_KERNEL_VIEW           __constant__
+#endif
+
 /* The host writes it before the first launch; until then it is all zeros, and every request gets
  * NULL. In constant memory, because all threads read the same words. */
-__constant__ ga_kernel_heap ga_kernel_linked;
+GA_KERNEL_VIEW ga_kernel_heap ga_kernel_linked;
 
 /* Used in place of ga_kernel_malloc() and ga_kernel_free(), which would pass the view on the
  * stack. */
@@ -137,7 +145,7 @@ static __device__ __noinline__ void *malloc_mixed(uint32_t lanes, uint32_t class
     return ga_lanes_any(tile, !block) ? malloc_mixed_slow(lanes, class_, block) : block;
 }
 
-extern "C" __device__ void *malloc(size_t size) noexcept
+extern "C" __device__ void *GA_KERNEL_MALLOC(size_t size) noexcept
 {
     if (is_plain()) {
         ga_sized_claim_miss missed;
@@ -161,7 +169,7 @@ extern "C" __device__ void *malloc(size_t size) noexcept
     return malloc_slow(size);
 }
 
-extern "C" __device__ void free(void *block) noexcept
+extern "C" __device__ void GA_KERNEL_FREE(void *block) noexcept
 {
     uint32_t lanes = ga_warp_present();
     uint32_t freed = is_plain() ? ga_sized_free_fast(slabs(), ga_tile_among(lanes), block) : 0;
@@ -189,25 +197,27 @@ static __device__ void *malloc_aligned(size_t size, size_t align)
     }
     size_t whole = round_to_power(size > align ? size : align);
     void *block = is_sized() ? ga_sized_kernel_aligned_alloc(ga_kernel_linked, align, size)
-                  : whole    ? malloc(whole)
+                  : whole    ? GA_KERNEL_MALLOC(whole)
                              : NULL;
     if ((size_t)block % align != 0) {
-        free(block);
+        GA_KERNEL_FREE(block);
         block = NULL;
     }
     return block;
 }
 
-extern "C" __device__ void *__cuda_syscall_aligned_malloc(size_t size, size_t align) noexcept
+extern "C" __device__ void *GA_KERNEL_MALLOC_ALIGNED(size_t size, size_t align) noexcept
 {
     if (align & (align - 1)) {
         return NULL;
     }
-    return align <= 16 ? malloc(size) : malloc_aligned(size, align);
+    return align <= 16 ? GA_KERNEL_MALLOC(size) : malloc_aligned(size, align);
 }
 
+#ifndef GA_KERNEL_MODULE
 /* Host code uses the variable, so that -dlto keeps it findable. */
 int ga_kernel_linked_address(void **out)
 {
     return cudaGetSymbolAddress(out, ga_kernel_linked);
 }
+#endif

@@ -139,10 +139,10 @@ static void check_status(ga_status status)
  * file, so only that both end is demanded of it. */
 static void check_cubin(ga_image image)
 {
-    static const ga_cubin_callee callee = {{UINT64_C(0x7f8123456780), 4, UINT64_MAX}, 32, 200};
+    static const ga_cubin_callee callee = {
+        {UINT64_C(0x7f8123456780), 4, UINT64_MAX}, 32, 200, 1224, CUBIN_PARAMETERS};
     ga_cubin cubin;
-    uint32_t registers;
-    uint32_t stack;
+    ga_cubin_callee needs;
     uint8_t *copy = malloc(image.size + 1);
     FUZZ_NEED(copy);
     memcpy(copy, image.bytes, image.size);
@@ -150,7 +150,7 @@ static void check_cubin(ga_image image)
     check_status(status);
     if (status == GA_OK) {
         FUZZ_NEED(ga_cubin_calls(&cubin) < 1u << GA_CALLS_COUNT);
-        check_status(ga_cubin_needs(&cubin, "kernel", &registers, &stack));
+        check_status(ga_cubin_needs(&cubin, "kernel", &needs));
         check_status(ga_cubin_patch(&cubin, copy, &callee));
         check_status(ga_cubin_patch(&cubin, copy, &callee));
     }

@@ -24,6 +24,7 @@ enum {
     CUBIN_CONSTANT,
     CUBIN_TEXT_RELOCATIONS,
     CUBIN_TEXT,
+    CUBIN_LOCAL_INFO,
     CUBIN_SECTIONS,
 
     CUBIN_KERNEL = 1, /* the symbols */
@@ -35,7 +36,8 @@ enum {
     CUBIN_CONSTANTS = 3,    /* of malloc, vprintf and free */
     CUBIN_CALL_OFFSET = 16, /* in the code: calls of malloc, vprintf and free follow */
     CUBIN_REGISTERS = 24,
-    CUBIN_STACK = 16
+    CUBIN_STACK = 16,
+    CUBIN_PARAMETERS = 0x210 /* of sm_90; here for all */
 };
 
 typedef struct cubin_scene {
@@ -123,6 +125,18 @@ static inline void cubin_scene_info(cubin_scene *scene, Elf64_Shdr *sections)
     cubin_scene_section(scene, sections, CUBIN_INFO, GA_SHT_CUDA_INFO, info, sizeof info);
 }
 
+static inline void cubin_scene_local_info(cubin_scene *scene, Elf64_Shdr *sections)
+{
+    const struct {
+        uint8_t format, attribute;
+        uint16_t size;
+        uint32_t symbol;
+        uint16_t offset, bytes;
+    } info = {GA_INFO_SIZED, GA_INFO_PARAM_CBANK, 8, 0, CUBIN_PARAMETERS, 8};
+    cubin_scene_section(scene, sections, CUBIN_LOCAL_INFO, GA_SHT_CUDA_INFO, &info, sizeof info);
+    sections[CUBIN_LOCAL_INFO].sh_info = CUBIN_TEXT;
+}
+
 static inline void cubin_scene_code(cubin_scene *scene, Elf64_Shdr *sections)
 {
     /* CALL.ABS.NOINC, as nvdisasm prints it, without its target */
@@ -142,8 +156,8 @@ static inline void cubin_scene_code(cubin_scene *scene, Elf64_Shdr *sections)
 static inline void cubin_scene_build(cubin_scene *scene)
 {
     static const char names[] = "\0.shstrtab\0.strtab\0.symtab\0.nv.info\0.rel.nv.constant4\0"
-                                ".nv.constant4\0.rel.text.kernel\0.text.kernel";
-    static const uint32_t name_offsets[] = {0, 1, 11, 19, 27, 36, 54, 68, 85};
+                                ".nv.constant4\0.rel.text.kernel\0.text.kernel\0.nv.info.kernel";
+    static const uint32_t name_offsets[] = {0, 1, 11, 19, 27, 36, 54, 68, 85, 98};
     static const uint8_t zeros[8 * CUBIN_CONSTANTS];
     Elf64_Shdr sections[CUBIN_SECTIONS] = {0};
     Elf64_Ehdr header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT,
@@ -166,6 +180,7 @@ static inline void cubin_scene_build(cubin_scene *scene)
     cubin_scene_relocations(scene, sections, CUBIN_TEXT_RELOCATIONS, scene->call_type,
                             CUBIN_CALL_OFFSET, 16);
     cubin_scene_code(scene, sections);
+    cubin_scene_local_info(scene, sections);
     for (unsigned i = 0; i < CUBIN_SECTIONS; i++) {
         sections[i].sh_name = name_offsets[i];
     }

@@ -255,7 +255,7 @@ Test(images, unpacking_refuses_what_it_cannot_read)
 /* ---- the patch ----------------------------------------------------------------------------- */
 
 static const ga_cubin_callee callee = {
-    {UINT64_C(0x7f8123456780), UINT64_C(0x7f8123457780), 0}, 32, 200};
+    {UINT64_C(0x7f8123456780), UINT64_C(0x7f8123457780), 0}, 32, 200, 1224, CUBIN_PARAMETERS};
 
 static ga_status patch(cubin_scene *scene)
 {
@@ -351,19 +351,19 @@ Test(images, registers_and_stack_are_raised)
     cubin_scene recursive = {.sm = 90, .calls_cuda = true, .stack = GA_STACK_SIZE_UNKNOWN};
     cubin_scene_build(&recursive);
     cr_assert_eq(patch(&recursive), GA_OK, "%s", ga_error_text());
-    cr_assert_eq(info_number(&recursive, 2), GA_STACK_SIZE_UNKNOWN);
+    cr_assert_eq(info_number(&recursive, 2), callee.recursion);
 }
 
 Test(images, needs_of_a_kernel)
 {
     cubin_scene scene = built(90);
     ga_cubin cubin;
-    uint32_t registers;
-    uint32_t stack;
+    ga_cubin_callee needs;
     cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
-    cr_assert_eq(ga_cubin_needs(&cubin, "kernel", &registers, &stack), GA_OK);
-    cr_assert(registers == CUBIN_REGISTERS && stack == CUBIN_STACK);
-    cr_assert_eq(ga_cubin_needs(&cubin, "malloc", &registers, &stack), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_cubin_needs(&cubin, "kernel", &needs), GA_OK, "%s", ga_error_text());
+    cr_assert(needs.registers == CUBIN_REGISTERS && needs.stack == CUBIN_STACK &&
+              needs.parameters == CUBIN_PARAMETERS);
+    cr_assert_eq(ga_cubin_needs(&cubin, "malloc", &needs), GA_ERR_UNSUPPORTED);
     expect_sentence("\"malloc\"");
 }
 
@@ -403,6 +403,9 @@ Test(images, forms_that_are_not_understood_are_refused)
     scene = built(90);
     scene.bytes[scene.offsets[CUBIN_INFO] + 12] = 9; /* an unknown format */
     expect_refused(&scene, ".nv.info");
+    scene = built(90);
+    scene.bytes[scene.offsets[CUBIN_LOCAL_INFO] + 8] ^= 0x20; /* another layout of bank 0 */
+    expect_refused(&scene, ".nv.info.kernel: expected parameters at byte 528");
 }
 
 Test(images, elf_that_is_no_cubin_is_refused)

@@ -7,6 +7,7 @@
 #include "../../interpose/images/cubin.h"
 #include "../../interpose/images/fatbin.h"
 #include "../../interpose/images/ptx.h"
+#include "../../interpose/kernel/module.h"
 #include "../../liballoc/platform/libc.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +18,8 @@
 enum {
     ALL_CALLS = GA_CALLS_MALLOC | GA_CALLS_FREE | GA_CALLS_ALIGNED,
     NEEDED_REGISTERS = 48, /* more than any of these kernels has */
-    NEEDED_STACK = 160
+    NEEDED_STACK = 160,
+    NEEDED_RECURSION = 1024 + NEEDED_STACK
 };
 
 static ga_image read_file(const char *path)
@@ -78,21 +80,28 @@ static unsigned count_addresses(const ga_cubin *cubin, uint64_t address)
 static const ga_cubin_callee callee = {
     {UINT64_C(0x7f8123456780), UINT64_C(0x7f8123457880), UINT64_C(0x7f8123458980)},
     NEEDED_REGISTERS,
-    NEEDED_STACK};
+    NEEDED_STACK,
+    NEEDED_RECURSION,
+    0};
 
 static const char *const names[] = {"malloc", "free", "__cuda_syscall_aligned_malloc"};
 
-static void expect_needs(const ga_cubin *cubin, const char *kernel, bool has_stack)
+static void expect_needs(const ga_cubin *cubin, const char *kernel)
 {
-    uint32_t registers;
-    uint32_t stack;
-    ga_status status = ga_cubin_needs(cubin, kernel, &registers, &stack);
-    cr_assert_eq(status, has_stack ? GA_OK : GA_ERR_UNSUPPORTED, "%s: %s", kernel, ga_error_text());
-    cr_assert_eq(registers, NEEDED_REGISTERS, "%s: %u", kernel, registers);
-    cr_assert(!has_stack || stack >= NEEDED_STACK, "%s: %u", kernel, stack);
+    ga_cubin_callee needs;
+    ga_status status = ga_cubin_needs(cubin, kernel, &needs);
+    cr_assert_eq(status, GA_OK, "%s: %s", kernel, ga_error_text());
+    cr_assert_eq(needs.registers, NEEDED_REGISTERS, "%s: %u", kernel, needs.registers);
+    cr_assert(needs.stack >= NEEDED_STACK, "%s: %u", kernel, needs.stack);
 }
 
-static void patch_and_check(ga_image image, bool is_whole)
+/* The offset of parameters in constant bank 0. */
+static uint32_t parameters_of(unsigned sm)
+{
+    return sm < 90 ? 0x160 : sm == 90 ? 0x210 : 0x380;
+}
+
+static void patch_and_check(ga_image image)
 {
     ga_cubin cubin;
     unsigned before[3];
@@ -108,7 +117,9 @@ static void patch_and_check(ga_image image, bool is_whole)
         cr_assert(before[i] && printfs, "sm_%u: %s", cubin.sm, names[i]);
         cr_assert_eq(count_addresses(&cubin, callee.addresses[i]), 0);
     }
-    cr_assert_eq(ga_cubin_patch(&cubin, bytes, &callee), GA_OK, "%s", ga_error_text());
+    ga_cubin_callee raised = callee;
+    raised.parameters = parameters_of(cubin.sm);
+    cr_assert_eq(ga_cubin_patch(&cubin, bytes, &raised), GA_OK, "%s", ga_error_text());
     cr_assert_eq(ga_cubin_open(&cubin, (ga_image){bytes, image.size}), GA_OK);
     for (int i = 0; i < 3; i++) {
         cr_assert_eq(count_relocations(&cubin, names[i]), 0, "sm_%u: %s", cubin.sm, names[i]);
@@ -117,14 +128,14 @@ static void patch_and_check(ga_image image, bool is_whole)
     }
     cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs);
     cr_assert(count_relocations(&cubin, "__assertfail") > 0);
-    expect_needs(&cubin, "below", true);
-    expect_needs(&cubin, "with_new", true);
-    expect_needs(&cubin, "recursive", is_whole);
+    expect_needs(&cubin, "below");
+    expect_needs(&cubin, "with_new");
+    expect_needs(&cubin, "recursive");
     free(bytes);
 }
 
 /* `count`: the entries with machine code. */
-static void check_all(const char *path, unsigned count, bool is_whole)
+static void check_all(const char *path, unsigned count)
 {
     ga_image fatbin = read_file(path);
     ga_fatbin_entry entry;
@@ -139,7 +150,7 @@ static void check_all(const char *path, unsigned count, bool is_whole)
             ga_image measured;
             cr_assert_eq(ga_image_measure(&measured, image.bytes), GA_OK, "%s", ga_error_text());
             cr_assert(measured.size <= image.size && image.size - measured.size < 8);
-            patch_and_check(measured, is_whole);
+            patch_and_check(measured);
             code++;
         } else {
             cr_assert_eq(ga_image_kind_of(image), GA_IMAGE_PTX);
@@ -153,30 +164,78 @@ static void check_all(const char *path, unsigned count, bool is_whole)
 
 Test(images_nvcc, compiled_as_a_whole)
 {
-    check_all(getenv("IMAGES_WHOLE"), IMAGES_ARCHITECTURES, true);
+    check_all(getenv("IMAGES_WHOLE"), IMAGES_ARCHITECTURES);
 }
 
 Test(images_nvcc, linked)
 {
-    check_all(getenv("IMAGES_LINKED"), IMAGES_ARCHITECTURES, false);
+    check_all(getenv("IMAGES_LINKED"), IMAGES_ARCHITECTURES);
 }
 
 Test(images_nvcc, with_debug_information)
 {
-    check_all(getenv("IMAGES_DEBUG"), IMAGES_ARCHITECTURES, false);
+    check_all(getenv("IMAGES_DEBUG"), IMAGES_ARCHITECTURES);
 }
+
+/* ---- the module of the CUDA preload -------------------------------------------------------- */
+
+/* Constant banks are those of the kernel's module, which is another one. Bank 0 of a kernel has its
+ * parameters. */
+static void expect_no_constants(const ga_cubin *cubin)
+{
+    ga_cubin_section section;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        bool is_constant = strncmp(section.name, ".nv.constant", 12) == 0;
+        bool is_parameters = strncmp(section.name, ".nv.constant0.", 14) == 0;
+        cr_assert(!is_constant || is_parameters || !section.content.size, "sm_%u: %s", cubin->sm,
+                  section.name);
+        bool is_shared = strncmp(section.name, ".nv.shared.", 11) == 0;
+        cr_assert(!is_shared || !section.header.sh_size, "sm_%u: %s", cubin->sm, section.name);
+    }
+}
+
+/* ptxas assumes that registers above 31 survive a call of malloc. */
+Test(images_nvcc, our_module_can_be_called_from_others)
+{
+    ga_image fatbin = read_file(getenv("IMAGES_MODULE"));
+    ga_fatbin_entry entry;
+    size_t at = 0;
+    unsigned count = 0;
+    while (ga_fatbin_next(&entry, fatbin, &at)) {
+        void *owned;
+        ga_image image;
+        ga_cubin cubin;
+        ga_cubin_callee needs;
+        cr_assert_eq(ga_fatbin_unpack(&image, &owned, &entry), GA_OK, "%s", ga_error_text());
+        cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK, "%s", ga_error_text());
+        cr_assert_eq(ga_cubin_calls(&cubin), 0, "sm_%u calls CUDA's malloc", cubin.sm);
+        cr_assert_eq(ga_cubin_needs(&cubin, GA_KERNEL_MODULE_NEEDS, &needs), GA_OK, "%s",
+                     ga_error_text());
+        cr_assert(needs.registers <= 32, "sm_%u: %u registers", cubin.sm, needs.registers);
+        cr_assert_eq(ga_cubin_needs(&cubin, GA_KERNEL_MODULE_ALIGNED, &needs), GA_OK);
+        cr_assert(needs.registers <= 32, "sm_%u: %u registers", cubin.sm, needs.registers);
+        expect_no_constants(&cubin);
+        ga_libc.free(owned);
+        count++;
+    }
+    cr_assert(count > 0 && at == fatbin.size);
+    free((void *)fatbin.bytes);
+}
+
+/* ---- compressed images --------------------------------------------------------------------- */
 
 #ifdef GA_HAVE_ZSTD
 Test(images_nvcc, compressed_by_zstd)
 {
-    check_all(getenv("IMAGES_ZSTD"), IMAGES_ARCHITECTURES, true);
+    check_all(getenv("IMAGES_ZSTD"), IMAGES_ARCHITECTURES);
 }
 #endif
 
 #ifdef GA_HAVE_LZ4
 Test(images_nvcc, compressed_by_lz4)
 {
-    check_all(getenv("IMAGES_LZ4"), IMAGES_ARCHITECTURES, true);
+    check_all(getenv("IMAGES_LZ4"), IMAGES_ARCHITECTURES);
 }
 #endif
 

@@ -63,6 +63,19 @@ STAND_IN_API CUresult stand_in_retain(CUcontext *context, CUdevice device);
  * objects. */
 STAND_IN_API uint64_t stand_in_graphs(void);
 
+/* Modules and libraries: images that arrived, in order; file names are images, too. The stand-in
+ * keeps a copy of the first `size` bytes of those that arrive after stand_in_image_size().
+ * `*passed` is the address that the caller gave. */
+STAND_IN_API void stand_in_image_size(size_t size);
+STAND_IN_API int stand_in_images(void);
+STAND_IN_API const void *stand_in_image(int number, const void **passed);
+
+/* The preload's module says that its functions are here, and this is its view. */
+#define STAND_IN_MALLOC  UINT64_C(0x7f8123456780)
+#define STAND_IN_FREE    UINT64_C(0x7f8123457780)
+#define STAND_IN_ALIGNED UINT64_C(0x7f8123458780)
+STAND_IN_API const ga_kernel_heap *stand_in_view(void);
+
 /* ---- between its files --------------------------------------------------------------------- */
 
 extern ga_cuda_driver stand_in_table; /* vmm_driver's */
@@ -71,10 +84,11 @@ extern ga_cuda_driver stand_in_table; /* vmm_driver's */
  * child of fork(). */
 CUresult stand_in_arrive(bool needs_init);
 
-/* Functions of the hook table that vmm_driver has not, in contexts.c and memory.c; NULL: not
- * there. */
+/* Functions of the hook table that vmm_driver has not, in contexts.c, memory.c and modules.c; NULL:
+ * not there. */
 stand_in_function *stand_in_own_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
+stand_in_function *stand_in_own_module(const char *symbol);
 
 /* Count a call of a function of the hook table that is defined elsewhere. */
 void stand_in_called(const char *symbol);

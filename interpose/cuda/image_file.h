@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Device code in files.
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_IMAGE_FILE_H
+#define GPUALLOC_INTERPOSE_CUDA_IMAGE_FILE_H
+
+/* The content of a file, with a NUL behind it; give it to ga_libc.free(). NULL: it cannot be read,
+ * which the driver will find, or is too large. */
+void *ga_image_file_read(const char *path);
+
+#endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   CLOSED --first module that allocates--> OPEN or FAILED --primary context goes--> CLOSED
+ *
+ *   ga_cuda_kernel_open -> open_locked
+ *     read_needs      registers and stack, from the embedded image
+ *     open_heap       as GPUALLOC_KERNEL says
+ *     load_module     the driver loads the image; a kernel of it says its addresses; its view of
+ *                     the heap is written
+ *
+ * STRUCTURE  a record for each device
+ * INVARIANT  an OPEN record's module is loaded and has the view of the heap in it
+ * ORDER      one lock
+ * PROGRESS   a thread waits while another loads the module or opens a heap
+ */
+#include "kernel_place.h"
+
+#include "../../liballoc/linked/linked.h"
+#include "../../liballoc/platform/cuda_driver.h"
+#include "../../liballoc/platform/environment.h"
+#include "../../liballoc/platform/forks.h"
+#include "../../liballoc/platform/libc.h"
+#include "../../liballoc/platform/log.h"
+#include "../../liballoc/runtime/heap.h"
+#include "../images/fatbin.h"
+#include "../kernel/module.h"
+#include "next.h"
+
+#include <gpualloc/backend.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CLOSED = 0,
+    OPEN,
+    FAILED
+};
+
+enum {
+    LIMIT_STACK_SIZE = 0, /* CU_LIMIT_STACK_SIZE */
+    DEFAULT_STACK = 1024  /* the driver's */
+};
+
+/* The answers of the kernel ga_module_addresses: the functions, and the variable for the view. */
+enum {
+    ANSWER_VIEW = GA_CALLS_COUNT,
+    ANSWERS
+};
+
+typedef struct place {
+    int state;
+    ga_heap *heap;
+    CUmodule module;
+    ga_cubin_callee plain;   /* for kernels that call malloc and free */
+    ga_cubin_callee aligned; /* and for those that call the aligned malloc, too */
+    ga_status status;        /* FAILED: the status and the sentence */
+    char reason[512];
+} place;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static place places[GA_CUDA_DEVICES];
+static char *spec_at_start;
+
+/* The driver does not outlive a fork. */
+static void fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL); /* the thread that held it is not in the child */
+    memset(places, 0, sizeof places);
+}
+
+/* A constructor, because a fork that has begun does not run handlers that are registered during it,
+ * and because programs may clear their environment before their first CUDA call. */
+__attribute__((constructor)) static void begin(void)
+{
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, fork_child);
+    spec_at_start = ga_environment_copy("GPUALLOC_KERNEL");
+}
+
+static const char *spec(void)
+{
+    const char *now = ga_environment("GPUALLOC_KERNEL");
+    return now ? now : spec_at_start;
+}
+
+bool ga_cuda_kernel_wanted(void)
+{
+    const char *wanted = spec();
+    return wanted && *wanted && strcmp(wanted, "cuda") != 0;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static ga_status read_needs(place *it, ga_image *image, void **owned, unsigned sm)
+{
+    ga_fatbin_entry entry;
+    ga_cubin cubin;
+    *owned = NULL;
+    if (!ga_kernel_module_size) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "this build has no device code: nvcc was not found for it");
+    }
+    ga_image fatbin = {ga_kernel_module, (size_t)ga_kernel_module_size};
+    ga_status status = ga_fatbin_choose(&entry, fatbin, sm);
+    if (status == GA_OK) {
+        status = ga_fatbin_unpack(image, owned, &entry);
+    }
+    if (status == GA_OK) {
+        status = ga_cubin_open(&cubin, *image);
+    }
+    if (status == GA_OK) {
+        status = ga_cubin_needs(&cubin, GA_KERNEL_MODULE_NEEDS, &it->plain);
+    }
+    return status == GA_OK ? ga_cubin_needs(&cubin, GA_KERNEL_MODULE_ALIGNED, &it->aligned)
+                           : status;
+}
+
+static ga_status check_heap(ga_heap *heap, ga_kernel_heap *view)
+{
+    ga_status status = ga_heap_kernel_view(heap, view);
+    if (status == GA_OK && (ga_linked_calls_cuda(heap) || !ga_linked_aligns(view))) {
+        return ga_fail(GA_ERR_PLACE,
+                       "GPUALLOC_KERNEL: %s: expected a heap of its own with blocks aligned to 16, "
+                       "as %s",
+                       ga_heap_spec(heap), ga_heap_default_spec(GA_PLACE_KERNEL));
+    }
+    return status;
+}
+
+static ga_status open_heap(place *it, int device, ga_kernel_heap *view)
+{
+    ga_status status = ga_heap_open(&it->heap, GA_PLACE_KERNEL, device, spec());
+    return status == GA_OK ? check_heap(it->heap, view)
+                           : ga_fail(status, "GPUALLOC_KERNEL: %s", ga_error_text());
+}
+
+/* Launch the kernel that says where the functions are. */
+static ga_status ask_addresses(const ga_cuda_scope *scope, CUmodule module, CUdeviceptr block,
+                               uint64_t answers[ANSWERS])
+{
+    const ga_cuda_driver *driver = scope->driver;
+    CUfunction kernel;
+    void *parameters[] = {&block};
+    ga_status status =
+        GA_CUDA_CALL(driver, cuModuleGetFunction, &kernel, module, GA_KERNEL_MODULE_ADDRESSES);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(driver, cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, scope->stream,
+                              parameters, NULL);
+    }
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(driver, cuMemcpyDtoHAsync, answers, block, ANSWERS * sizeof *answers,
+                              scope->stream);
+    }
+    return status == GA_OK ? GA_CUDA_CALL(driver, cuStreamSynchronize, scope->stream) : status;
+}
+
+static ga_status read_addresses(const ga_cuda_scope *scope, int device, CUmodule module,
+                                uint64_t answers[ANSWERS])
+{
+    CUdeviceptr block;
+    ga_status status = GA_CUDA_CALL(scope->driver, cuMemAlloc, &block, ANSWERS * sizeof *answers);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = ask_addresses(scope, module, block, answers);
+    GA_CUDA_CALL(scope->driver, cuMemFree, block);
+    for (int i = 0; status == GA_OK && i < ANSWERS; i++) {
+        if (!answers[i]) {
+            return ga_fail(GA_ERR_DEVICE,
+                           "device %d: expected the address of function %d of the module, got 0",
+                           device, i);
+        }
+    }
+    return status;
+}
+
+static ga_status write_view(const ga_cuda_scope *scope, uint64_t variable,
+                            const ga_kernel_heap *view)
+{
+    ga_status status = GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)variable, view,
+                                    sizeof *view, scope->stream);
+    return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
+                           : status;
+}
+
+static ga_status load_module(place *it, int device, ga_image image, const ga_kernel_heap *view)
+{
+    ga_cuda_scope scope;
+    uint64_t answers[ANSWERS] = {0};
+    ga_status status = ga_cuda_enter(&scope, device);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(scope.driver, cuModuleLoadData, &it->module, image.bytes);
+    if (status == GA_OK) {
+        status = read_addresses(&scope, device, it->module, answers);
+    }
+    if (status == GA_OK) {
+        memcpy(it->plain.addresses, answers, sizeof it->plain.addresses);
+        memcpy(it->aligned.addresses, answers, sizeof it->aligned.addresses);
+        status = write_view(&scope, answers[ANSWER_VIEW], view);
+    }
+    ga_cuda_leave(&scope);
+    return status;
+}
+
+static ga_status open_closed(place *it, int device, unsigned sm)
+{
+    ga_image image;
+    void *owned;
+    ga_kernel_heap view;
+    ga_status status = read_needs(it, &image, &owned, sm);
+    if (status == GA_OK) {
+        status = open_heap(it, device, &view);
+    }
+    if (status == GA_OK) {
+        status = load_module(it, device, image, &view);
+    }
+    ga_libc.free(owned);
+    return status;
+}
+
+static void open_locked(place *it, int device, unsigned sm)
+{
+    *it = (place){.state = OPEN};
+    it->status = open_closed(it, device, sm);
+    if (it->status == GA_OK) {
+        it->heap->published++;
+        ga_log(GA_LOG_INFO, "malloc in kernels on device %d is served by %s", device,
+               ga_heap_spec(it->heap));
+        return;
+    }
+    snprintf(it->reason, sizeof it->reason, "%s", ga_error_text());
+    it->state = FAILED;
+    if (it->heap) {
+        ga_heap_close(it->heap);
+        it->heap = NULL;
+    }
+}
+
+/* The context's limit on the stack of kernels whose need is not known, now. */
+static uint32_t stack_limit(int device)
+{
+    typedef CUresult get_limit(size_t * value, int limit);
+    size_t value = DEFAULT_STACK;
+    ga_cuda_scope scope;
+    get_limit *get;
+    *(void **)&get = ga_cuda_next_symbol("cuCtxGetLimit");
+    if (get && ga_cuda_enter(&scope, device) == GA_OK) {
+        value = get(&value, LIMIT_STACK_SIZE) == CUDA_SUCCESS ? value : DEFAULT_STACK;
+        ga_cuda_leave(&scope);
+    }
+    return value < UINT32_MAX / 2 ? (uint32_t)value : UINT32_MAX / 2;
+}
+
+ga_status ga_cuda_kernel_open(ga_cubin_callee *out, int device, unsigned sm, unsigned calls)
+{
+    pthread_mutex_lock(&lock);
+    place *it = &places[device];
+    if (it->state == CLOSED) {
+        open_locked(it, device, sm);
+    }
+    *out = calls & GA_CALLS_ALIGNED ? it->aligned : it->plain;
+    if (it->state == OPEN) {
+        out->recursion = stack_limit(device) + out->stack;
+    }
+    ga_status status = it->state == OPEN ? GA_OK : ga_fail(it->status, "%s", it->reason);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void ga_cuda_kernel_close(int device)
+{
+    if (device < 0 || device >= GA_CUDA_DEVICES) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    if (places[device].state == OPEN) {
+        ga_heap_close(places[device].heap);
+    }
+    places[device] = (place){0};
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * In-kernel malloc of a device under the preload: the module with our functions in the primary
+ * context, and the heap that serves them. Thread safe.
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_KERNEL_PLACE_H
+#define GPUALLOC_INTERPOSE_CUDA_KERNEL_PLACE_H
+
+#include "../images/cubin.h"
+
+#include <stdbool.h>
+
+/* Whether GPUALLOC_KERNEL names a heap. It does not if it is empty, or is `cuda`: CUDA's own
+ * malloc. */
+bool ga_cuda_kernel_wanted(void);
+
+/* The functions to call in the primary context of `device`, of compute capability `sm`, for code
+ * that calls those of `calls` (GA_CALLS_*). The first call loads the module and opens the heap; a
+ * failure is remembered until the context is reset. */
+ga_status ga_cuda_kernel_open(ga_cubin_callee *out, int device, unsigned sm, unsigned calls);
+
+/* Before the primary context goes: close the heap with all its blocks. The driver unloads the
+ * module with the context. */
+void ga_cuda_kernel_close(int device);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Calls of cuLinkCreate() and its kin.
+ */
+#include "ptx_link.h"
+
+#include "../../liballoc/platform/cuda_driver.h"
+#include "../../liballoc/platform/libc.h"
+#include "next.h"
+
+#include <gpualloc/backend.h>
+
+#include <stdbool.h>
+#include <string.h>
+
+enum {
+    ERROR_LOG_BUFFER = 5, /* CU_JIT_* */
+    ERROR_LOG_BUFFER_SIZE_BYTES = 6,
+    INPUT_PTX = 1, /* CU_JIT_INPUT_PTX */
+    LOG_SIZE = 1024
+};
+
+typedef struct CUlinkState_st *link_state;
+typedef CUresult create_fn(unsigned count, int *options, void **values, link_state *out);
+typedef CUresult add_fn(link_state state, int type, void *data, size_t size, const char *name,
+                        unsigned count, int *options, void **values);
+typedef CUresult complete_fn(link_state state, void **cubin, size_t *size);
+typedef CUresult destroy_fn(link_state state);
+
+typedef struct linker {
+    create_fn *create;
+    add_fn *add;
+    complete_fn *complete;
+    destroy_fn *destroy;
+} linker;
+
+static bool find_linker(linker *out)
+{
+    *(void **)&out->create = ga_cuda_next_symbol("cuLinkCreate_v2");
+    *(void **)&out->add = ga_cuda_next_symbol("cuLinkAddData_v2");
+    *(void **)&out->complete = ga_cuda_next_symbol("cuLinkComplete");
+    *(void **)&out->destroy = ga_cuda_next_symbol("cuLinkDestroy");
+    return out->create && out->add && out->complete && out->destroy;
+}
+
+/* The cubin belongs to the linker's state, so copy it. */
+static ga_status copy_cubin(ga_image *out, void **owned, const void *cubin, size_t size)
+{
+    *owned = ga_libc.malloc(size);
+    if (!*owned) {
+        return ga_fail(GA_ERR_MEMORY, "no memory for %zu bytes of code", size);
+    }
+    memcpy(*owned, cubin, size);
+    *out = (ga_image){*owned, size};
+    return GA_OK;
+}
+
+static ga_status refused(CUresult result, char *log)
+{
+    log[strcspn(log, "\n")] = '\0';
+    return ga_fail(GA_ERR_UNSUPPORTED, "the driver's linker refuses the PTX: error %d%s%s", result,
+                   *log ? ": " : "", log);
+}
+
+static ga_status link_ptx(ga_image *out, void **owned, const linker *l, ga_image ptx,
+                          const ga_ptx_options *options)
+{
+    char log[LOG_SIZE] = "";
+    int our_options[] = {ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *our_values[] = {log, (void *)(uintptr_t)sizeof log};
+    bool has_options = options->count > 0; /* a log of the program's is its own */
+    link_state state;
+    void *cubin = NULL;
+    size_t size = 0;
+    CUresult result =
+        l->create(has_options ? options->count : 2, has_options ? options->options : our_options,
+                  has_options ? options->values : our_values, &state);
+    if (result != CUDA_SUCCESS) {
+        return refused(result, log);
+    }
+    result =
+        l->add(state, INPUT_PTX, (void *)(uintptr_t)ptx.bytes, ptx.size, "module", 0, NULL, NULL);
+    if (result == CUDA_SUCCESS) {
+        result = l->complete(state, &cubin, &size);
+    }
+    ga_status status =
+        result == CUDA_SUCCESS ? copy_cubin(out, owned, cubin, size) : refused(result, log);
+    l->destroy(state);
+    return status;
+}
+
+ga_status ga_ptx_link(ga_image *out, void **owned, int device, ga_image ptx,
+                      const ga_ptx_options *options)
+{
+    linker l;
+    ga_cuda_scope scope;
+    *owned = NULL;
+    if (!find_linker(&l)) {
+        return ga_fail(GA_ERR_UNSUPPORTED, "the driver has no cuLinkCreate(), to compile PTX with");
+    }
+    ga_status status = ga_cuda_enter(&scope, device);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = link_ptx(out, owned, &l, ptx, options);
+    ga_cuda_leave(&scope);
+    return status;
+}

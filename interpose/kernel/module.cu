@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * In-kernel malloc and free as a module of their own, for programs that are not linked with it. The
+ * CUDA preload loads this module once in a context, and patches the program's modules so that their
+ * calls come here (interpose/images/cubin.h).
+ *
+ * Calls come from kernels of other modules, and constant banks are those of the kernel's module. So
+ * the view is in global memory, the code is linked, so that addresses are in the instructions, and
+ * ptxas is forbidden to keep numbers and jump tables in a bank. tests/unit/images_nvcc.c checks
+ * that the module has no constants but the parameters of its kernels.
+ */
+#define GA_KERNEL_MODULE
+#define GA_KERNEL_MALLOC         ga_module_malloc
+#define GA_KERNEL_FREE           ga_module_free
+#define GA_KERNEL_MALLOC_ALIGNED ga_module_malloc_aligned
+#define GA_KERNEL_VIEW           __device__
+
+#include <cstddef>
+
+/* Not inlined into the kernels below, whose own constants would then hide that a function has
+ * some. */
+extern "C" __device__ __noinline__ void *ga_module_malloc(size_t size) noexcept;
+extern "C" __device__ __noinline__ void ga_module_free(void *block) noexcept;
+extern "C" __device__ __noinline__ void *ga_module_malloc_aligned(size_t size,
+                                                                  size_t align) noexcept;
+
+#include "malloc.cu"
+
+/* The addresses of the functions, in the order of GA_CALLS_*, and of the view. */
+extern "C" __global__ void ga_module_addresses(unsigned long long *out)
+{
+    void *(*volatile allocate)(size_t) = ga_module_malloc;
+    void (*volatile release)(void *) = ga_module_free;
+    void *(*volatile allocate_aligned)(size_t, size_t) = ga_module_malloc_aligned;
+    out[0] = (unsigned long long)allocate;
+    out[1] = (unsigned long long)release;
+    out[2] = (unsigned long long)allocate_aligned;
+    out[3] = (unsigned long long)&ga_kernel_linked;
+}
+
+/* These two are never launched: their registers and stacks are those that a kernel needs which
+ * calls the functions. */
+extern "C" __global__ void ga_module_needs(void **out)
+{
+    void *block = ga_module_malloc((size_t)out[0]);
+    ga_module_free(out[1]);
+    out[1] = block;
+}
+
+extern "C" __global__ void ga_module_needs_aligned(void **out)
+{
+    void *block = ga_module_malloc_aligned((size_t)out[0], (size_t)out[1]);
+    ga_module_free(out[2]);
+    out[2] = block;
+}

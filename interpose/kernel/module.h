@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The module of module.cu, embedded as a fat binary of linked cubins.
+ */
+#ifndef GPUALLOC_KERNEL_MODULE_H
+#define GPUALLOC_KERNEL_MODULE_H
+
+#include <stdint.h>
+
+/* A build without nvcc has size 0. */
+extern const unsigned char ga_kernel_module[] __attribute__((visibility("hidden")));
+extern const uint64_t ga_kernel_module_size __attribute__((visibility("hidden")));
+
+/* Its variable, a ga_kernel_heap, and its kernels. */
+#define GA_KERNEL_MODULE_VIEW      "ga_kernel_linked"
+#define GA_KERNEL_MODULE_ADDRESSES "ga_module_addresses"
+#define GA_KERNEL_MODULE_NEEDS     "ga_module_needs" /* of malloc and free */
+#define GA_KERNEL_MODULE_ALIGNED   "ga_module_needs_aligned"
+
+#endif

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Device code that allocates in kernels, under the preload: served, passed on, and refused with the
+reason."""
+
+import json
+import unittest
+from pathlib import Path
+
+from driver import Case
+
+SPEC = "slab/vmm"
+GROWTH = "memory grows between launches only"
+REFUSED = "keeps CUDA's malloc in kernels: "
+
+
+class Modules(Case):
+    def served(self, name: str, *said: str, kernel: str = SPEC, **variables: str) -> str:
+        """Run a case with GPUALLOC_KERNEL; standard error has all of `said`, and else nothing but
+        that the stand-in cannot grow a heap under a kernel."""
+        outcome = self.passes("modules", name, "served", quiet=False, GPUALLOC_KERNEL=kernel,
+                              **variables)
+        lines = [line for line in outcome.stderr.splitlines() if GROWTH not in line]
+        self.assertTrue(said or not lines, outcome.stderr)
+        for sentence in said:
+            self.assertIn(sentence, outcome.stderr)
+        return outcome.stderr
+
+    def passed(self, name: str, **variables: str) -> None:
+        """Without a heap, the driver gets each image as it is."""
+        self.passes("modules", name, "passed", **variables)
+        self.passes("modules", name, "passed", GPUALLOC_KERNEL="cuda", **variables)
+        self.passes("modules", name, "passed", preload=False, **variables)
+
+    def test_each_way(self) -> None:
+        self.served("each_way")
+        self.passed("each_way")
+
+    def test_without_malloc(self) -> None:
+        self.served("without_malloc")
+        self.passed("without_malloc")
+
+    def test_containers(self) -> None:
+        self.served("containers")
+        self.passed("containers")
+
+    def test_text(self) -> None:
+        self.served("text")
+        self.passed("text")
+
+    def test_damaged(self) -> None:
+        self.served("damaged")
+        self.assertIn("passed to the driver unread",
+                      self.served("damaged", "unread", GPUALLOC_LOG="info"))
+
+    def test_refused_before_any_is_served(self) -> None:
+        said = self.served("refused", REFUSED + "cubin for sm_90: expected one that is linked")
+        self.assertIn("an earlier module of the program keeps it", said)
+
+    def test_the_driver_refuses_the_patch(self) -> None:
+        self.served("unloadable", REFUSED + "the driver answers 999",
+                    "must not free each other's blocks")
+        self.passed("unloadable")
+
+    def test_another_context(self) -> None:
+        self.served("elsewhere", REFUSED + "device 0: expected its primary context")
+
+    def test_a_second_device(self) -> None:
+        self.served("devices", REFUSED + "a library", STAND_IN_DEVICES="2")
+
+    def test_reset(self) -> None:
+        self.served("reset")
+        self.passed("reset")
+
+    def test_a_heap_that_cannot_be(self) -> None:
+        said = self.passes("modules", "each_way", "passed", quiet=False,
+                           GPUALLOC_KERNEL="slab:unit=x/cuda").stderr
+        self.assertIn(REFUSED, said)
+        self.assertIn("GPUALLOC_KERNEL: slab: unit: expected", said)
+
+    def test_strict(self) -> None:
+        outcome = self.run_cuda("modules", "refused", "served", GPUALLOC_KERNEL=SPEC,
+                                GPUALLOC_STRICT="1")
+        self.assertEqual(outcome.status, 2)
+        self.assertIn("relocatable", outcome.stderr)
+
+    def test_statistics(self) -> None:
+        path = self.folder / "stats.json"
+        self.served("each_way", GPUALLOC_STATS=str(path))
+        self.served("without_malloc", GPUALLOC_STATS=str(path))
+        reports = [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+        modules = [report["modules"] for report in reports if "modules" in report]
+        self.assertEqual(modules, [{"served": 6, "passed": 0, "refused": 0},
+                                   {"served": 0, "passed": 5, "refused": 0}])
+
+
+if __name__ == "__main__":
+    unittest.main()
