@@ -5,11 +5,11 @@
  *   ga_cuda_kernel_open -> open_locked
  *     read_needs      registers and stack, from the embedded image
  *     open_heap       as GPUALLOC_KERNEL says
- *     load_module     the driver loads the image; a kernel of it says its addresses; its view of
- *                     the heap is written
+ *     write_view      into the instructions of a copy of the image
+ *     load_module     the driver loads the copy; a kernel of it says its addresses
  *
  * STRUCTURE  a record for each device
- * INVARIANT  an OPEN record's module is loaded and has the view of the heap in it
+ * INVARIANT  an OPEN record's module is loaded, and has the view of the heap in it
  * ORDER      one lock
  * PROGRESS   a thread waits while another loads the module or opens a heap
  */
@@ -39,14 +39,9 @@ enum {
 };
 
 enum {
-    LIMIT_STACK_SIZE = 0, /* CU_LIMIT_STACK_SIZE */
-    DEFAULT_STACK = 1024  /* the driver's */
-};
-
-/* The answers of the kernel ga_module_addresses: the functions, and the variable for the view. */
-enum {
-    ANSWER_VIEW = GA_CALLS_COUNT,
-    ANSWERS
+    LIMIT_STACK_SIZE = 0,     /* CU_LIMIT_STACK_SIZE */
+    CAPTURE_MODE_RELAXED = 2, /* CU_STREAM_CAPTURE_MODE_RELAXED */
+    DEFAULT_STACK = 1024      /* the driver's */
 };
 
 typedef struct place {
@@ -138,7 +133,7 @@ static ga_status open_heap(place *it, int device, ga_kernel_heap *view)
 
 /* Launch the kernel that says where the functions are. */
 static ga_status ask_addresses(const ga_cuda_scope *scope, CUmodule module, CUdeviceptr block,
-                               uint64_t answers[ANSWERS])
+                               uint64_t answers[GA_CALLS_COUNT])
 {
     const ga_cuda_driver *driver = scope->driver;
     CUfunction kernel;
@@ -150,23 +145,24 @@ static ga_status ask_addresses(const ga_cuda_scope *scope, CUmodule module, CUde
                               parameters, NULL);
     }
     if (status == GA_OK) {
-        status = GA_CUDA_CALL(driver, cuMemcpyDtoHAsync, answers, block, ANSWERS * sizeof *answers,
-                              scope->stream);
+        status = GA_CUDA_CALL(driver, cuMemcpyDtoHAsync, answers, block,
+                              GA_CALLS_COUNT * sizeof *answers, scope->stream);
     }
     return status == GA_OK ? GA_CUDA_CALL(driver, cuStreamSynchronize, scope->stream) : status;
 }
 
 static ga_status read_addresses(const ga_cuda_scope *scope, int device, CUmodule module,
-                                uint64_t answers[ANSWERS])
+                                uint64_t answers[GA_CALLS_COUNT])
 {
     CUdeviceptr block;
-    ga_status status = GA_CUDA_CALL(scope->driver, cuMemAlloc, &block, ANSWERS * sizeof *answers);
+    ga_status status =
+        GA_CUDA_CALL(scope->driver, cuMemAlloc, &block, GA_CALLS_COUNT * sizeof *answers);
     if (status != GA_OK) {
         return status;
     }
     status = ask_addresses(scope, module, block, answers);
     GA_CUDA_CALL(scope->driver, cuMemFree, block);
-    for (int i = 0; status == GA_OK && i < ANSWERS; i++) {
+    for (int i = 0; status == GA_OK && i < GA_CALLS_COUNT; i++) {
         if (!answers[i]) {
             return ga_fail(GA_ERR_DEVICE,
                            "device %d: expected the address of function %d of the module, got 0",
@@ -176,31 +172,40 @@ static ga_status read_addresses(const ga_cuda_scope *scope, int device, CUmodule
     return status;
 }
 
-static ga_status write_view(const ga_cuda_scope *scope, uint64_t variable,
-                            const ga_kernel_heap *view)
+/* A copy of the module with the view of the heap in its instructions; to be freed. */
+static ga_status write_view(void **out, ga_image image, const ga_kernel_heap *view)
 {
-    ga_status status = GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)variable, view,
-                                    sizeof *view, scope->stream);
-    return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
-                           : status;
+    static const char *const names[] = GA_KERNEL_MODULE_WORDS;
+    uint64_t values[sizeof *view / sizeof(uint64_t)];
+    ga_cubin_words words = {names, values, sizeof names / sizeof *names};
+    ga_cubin cubin;
+    _Static_assert(sizeof values / sizeof *values == sizeof names / sizeof *names,
+                   "a variable for each word of the view");
+    memcpy(values, view, sizeof values);
+    uint8_t *copy = *out = ga_libc.malloc(image.size);
+    if (!copy) {
+        return ga_fail(GA_ERR_MEMORY, "no memory for a copy of %zu bytes of code", image.size);
+    }
+    memcpy(copy, image.bytes, image.size);
+    ga_status status = ga_cubin_open(&cubin, (ga_image){copy, image.size});
+    return status == GA_OK ? ga_cubin_write_words(&cubin, copy, &words) : status;
 }
 
-static ga_status load_module(place *it, int device, ga_image image, const ga_kernel_heap *view)
+static ga_status load_module(place *it, int device, const void *image)
 {
     ga_cuda_scope scope;
-    uint64_t answers[ANSWERS] = {0};
+    uint64_t answers[GA_CALLS_COUNT] = {0};
     ga_status status = ga_cuda_enter(&scope, device);
     if (status != GA_OK) {
         return status;
     }
-    status = GA_CUDA_CALL(scope.driver, cuModuleLoadData, &it->module, image.bytes);
+    status = GA_CUDA_CALL(scope.driver, cuModuleLoadData, &it->module, image);
     if (status == GA_OK) {
         status = read_addresses(&scope, device, it->module, answers);
     }
     if (status == GA_OK) {
         memcpy(it->plain.addresses, answers, sizeof it->plain.addresses);
         memcpy(it->aligned.addresses, answers, sizeof it->aligned.addresses);
-        status = write_view(&scope, answers[ANSWER_VIEW], view);
     }
     ga_cuda_leave(&scope);
     return status;
@@ -210,22 +215,42 @@ static ga_status open_closed(place *it, int device, unsigned sm)
 {
     ga_image image;
     void *owned;
+    void *copy = NULL;
     ga_kernel_heap view;
     ga_status status = read_needs(it, &image, &owned, sm);
     if (status == GA_OK) {
         status = open_heap(it, device, &view);
     }
     if (status == GA_OK) {
-        status = load_module(it, device, image, &view);
+        status = write_view(&copy, image, &view);
     }
+    if (status == GA_OK) {
+        status = load_module(it, device, copy);
+    }
+    ga_libc.free(copy);
     ga_libc.free(owned);
     return status;
 }
 
+/* A module may be loaded while a stream captures. The calls made here concern none of the program's
+ * streams, so the capture need not end for them. */
+static void exchange_capture_mode(int *mode)
+{
+    typedef CUresult exchange_mode(int *mode);
+    exchange_mode *exchange;
+    *(void **)&exchange = ga_cuda_next_symbol("cuThreadExchangeStreamCaptureMode");
+    if (exchange) {
+        exchange(mode);
+    }
+}
+
 static void open_locked(place *it, int device, unsigned sm)
 {
+    int mode = CAPTURE_MODE_RELAXED;
     *it = (place){.state = OPEN};
+    exchange_capture_mode(&mode);
     it->status = open_closed(it, device, sm);
+    exchange_capture_mode(&mode);
     if (it->status == GA_OK) {
         it->heap->published++;
         ga_log(GA_LOG_INFO, "malloc in kernels on device %d is served by %s", device,

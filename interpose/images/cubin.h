@@ -77,6 +77,21 @@ unsigned ga_cubin_calls(const ga_cubin *cubin);
  */
 ga_status ga_cubin_patch(const ga_cubin *cubin, uint8_t *bytes, const ga_cubin_callee *callee);
 
+/* Numbers to put into code as constants. Code that reads them takes the address of a variable of
+ * that name, which has no other use. */
+typedef struct ga_cubin_words {
+    const char *const *names;
+    const uint64_t *values;
+    size_t count;
+} ga_cubin_words;
+
+/* Write the numbers into the instructions, in place as ga_cubin_patch(), and remove the relocations
+ * against the variables.
+ *
+ * GA_ERR_UNSUPPORTED  damaged, or an instruction that takes an address in another way
+ */
+ga_status ga_cubin_write_words(const ga_cubin *cubin, uint8_t *bytes, const ga_cubin_words *words);
+
 /* Set the members of `out` that say what a kernel needs, with all functions that it calls.
  *
  * GA_ERR_UNSUPPORTED  there is no such kernel with parameters, or its stack is not known

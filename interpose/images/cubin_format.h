@@ -69,8 +69,11 @@ enum {
     GA_STO_ENTRY = 0x10, /* st_other: a kernel */
 
     /* Relocations: 64 bits of data; and the target of a call instruction, in units of 4 bytes, as
-     * 47 bits at bit 34, or as 8 bits at bit 16 and 47 bits at bit 34. */
+     * 47 bits at bit 34, or as 8 bits at bit 16 and 47 bits at bit 34. LO and HI: half of an
+     * address, as 32 bits at bit 32 of an instruction. */
     GA_R_64 = 2,
+    GA_R_ABS32_LO_32 = 56,
+    GA_R_ABS32_HI_32 = 57,
     GA_R_ABS47_34 = 58,
     GA_R_ABS55_16_34 = 75,
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The patch: addresses for the relocations of CUDA's allocation functions, and larger registers
- * and stacks.
+ * and stacks; or numbers for the relocations of variables.
  *
- *   ga_cubin_patch
+ *   ga_cubin_patch, ga_cubin_write_words
  *     patch_relocations   for each section of relocations
  *       patch_one         write the address
  *     raise_needs         .nv.info, and registers in the headers of sections with code
@@ -20,11 +20,13 @@ typedef struct work {
     const ga_cubin *cubin;
     uint8_t *bytes; /* the cubin's, writable */
     const ga_cubin_callee *callee;
+    const ga_cubin_words *words; /* set if numbers are written, and no callees */
 } work;
 
 typedef struct relocation {
     uint64_t offset, addend;
     uint32_t type, symbol;
+    uint64_t value; /* of the symbol, if it is one of ours */
 } relocation;
 
 static uint64_t load64(const uint8_t *from)
@@ -44,10 +46,33 @@ static bool begins_with(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static uint64_t address_of(const work *w, uint32_t symbol)
+static bool find_word(const work *w, uint32_t index, uint64_t *value)
 {
+    Elf64_Sym symbol;
+    const char *name;
+    if (!ga_cubin_symbol_at(w->cubin, index, &symbol, &name)) {
+        return false;
+    }
+    for (size_t i = 0; i < w->words->count; i++) {
+        if (strcmp(name, w->words->names[i]) == 0) {
+            *value = w->words->values[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* False: the symbol is none that is replaced. */
+static bool find_value(const work *w, uint32_t symbol, uint64_t *value)
+{
+    if (w->words) {
+        return find_word(w, symbol, value);
+    }
     unsigned call = ga_cubin_call_at(w->cubin, symbol);
-    return w->callee->addresses[__builtin_ctz(call)];
+    if (call) {
+        *value = w->callee->addresses[__builtin_ctz(call)];
+    }
+    return call != 0;
 }
 
 /* ---- relocations --------------------------------------------------------------------------- */
@@ -55,8 +80,8 @@ static uint64_t address_of(const work *w, uint32_t symbol)
 static ga_status not_understood(const ga_cubin_section *target, const relocation *r)
 {
     return ga_fail(GA_ERR_UNSUPPORTED,
-                   "cubin: relocation of type %u at byte %llu of %s against malloc or free: "
-                   "expected 64 bits of .nv.constant4, or the target of a call",
+                   "cubin: relocation of type %u at byte %llu of %s: expected 64 bits of "
+                   ".nv.constant4, the target of a call, or a half of an address in an instruction",
                    r->type, (unsigned long long)r->offset, target->name);
 }
 
@@ -73,7 +98,7 @@ static uint8_t *place_of(const work *w, const ga_cubin_section *target, const re
 static ga_status patch_call(const work *w, const ga_cubin_section *target, const relocation *r)
 {
     uint8_t *at = place_of(w, target, r, 16);
-    uint64_t units = address_of(w, r->symbol) / 4;
+    uint64_t units = r->value / 4;
     bool is_split = r->type == GA_R_ABS55_16_34;
     if (!at || r->addend || (load64(at) & GA_CALL_ABS_MASK) != GA_CALL_ABS) {
         return not_understood(target, r);
@@ -98,17 +123,33 @@ static ga_status patch_constant(const work *w, const ga_cubin_section *target, c
     if (!at || r->addend || load64(at)) {
         return not_understood(target, r);
     }
-    store64(at, address_of(w, r->symbol));
+    store64(at, r->value);
+    return GA_OK;
+}
+
+/* A move of half of an address to a register. */
+static ga_status patch_half(const work *w, const ga_cubin_section *target, const relocation *r)
+{
+    uint8_t *at = place_of(w, target, r, 16);
+    uint64_t half = r->type == GA_R_ABS32_HI_32 ? r->value >> 32 : r->value & UINT32_MAX;
+    if (!at || r->addend || load64(at) >> 32) {
+        return not_understood(target, r);
+    }
+    store64(at, load64(at) | half << 32);
     return GA_OK;
 }
 
 static ga_status patch_one(const work *w, const ga_cubin_section *target, const relocation *r)
 {
+    bool is_code = begins_with(target->name, ".text.");
+    if (w->words) {
+        bool is_half = r->type == GA_R_ABS32_LO_32 || r->type == GA_R_ABS32_HI_32;
+        return is_code && is_half ? patch_half(w, target, r) : not_understood(target, r);
+    }
     if (r->type == GA_R_64 && begins_with(target->name, ".nv.constant4")) {
         return patch_constant(w, target, r);
     }
-    if ((r->type == GA_R_ABS47_34 || r->type == GA_R_ABS55_16_34) &&
-        begins_with(target->name, ".text.")) {
+    if (is_code && (r->type == GA_R_ABS47_34 || r->type == GA_R_ABS55_16_34)) {
         return patch_call(w, target, r);
     }
     return not_understood(target, r);
@@ -119,8 +160,10 @@ static relocation relocation_at(const ga_cubin_section *section, size_t offset)
     Elf64_Rela entry = {0};
     size_t size = section->header.sh_type == SHT_RELA ? sizeof entry : sizeof(Elf64_Rel);
     memcpy(&entry, section->content.bytes + offset, size);
-    return (relocation){entry.r_offset, (uint64_t)entry.r_addend,
-                        (uint32_t)ELF64_R_TYPE(entry.r_info), (uint32_t)ELF64_R_SYM(entry.r_info)};
+    return (relocation){.offset = entry.r_offset,
+                        .addend = (uint64_t)entry.r_addend,
+                        .type = (uint32_t)ELF64_R_TYPE(entry.r_info),
+                        .symbol = (uint32_t)ELF64_R_SYM(entry.r_info)};
 }
 
 static uint8_t *header_of(const work *w, size_t index)
@@ -148,7 +191,7 @@ static ga_status patch_relocations(const work *w, size_t index, const ga_cubin_s
     uint64_t kept = 0;
     for (size_t at = 0; at < section->content.size; at += step) {
         relocation r = relocation_at(section, at);
-        bool ours = ga_cubin_call_at(w->cubin, r.symbol) != 0;
+        bool ours = find_value(w, r.symbol, &r.value);
         ga_status status = ours ? patch_one(w, &target, &r) : GA_OK;
         if (status != GA_OK) {
             return status;
@@ -237,23 +280,34 @@ static ga_status patch_section(const work *w, size_t index)
     if (!ga_cubin_section_at(w->cubin, index, &section)) {
         return ga_fail(GA_ERR_UNSUPPORTED, "cubin: expected section %zu within the file", index);
     }
-    bool relocates = section.header.sh_type == SHT_REL || section.header.sh_type == SHT_RELA;
-    return relocates ? patch_relocations(w, index, &section) : raise_needs(w, index, &section);
+    if (section.header.sh_type == SHT_REL || section.header.sh_type == SHT_RELA) {
+        return patch_relocations(w, index, &section);
+    }
+    return w->words ? GA_OK : raise_needs(w, index, &section);
+}
+
+static ga_status patch_sections(const work *w)
+{
+    ga_status status = GA_OK;
+    for (size_t i = 1; status == GA_OK && i < w->cubin->section_count; i++) {
+        status = patch_section(w, i);
+    }
+    return status;
+}
+
+ga_status ga_cubin_write_words(const ga_cubin *cubin, uint8_t *bytes, const ga_cubin_words *words)
+{
+    work w = {.cubin = cubin, .bytes = bytes, .words = words};
+    return patch_sections(&w);
 }
 
 ga_status ga_cubin_patch(const ga_cubin *cubin, uint8_t *bytes, const ga_cubin_callee *callee)
 {
-    work w = {cubin, bytes, callee};
+    work w = {.cubin = cubin, .bytes = bytes, .callee = callee};
     if (!cubin->is_final) {
         return ga_fail(GA_ERR_UNSUPPORTED,
                        "cubin for sm_%u: expected one that is linked, got a relocatable one",
                        cubin->sm);
     }
-    for (size_t i = 1; i < cubin->section_count; i++) {
-        ga_status status = patch_section(&w, i);
-        if (status != GA_OK) {
-            return status;
-        }
-    }
-    return GA_OK;
+    return patch_sections(&w);
 }

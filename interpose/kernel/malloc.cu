@@ -25,60 +25,59 @@
 
 #include <cuda_runtime.h>
 
-/* module.cu defines other names for these functions, and another memory for the view. */
+/* module.cu defines other names for these functions, and another source of the view. */
 #ifndef GA_KERNEL_MODULE
 #define GA_KERNEL_MALLOC         malloc
 #define GA_KERNEL_FREE           free
 #define GA_KERNEL_MALLOC_ALIGNED __cuda_syscall_aligned_malloc
-#define GA_KERNEL_VIEW           __constant__
-#endif
+#define GA_KERNEL_VIEW           ga_kernel_linked
 
 /* The host writes it before the first launch; until then it is all zeros, and every request gets
  * NULL. In constant memory, because all threads read the same words. */
-GA_KERNEL_VIEW ga_kernel_heap ga_kernel_linked;
+__constant__ ga_kernel_heap ga_kernel_linked;
+#endif
 
 /* Used in place of ga_kernel_malloc() and ga_kernel_free(), which would pass the view on the
  * stack. */
 static __device__ __forceinline__ bool coalesces()
 {
-    return ga_kernel_linked.abi == GA_KERNEL_HEAP_ABI &&
-           ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE;
+    return GA_KERNEL_VIEW.abi == GA_KERNEL_HEAP_ABI &&
+           GA_KERNEL_VIEW.kind == GA_KERNEL_KIND_COALESCE;
 }
 
 static __device__ __forceinline__ bool is_sized()
 {
-    return ga_kernel_linked.abi == GA_KERNEL_HEAP_ABI &&
-           ga_kernel_linked.kind == GA_KERNEL_KIND_SIZED;
+    return GA_KERNEL_VIEW.abi == GA_KERNEL_HEAP_ABI && GA_KERNEL_VIEW.kind == GA_KERNEL_KIND_SIZED;
 }
 
 /* True if small blocks are plain units of size classes, as in `slab/vmm` and `coalesce/slab/vmm`.
  * The fast path is that of the classes then. */
 static __device__ __forceinline__ bool is_plain()
 {
-    return ga_kernel_linked.abi == GA_KERNEL_HEAP_ABI &&
-           ga_kernel_linked.kind >= GA_KERNEL_KIND_SIZED &&
-           GA_SIZED_WORDS_PLAIN(ga_kernel_linked.words);
+    return GA_KERNEL_VIEW.abi == GA_KERNEL_HEAP_ABI &&
+           GA_KERNEL_VIEW.kind >= GA_KERNEL_KIND_SIZED &&
+           GA_SIZED_WORDS_PLAIN(GA_KERNEL_VIEW.words);
 }
 
 /* The size classes. Their words are the first ones in the view of a coalescing heap, too. */
 static __device__ __forceinline__ ga_sized_view slabs()
 {
-    return ga_sized_view_of_kernel(ga_kernel_linked);
+    return ga_sized_view_of_kernel(GA_KERNEL_VIEW);
 }
 
 /* Heaps without plain blocks. Not inlined, so that the others do not pay for them. */
 static __device__ __noinline__ void *malloc_other_kind(size_t size)
 {
-    return coalesces() ? ga_coalesce_kernel_malloc(ga_kernel_linked, size)
-                       : ga_kernel_malloc(ga_kernel_linked, size);
+    return coalesces() ? ga_coalesce_kernel_malloc(GA_KERNEL_VIEW, size)
+                       : ga_kernel_malloc(GA_KERNEL_VIEW, size);
 }
 
 static __device__ __noinline__ void free_other_kind(void *block)
 {
     if (coalesces()) {
-        ga_coalesce_kernel_free(ga_kernel_linked, block);
+        ga_coalesce_kernel_free(GA_KERNEL_VIEW, block);
     } else {
-        ga_kernel_free(ga_kernel_linked, block);
+        ga_kernel_free(GA_KERNEL_VIEW, block);
     }
 }
 
@@ -93,8 +92,8 @@ static __device__ __noinline__ void *malloc_slow(size_t size)
     if (!is_plain()) {
         return malloc_other_kind(size);
     }
-    return coalesces() ? ga_coalesce_kernel_malloc_plain(ga_kernel_linked, size)
-                       : ga_sized_kernel_malloc(ga_kernel_linked, size);
+    return coalesces() ? ga_coalesce_kernel_malloc_plain(GA_KERNEL_VIEW, size)
+                       : ga_sized_kernel_malloc(GA_KERNEL_VIEW, size);
 }
 
 static __device__ __noinline__ void *malloc_claim_slow(uint32_t lanes, uint32_t unit,
@@ -119,7 +118,7 @@ static __device__ __noinline__ void free_slow(void *block, uint32_t lanes, uint3
     freed = ga_sized_free_slow_flagged(slabs(), lanes, freed, block);
     bool is_left = !(freed >> ga_warp_lane() & 1u);
     if (is_left && coalesces()) {
-        ga_coalesce_kernel_free_plain(ga_kernel_linked, block);
+        ga_coalesce_kernel_free_plain(GA_KERNEL_VIEW, block);
     } else if (is_left && block) {
         ga_sized_free_slow_run(slabs().heap, block);
     }
@@ -189,14 +188,14 @@ static __device__ size_t round_to_power(size_t size)
  * the caller gets NULL. */
 static __device__ void *malloc_aligned(size_t size, size_t align)
 {
-    if (coalesces() && ga_coalesce_kernel_frees_inside(ga_kernel_linked)) {
-        return ga_coalesce_kernel_malloc_aligned(ga_kernel_linked, align, size);
+    if (coalesces() && ga_coalesce_kernel_frees_inside(GA_KERNEL_VIEW)) {
+        return ga_coalesce_kernel_malloc_aligned(GA_KERNEL_VIEW, align, size);
     }
     if (coalesces()) {
-        return ga_coalesce_general_aligned(ga_kernel_linked, align, size);
+        return ga_coalesce_general_aligned(GA_KERNEL_VIEW, align, size);
     }
     size_t whole = round_to_power(size > align ? size : align);
-    void *block = is_sized() ? ga_sized_kernel_aligned_alloc(ga_kernel_linked, align, size)
+    void *block = is_sized() ? ga_sized_kernel_aligned_alloc(GA_KERNEL_VIEW, align, size)
                   : whole    ? GA_KERNEL_MALLOC(whole)
                              : NULL;
     if ((size_t)block % align != 0) {

@@ -5,17 +5,19 @@
  * calls come here (interpose/images/cubin.h).
  *
  * Calls come from kernels of other modules, and constant banks are those of the kernel's module. So
- * the view is in global memory, the code is linked, so that addresses are in the instructions, and
- * ptxas is forbidden to keep numbers and jump tables in a bank. tests/unit/images_nvcc.c checks
- * that the module has no constants but the parameters of its kernels.
+ * the view of the heap is written into instructions, the code is linked, so that addresses are in
+ * instructions, too, and ptxas is forbidden to keep numbers and jump tables in a bank.
+ * tests/unit/images_nvcc.c checks that the module has no constants but the parameters of its
+ * kernels.
  */
 #define GA_KERNEL_MODULE
 #define GA_KERNEL_MALLOC         ga_module_malloc
 #define GA_KERNEL_FREE           ga_module_free
 #define GA_KERNEL_MALLOC_ALIGNED ga_module_malloc_aligned
-#define GA_KERNEL_VIEW           __device__
+#define GA_KERNEL_VIEW           module_view()
 
 #include <cstddef>
+#include <gpualloc/gpualloc.h>
 
 /* Not inlined into the kernels below, whose own constants would then hide that a function has
  * some. */
@@ -24,9 +26,34 @@ extern "C" __device__ __noinline__ void ga_module_free(void *block) noexcept;
 extern "C" __device__ __noinline__ void *ga_module_malloc_aligned(size_t size,
                                                                   size_t align) noexcept;
 
+/* Variables whose addresses stand for the words of the view. The preload writes the words into the
+ * instructions that take these addresses, before it loads the module. */
+extern "C" {
+__device__ char ga_module_head, ga_module_word_0, ga_module_word_1, ga_module_word_2,
+    ga_module_word_3, ga_module_word_4, ga_module_word_5;
+}
+
+/* By assembly, because a compiler knows that an address of a variable is not 0. */
+#define MODULE_WORD(name)                                                                          \
+    __extension__({                                                                                \
+        unsigned long long word_;                                                                  \
+        asm("mov.u64 %0, " #name ";" : "=l"(word_));                                               \
+        word_;                                                                                     \
+    })
+
+static __device__ __forceinline__ ga_kernel_heap module_view()
+{
+    unsigned long long head = MODULE_WORD(ga_module_head);
+    return {(uint32_t)head,
+            (uint32_t)(head >> 32),
+            {MODULE_WORD(ga_module_word_0), MODULE_WORD(ga_module_word_1),
+             MODULE_WORD(ga_module_word_2), MODULE_WORD(ga_module_word_3),
+             MODULE_WORD(ga_module_word_4), MODULE_WORD(ga_module_word_5)}};
+}
+
 #include "malloc.cu"
 
-/* The addresses of the functions, in the order of GA_CALLS_*, and of the view. */
+/* The addresses of the functions, in the order of GA_CALLS_*. */
 extern "C" __global__ void ga_module_addresses(unsigned long long *out)
 {
     void *(*volatile allocate)(size_t) = ga_module_malloc;
@@ -35,7 +62,6 @@ extern "C" __global__ void ga_module_addresses(unsigned long long *out)
     out[0] = (unsigned long long)allocate;
     out[1] = (unsigned long long)release;
     out[2] = (unsigned long long)allocate_aligned;
-    out[3] = (unsigned long long)&ga_kernel_linked;
 }
 
 /* These two are never launched: their registers and stacks are those that a kernel needs which

@@ -11,8 +11,12 @@
 extern const unsigned char ga_kernel_module[] __attribute__((visibility("hidden")));
 extern const uint64_t ga_kernel_module_size __attribute__((visibility("hidden")));
 
-/* Its variable, a ga_kernel_heap, and its kernels. */
-#define GA_KERNEL_MODULE_VIEW      "ga_kernel_linked"
+/* Its variables for the words of a ga_kernel_heap, and its kernels. */
+#define GA_KERNEL_MODULE_WORDS                                                                     \
+    {                                                                                              \
+        "ga_module_head", "ga_module_word_0", "ga_module_word_1", "ga_module_word_2",              \
+            "ga_module_word_3", "ga_module_word_4", "ga_module_word_5"                             \
+    }
 #define GA_KERNEL_MODULE_ADDRESSES "ga_module_addresses"
 #define GA_KERNEL_MODULE_NEEDS     "ga_module_needs" /* of malloc and free */
 #define GA_KERNEL_MODULE_ALIGNED   "ga_module_needs_aligned"

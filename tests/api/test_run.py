@@ -299,7 +299,8 @@ class Environment(RunTest):
         """The preload for CUDA programs only if a spec for them is set."""
         names = [Path(path).name for path in self.variable("LD_PRELOAD").split(":")]
         self.assertEqual([PRELOAD], names)
-        for options, env in ((["--device=vmm"], {}), ([], {"GPUALLOC_DEVICE": "vmm"})):
+        for options, env in ((["--device=vmm"], {}), ([], {"GPUALLOC_DEVICE": "vmm"}),
+                             (["--kernel=slab/vmm"], {}), ([], {"GPUALLOC_KERNEL": "slab/vmm"})):
             paths = self.variable("LD_PRELOAD", *options, env=env).split(":")
             self.assertEqual([PRELOAD, command.CUDA_PRELOAD], [Path(path).name for path in paths])
 

@@ -68,6 +68,10 @@ class Modules(Case):
     def test_a_second_device(self) -> None:
         self.served("devices", REFUSED + "a library", STAND_IN_DEVICES="2")
 
+    def test_during_a_capture(self) -> None:
+        self.served("capturing")
+        self.passed("capturing")
+
     def test_reset(self) -> None:
         self.served("reset")
         self.passed("reset")

@@ -141,6 +141,8 @@ static void check_cubin(ga_image image)
 {
     static const ga_cubin_callee callee = {
         {UINT64_C(0x7f8123456780), 4, UINT64_MAX}, 32, 200, 1224, CUBIN_PARAMETERS};
+    static const char *const names[] = {"vprintf"};
+    static const ga_cubin_words words = {names, callee.addresses, 1};
     ga_cubin cubin;
     ga_cubin_callee needs;
     uint8_t *copy = malloc(image.size + 1);
@@ -153,6 +155,7 @@ static void check_cubin(ga_image image)
         check_status(ga_cubin_needs(&cubin, "kernel", &needs));
         check_status(ga_cubin_patch(&cubin, copy, &callee));
         check_status(ga_cubin_patch(&cubin, copy, &callee));
+        check_status(ga_cubin_write_words(&cubin, copy, &words));
     }
     free(copy);
 }

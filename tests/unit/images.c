@@ -367,6 +367,32 @@ Test(images, needs_of_a_kernel)
     expect_sentence("\"malloc\"");
 }
 
+Test(images, numbers_go_into_instructions)
+{
+    static const char *const names[] = {"malloc", "free"};
+    static const uint64_t values[] = {UINT64_C(0x1234567890abcdef), 0};
+    static const ga_cubin_words words = {names, values, 2};
+    static const uint32_t types[] = {GA_R_ABS32_LO_32, GA_R_ABS32_HI_32};
+    for (int i = 0; i < 2; i++) {
+        cubin_scene scene = {.sm = 90, .calls_cuda = true, .call_type = types[i]};
+        ga_cubin cubin;
+        cubin_scene_build(&scene);
+        Elf64_Shdr none = header_at(&scene, CUBIN_CONSTANT_RELOCATIONS);
+        cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
+        /* of .nv.constant4: an address that is no half */
+        cr_assert_eq(ga_cubin_write_words(&cubin, scene.bytes, &words), GA_ERR_UNSUPPORTED);
+        none.sh_size = 0;
+        memcpy(scene.bytes + cubin.sections + CUBIN_CONSTANT_RELOCATIONS * sizeof none, &none,
+               sizeof none);
+        cr_assert_eq(ga_cubin_write_words(&cubin, scene.bytes, &words), GA_OK, "%s",
+                     ga_error_text());
+        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 16),
+                     i ? UINT64_C(0x1234567800007943) : UINT64_C(0x90abcdef00007943));
+        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 48), UINT64_C(0x7943)); /* 0 */
+        cr_assert_eq(header_at(&scene, CUBIN_TEXT_RELOCATIONS).sh_size, sizeof(Elf64_Rel));
+    }
+}
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 static void expect_refused(cubin_scene *scene, const char *part)

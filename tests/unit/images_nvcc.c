@@ -195,6 +195,30 @@ static void expect_no_constants(const ga_cubin *cubin)
     }
 }
 
+/* The words of the view can be written, and each is used. */
+static void expect_words(const ga_cubin *cubin)
+{
+    static const char *const variables[] = GA_KERNEL_MODULE_WORDS;
+    enum {
+        COUNT = sizeof variables / sizeof *variables
+    };
+    uint64_t values[COUNT] = {0};
+    ga_cubin_words words = {variables, values, COUNT};
+    ga_cubin copied;
+    uint8_t *copy = malloc(cubin->image.size);
+    memcpy(copy, cubin->image.bytes, cubin->image.size);
+    for (int i = 0; i < COUNT; i++) {
+        cr_assert(count_relocations(cubin, variables[i]) > 1, "sm_%u: %s", cubin->sm, variables[i]);
+    }
+    cr_assert_eq(ga_cubin_open(&copied, (ga_image){copy, cubin->image.size}), GA_OK);
+    cr_assert_eq(ga_cubin_write_words(&copied, copy, &words), GA_OK, "sm_%u: %s", cubin->sm,
+                 ga_error_text());
+    for (int i = 0; i < COUNT; i++) {
+        cr_assert_eq(count_relocations(&copied, variables[i]), 0);
+    }
+    free(copy);
+}
+
 /* ptxas assumes that registers above 31 survive a call of malloc. */
 Test(images_nvcc, our_module_can_be_called_from_others)
 {
@@ -216,6 +240,7 @@ Test(images_nvcc, our_module_can_be_called_from_others)
         cr_assert_eq(ga_cubin_needs(&cubin, GA_KERNEL_MODULE_ALIGNED, &needs), GA_OK);
         cr_assert(needs.registers <= 32, "sm_%u: %u registers", cubin.sm, needs.registers);
         expect_no_constants(&cubin);
+        expect_words(&cubin);
         ga_libc.free(owned);
         count++;
     }

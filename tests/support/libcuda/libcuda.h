@@ -70,11 +70,10 @@ STAND_IN_API void stand_in_image_size(size_t size);
 STAND_IN_API int stand_in_images(void);
 STAND_IN_API const void *stand_in_image(int number, const void **passed);
 
-/* The preload's module says that its functions are here, and this is its view. */
+/* The preload's module says that its functions are here. */
 #define STAND_IN_MALLOC  UINT64_C(0x7f8123456780)
 #define STAND_IN_FREE    UINT64_C(0x7f8123457780)
 #define STAND_IN_ALIGNED UINT64_C(0x7f8123458780)
-STAND_IN_API const ga_kernel_heap *stand_in_view(void);
 
 /* ---- between its files --------------------------------------------------------------------- */
 
