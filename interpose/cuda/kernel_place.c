@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  *   CLOSED --first module that allocates--> OPEN or FAILED --primary context goes--> CLOSED
+ *   CLOSED --next context, with libraries--> OPEN or FAILED
  *
  *   ga_cuda_kernel_open -> open_locked
  *     read_needs      registers and stack, from the embedded image
@@ -50,12 +51,21 @@ typedef struct place {
     CUmodule module;
     ga_cubin_callee plain;   /* for kernels that call malloc and free */
     ga_cubin_callee aligned; /* and for those that call the aligned malloc, too */
-    ga_status status;        /* FAILED: the status and the sentence */
+    unsigned sm;
+    ga_status status; /* FAILED: the status and the sentence */
     char reason[512];
 } place;
 
+/* The addresses that libraries on a device call; 0: there are none. */
+typedef struct expected {
+    uint64_t addresses[GA_CALLS_COUNT];
+    unsigned sm;
+} expected;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static place places[GA_CUDA_DEVICES];
+static expected libraries[GA_CUDA_DEVICES];
+static bool has_libraries; /* relaxed: set before a library is loaded, never cleared */
 static char *spec_at_start;
 
 /* The driver does not outlive a fork. */
@@ -63,6 +73,7 @@ static void fork_child(void)
 {
     pthread_mutex_init(&lock, NULL); /* the thread that held it is not in the child */
     memset(places, 0, sizeof places);
+    memset(libraries, 0, sizeof libraries);
 }
 
 /* A constructor, because a fork that has begun does not run handlers that are registered during it,
@@ -247,7 +258,7 @@ static void exchange_capture_mode(int *mode)
 static void open_locked(place *it, int device, unsigned sm)
 {
     int mode = CAPTURE_MODE_RELAXED;
-    *it = (place){.state = OPEN};
+    *it = (place){.state = OPEN, .sm = sm};
     exchange_capture_mode(&mode);
     it->status = open_closed(it, device, sm);
     exchange_capture_mode(&mode);
@@ -294,6 +305,46 @@ ga_status ga_cuda_kernel_open(ga_cubin_callee *out, int device, unsigned sm, uns
     ga_status status = it->state == OPEN ? GA_OK : ga_fail(it->status, "%s", it->reason);
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+void ga_cuda_kernel_library(int device)
+{
+    pthread_mutex_lock(&lock);
+    if (places[device].state == OPEN) {
+        memcpy(libraries[device].addresses, places[device].plain.addresses,
+               sizeof libraries[device].addresses);
+        libraries[device].sm = places[device].sm;
+        __atomic_store_n(&has_libraries, true, __ATOMIC_RELAXED); /* relaxed: see there */
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void reopen_locked(place *it, int device, const expected *before)
+{
+    open_locked(it, device, before->sm);
+    bool is_same = it->state == OPEN &&
+                   memcmp(it->plain.addresses, before->addresses, sizeof before->addresses) == 0;
+    if (!is_same) {
+        ga_log(GA_LOG_ERROR,
+               "device %d was reset, and %s: expected malloc in kernels at 0x%llx, where libraries "
+               "that were loaded before call it; their kernels must not allocate any more",
+               device, it->state == OPEN ? "our module is elsewhere" : it->reason,
+               (unsigned long long)before->addresses[0]);
+    }
+}
+
+void ga_cuda_kernel_reopen(int device)
+{
+    /* relaxed: see there */
+    if (!__atomic_load_n(&has_libraries, __ATOMIC_RELAXED) || device < 0 ||
+        device >= GA_CUDA_DEVICES) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    if (places[device].state == CLOSED && libraries[device].addresses[0]) {
+        reopen_locked(&places[device], device, &libraries[device]);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 void ga_cuda_kernel_close(int device)

@@ -19,6 +19,15 @@ bool ga_cuda_kernel_wanted(void);
  * failure is remembered until the context is reset. */
 ga_status ga_cuda_kernel_open(ga_cubin_callee *out, int device, unsigned sm, unsigned calls);
 
+/* A library was patched for `device`. The driver keeps its code when the primary context is reset,
+ * and loads it again in the next one. */
+void ga_cuda_kernel_library(int device);
+
+/* After the primary context is retained: if such libraries exist and the context is new, load our
+ * module first of all, so that the driver puts it where it was. If it does not, an error is
+ * logged: the libraries call functions that are gone. */
+void ga_cuda_kernel_reopen(int device);
+
 /* Before the primary context goes: close the heap with all its blocks. The driver unloads the
  * module with the context. */
 void ga_cuda_kernel_close(int device);

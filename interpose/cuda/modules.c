@@ -256,8 +256,8 @@ static ga_status serve(void **out, const loading *c, const target *t, ga_image i
     return status;
 }
 
-/* True: `*out`, to be freed, is to be loaded instead. */
-static bool replace(void **out, const loading *c, const void *code)
+/* True: `*out`, to be freed, is to be loaded instead, for `*device`. */
+static bool replace(void **out, const loading *c, const void *code, int *device)
 {
     target t;
     ga_image image;
@@ -283,6 +283,7 @@ static bool replace(void **out, const loading *c, const void *code)
         add_one(&counts.passed);
     }
     ga_libc.free(owned);
+    *device = t.device;
     return *out != NULL;
 }
 
@@ -312,11 +313,15 @@ static CUresult load(const loading *c, ga_cuda_hook_index data_row, const void *
     void *copy;
     const void *named = (const void *)c->words[CODE];
     ga_cuda_count(c->row);
-    if (!replace(&copy, c, code)) {
+    int device = 0;
+    if (!replace(&copy, c, code, &device)) {
         return forward(c, c->row, named);
     }
     CUresult result = forward(c, data_row, copy);
     if (result == CUDA_SUCCESS) {
+        if (c->is_library) {
+            ga_cuda_kernel_library(device);
+        }
         decide(SERVING);
         add_one(&counts.served);
         drop_copy(c, copy);

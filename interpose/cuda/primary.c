@@ -86,6 +86,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
         primary_of(device)->references++;
     }
     pthread_mutex_unlock(&lock);
+    if (result == CUDA_SUCCESS) {
+        ga_cuda_kernel_reopen(device);
+    }
     return result;
 }
 

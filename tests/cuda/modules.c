@@ -262,6 +262,23 @@ static void reset(void)
     }
 }
 
+/* After a reset the driver loads libraries again, so our module is there before. */
+static void library_after_reset(void)
+{
+    CUcontext context;
+    CUmodule module;
+    build(true);
+    CHECK_SAME(0, load.cuLibraryLoadData(&module, scene.bytes, NULL, NULL, 0, NULL, NULL, 0));
+    expect_image(scene.bytes);
+    CHECK_SAME(0, cu.reset(0));
+    int before = load.images();
+    CHECK_SAME(0, cu.retain(&context, 0));
+    CHECK(served ? load.images() > before : load.images() == before, "%d", load.images());
+    before = load.images();
+    CHECK_SAME(0, cu.retain(&context, 0));
+    CHECK_SAME(before, load.images());
+}
+
 int main(int argc, char **argv)
 {
     static const cu_case cases[] = {
@@ -270,7 +287,7 @@ int main(int argc, char **argv)
         {"damaged", damaged},       {"refused", refused},
         {"unloadable", unloadable}, {"elsewhere", elsewhere},
         {"devices", devices},       {"reset", reset},
-        {"capturing", capturing},
+        {"capturing", capturing},   {"library_after_reset", library_after_reset},
     };
     served = argc > 2 && strcmp(argv[2], "served") == 0;
     cu_open(0);

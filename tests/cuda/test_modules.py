@@ -76,6 +76,10 @@ class Modules(Case):
         self.served("reset")
         self.passed("reset")
 
+    def test_a_library_after_a_reset(self) -> None:
+        self.served("library_after_reset")
+        self.passed("library_after_reset")
+
     def test_a_heap_that_cannot_be(self) -> None:
         said = self.passes("modules", "each_way", "passed", quiet=False,
                            GPUALLOC_KERNEL="slab:unit=x/cuda").stderr
