@@ -24,7 +24,7 @@ ga_status ga_cuda_kernel_open(ga_cubin_callee *out, int device, unsigned sm, uns
 void ga_cuda_kernel_library(int device);
 
 /* After the primary context is retained: if such libraries exist and the context is new, load our
- * module first of all, so that the driver puts it where it was. If it does not, an error is
+ * module first of all. If it is not where it was, which the driver need not see to, an error is
  * logged: the libraries call functions that are gone. */
 void ga_cuda_kernel_reopen(int device);
 
