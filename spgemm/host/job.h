@@ -76,7 +76,7 @@ struct ga_spgemm_job {
      * (XR1, XR2). A thread that needs more takes the lock. */
     uint64_t *order;
     ga_order_scan scan;
-    uint64_t backed, step; /* entries by which the vectors grow */
+    uint64_t backed;
     pthread_mutex_t growth;
     char reason[160]; /* why a vector could not grow, or "" */
 

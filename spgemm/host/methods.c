@@ -8,13 +8,6 @@
 
 #include <string.h>
 
-enum {
-    /* Entries by which vectors grow: a part of the upper bound, within these. */
-    STEP_PARTS = 1024,
-    STEP_LEAST = 1 << 13,
-    STEP_MOST = 1 << 22
-};
-
 static uint64_t entries_now(const ga_spgemm_job *job)
 {
     return job->offsets[job->a->rows];
@@ -90,16 +83,8 @@ static ga_status multiply_upper(ga_spgemm_job *job)
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
-/* Entries by which the vectors grow: a part of what the product may have. */
-static uint64_t step_of(const ga_spgemm_job *job)
-{
-    uint64_t step = job->uppers[job->a->rows] / STEP_PARTS;
-    return step < STEP_LEAST ? STEP_LEAST : step > STEP_MOST ? STEP_MOST : step;
-}
-
 static ga_status multiply_growing(ga_spgemm_job *job)
 {
-    job->step = step_of(job);
     job->order = ga_libc.calloc(job->piece_count + 1, sizeof *job->order);
     if (!job->order) {
         return ga_fail(GA_ERR_MEMORY, "spgemm: no memory for %llu pieces",

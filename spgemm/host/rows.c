@@ -15,7 +15,11 @@
 enum {
     SPAN_CACHED = 1 << 16, /* columns whose window, of 768 KiB, stays in a processor's cache */
     SPAN_MOST = 1 << 22,   /* columns of a window, which takes 48 MiB then */
-    SPREAD = 16            /* columns of a larger span for each multiplication, at most */
+    SPREAD = 16,           /* columns of a larger span for each multiplication, at most */
+    /* Entries by which vectors grow beyond what is needed: a part of that, within these. */
+    MORE_PARTS = 64,
+    MORE_LEAST = 1 << 13,
+    MORE_MOST = 1 << 22
 };
 
 static uint64_t upper_of(const ga_spgemm_job *job, uint64_t row)
@@ -153,13 +157,15 @@ bool ga_spgemm_store_piece(ga_spgemm_job *job, ga_spgemm_scratch *scratch, uint6
 
 /* ---- in order -------------------------------------------------------------------------------- */
 
-/* Gives the vectors room for `end` entries, and for some that follow, so that few threads come
- * here. Others wait meanwhile. Returns false if a vector cannot grow; job->reason says why. */
+/* Gives the vectors room for `end` entries, and for a part more, so that few threads come here.
+ * Others wait meanwhile. Returns false if a vector cannot grow; job->reason says why. */
 static bool grow(ga_spgemm_job *job, uint64_t end)
 {
     const ga_spgemm_product *c = job->product;
     uint64_t most = c->indices->max < c->values->max ? c->indices->max : c->values->max;
-    uint64_t want = most > job->step && most - job->step > end ? end + job->step : most;
+    uint64_t more = end / MORE_PARTS;
+    more = more < MORE_LEAST ? MORE_LEAST : more > MORE_MOST ? MORE_MOST : more;
+    uint64_t want = most > more && most - more > end ? end + more : most;
     pthread_mutex_lock(&job->growth);
     uint64_t backed = ga_load64_relaxed(&job->backed); /* relaxed: the lock orders it */
     if (backed < end) {
