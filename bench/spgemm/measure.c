@@ -75,16 +75,29 @@ size_t bench_square_methods(const char *name, bench_square_method *list)
     return count;
 }
 
+enum {
+    HUGE_LEAST = 1 << 24 /* multiplications */
+};
+
 /* ---- vectors --------------------------------------------------------------------------------- */
 
-ga_status bench_product_open(ga_spgemm_product *out, ga_place place, ga_value_type type)
+/* Large products of the host take half as long in huge pages. Small ones would take more memory. */
+static ga_status open_product(ga_spgemm_product *out, ga_place place, ga_value_type type,
+                              uint64_t multiplications)
 {
-    ga_arena_options exact = {
-        .options_size = sizeof exact, .place = place, .flags = GA_ARENA_EXACT};
+    bool huge = place == GA_PLACE_HOST && multiplications > HUGE_LEAST;
+    ga_arena_options exact = {.options_size = sizeof exact,
+                              .place = place,
+                              .flags = GA_ARENA_EXACT | (huge ? GA_ARENA_HUGE_PAGES : 0)};
     *out = (ga_spgemm_product){.type = type};
     ga_status status = ga_vector_open(&out->offsets, sizeof(uint64_t), &exact, NULL);
     status = status ? status : ga_vector_open(&out->indices, sizeof(uint32_t), &exact, NULL);
     return status ? status : ga_vector_open(&out->values, ga_value_size(type), &exact, NULL);
+}
+
+ga_status bench_product_open(ga_spgemm_product *out, ga_place place, ga_value_type type)
+{
+    return open_product(out, place, type, 0);
 }
 
 void bench_product_close(const ga_spgemm_product *product)
@@ -211,7 +224,7 @@ static ga_status multiply(const bench_square_case *c, const bench_square_method 
                                  .size_per_row = method->size_per_row,
                                  .threads = c->threads,
                                  .flags = c->flags | method->flags};
-    ga_status status = bench_product_open(&product, c->place, c->a.type);
+    ga_status status = open_product(&product, c->place, c->a.type, c->multiplications);
     if (status == GA_OK) {
         uint64_t begin = ga_bench_now();
         status = ga_spgemm_multiply(&c->a, &c->a, &options, &product, &report);
