@@ -176,20 +176,32 @@ static bool preloads_directly(const run_args *args)
            !is_set(args->trace, "GPUALLOC_TRACE");
 }
 
-/* CUDA programs are served only if a spec for device memory or for kernels is set. */
+static bool wants_kernel(const run_args *args)
+{
+    const char *spec = args->kernel ? args->kernel : ga_environment("GPUALLOC_KERNEL");
+    return spec && *spec && strcmp(spec, "cuda") != 0;
+}
+
+/* CUDA programs are served only if a spec for device memory or for kernels is set. A spec for
+ * kernels in the environment may be for a linked program, which needs no preload. */
 static bool try_preload(const run_args *args, our_libraries *ours, preload_list *all)
 {
     ga_path device = {""};
     bool direct = preloads_directly(args);
     bool align = direct && !args->preloadable.aligns;
-    bool cuda = args->device || is_set(args->kernel, "GPUALLOC_KERNEL");
+    bool must = args->device || args->kernel;
+    bool cuda = args->device || wants_kernel(args);
+    bool found = cuda && ga_preload_find(&device, GA_PRELOAD_CUDA) == GA_OK;
     if (ga_preload_find(&ours->align, GA_PRELOAD_ALIGN) != GA_OK) {
         *ours->align.text = '\0';
     }
     if ((align && !*ours->align.text) ||
         ga_preload_find(&ours->malloc, GA_PRELOAD_MALLOC) != GA_OK ||
-        (cuda && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK)) {
+        (cuda && must && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK)) {
         return refuse(NULL);
+    }
+    if (!found) {
+        *device.text = '\0';
     }
     snprintf(all->text, sizeof all->text, "%s%s%s%s%s", align ? ours->align.text : "",
              align ? ":" : "", direct ? args->preloadable.path : ours->malloc.text,

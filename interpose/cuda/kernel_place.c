@@ -25,6 +25,7 @@
 #include "../../liballoc/runtime/heap.h"
 #include "../images/fatbin.h"
 #include "../kernel/module.h"
+#include "contexts.h"
 #include "next.h"
 
 #include <gpualloc/backend.h>
@@ -354,6 +355,7 @@ void ga_cuda_kernel_close(int device)
     }
     pthread_mutex_lock(&lock);
     if (places[device].state == OPEN) {
+        ga_cuda_wait_if_active(device); /* kernels that run may use the heap */
         ga_heap_close(places[device].heap);
     }
     places[device] = (place){0};

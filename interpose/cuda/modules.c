@@ -37,6 +37,7 @@
 
 #include <gpualloc/backend.h>
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -113,13 +114,22 @@ static void stop_if_strict(void)
     }
 }
 
-/* Device code that allocates keeps CUDA's malloc, for the reason in ga_error_text(). */
+/* A warning the first time; some programs load thousands of modules. */
+static int level_of(bool is_mixed)
+{
+    static int told[2];
+    /* relaxed: a flag of its own */
+    return __atomic_exchange_n(&told[is_mixed], 1, __ATOMIC_RELAXED) ? GA_LOG_INFO : GA_LOG_WARN;
+}
+
+/* Device code that the driver has loaded allocates and keeps CUDA's malloc, for the reason in
+ * ga_error_text(). */
 static void refuse(void)
 {
     stop_if_strict();
     bool is_mixed = decide(REFUSING) == SERVING;
     add_one(&counts.refused);
-    ga_log(GA_LOG_WARN, "a module keeps CUDA's malloc in kernels: %s%s", ga_error_text(),
+    ga_log(level_of(is_mixed), "a module keeps CUDA's malloc in kernels: %s%s", ga_error_text(),
            is_mixed ? "; other modules have gpualloc's: they must not free each other's blocks"
                     : "");
 }
@@ -140,8 +150,9 @@ static bool find_sm(const ga_cuda_api *api, target *out)
     return true;
 }
 
-/* False: the driver will refuse the call, or cannot be asked. A library needs no context. */
-static bool find_target(target *out)
+/* False: the driver will refuse the call, or cannot be asked. A library needs no context, but a
+ * module does. */
+static bool find_target(target *out, bool is_library)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext context = NULL;
@@ -150,6 +161,9 @@ static bool find_target(target *out)
     }
     out->device = ga_cuda_context_device(api, &context);
     out->is_primary = out->device >= 0 || !context;
+    if (!context && !is_library) {
+        return false;
+    }
     if (!context) {
         out->device = 0;
     } else if (!out->is_primary && api->cuCtxGetDevice(&out->device) != CUDA_SUCCESS) {
@@ -256,16 +270,22 @@ static ga_status serve(void **out, const loading *c, const target *t, ga_image i
     return status;
 }
 
-/* True: `*out`, to be freed, is to be loaded instead, for `*device`. */
-static bool replace(void **out, const loading *c, const void *code, int *device)
+typedef enum verdict {
+    PASSED,  /* the code does not allocate, or nobody can tell: it is loaded as it is */
+    REFUSED, /* it allocates and cannot be served; ga_error_text() says why */
+    REPLACED
+} verdict;
+
+/* REPLACED: `*out`, to be freed, is to be loaded instead, for `*device`. */
+static verdict replace(void **out, const loading *c, const void *code, int *device)
 {
     target t;
     ga_image image;
     void *owned = NULL;
     unsigned calls = 0;
     *out = NULL;
-    if (!ga_cuda_kernel_wanted() || !code || !find_target(&t)) {
-        return false;
+    if (!ga_cuda_kernel_wanted() || !code || !find_target(&t, c->is_library)) {
+        return PASSED;
     }
     ga_status status = ga_image_measure(&image, code);
     if (status == GA_OK) {
@@ -277,14 +297,15 @@ static bool replace(void **out, const loading *c, const void *code, int *device)
     if (status != GA_OK) {
         ga_log(GA_LOG_INFO, "a module is passed to the driver unread: %s", ga_error_text());
     }
-    if (calls && serve(out, c, &t, image, calls) != GA_OK) {
-        refuse();
-    } else if (!calls) {
+    verdict found = PASSED;
+    if (calls) {
+        found = serve(out, c, &t, image, calls) == GA_OK ? REPLACED : REFUSED;
+    } else {
         add_one(&counts.passed);
     }
     ga_libc.free(owned);
     *device = t.device;
-    return *out != NULL;
+    return found;
 }
 
 /* ---- the hooks ------------------------------------------------------------------------------- */
@@ -307,15 +328,30 @@ static void drop_copy(const loading *c, void *copy)
     }
 }
 
+/* Load the program's code, which cannot be served for the reason in ga_error_text(). If the driver
+ * refuses it, too, nothing was loaded, and other modules may still be served. */
+static CUresult load_refused(const loading *c)
+{
+    char reason[256];
+    snprintf(reason, sizeof reason, "%s", ga_error_text());
+    CUresult result = forward(c, c->row, (const void *)c->words[CODE]);
+    if (result == CUDA_SUCCESS) {
+        ga_fail(GA_ERR_UNSUPPORTED, "%s", reason);
+        refuse();
+    }
+    return result;
+}
+
 /* `data_row`: the function that loads `code`, which the call names by itself or by its file. */
 static CUresult load(const loading *c, ga_cuda_hook_index data_row, const void *code)
 {
     void *copy;
-    const void *named = (const void *)c->words[CODE];
     ga_cuda_count(c->row);
     int device = 0;
-    if (!replace(&copy, c, code, &device)) {
-        return forward(c, c->row, named);
+    verdict found = replace(&copy, c, code, &device);
+    if (found != REPLACED) {
+        return found == REFUSED ? load_refused(c)
+                                : forward(c, c->row, (const void *)c->words[CODE]);
     }
     CUresult result = forward(c, data_row, copy);
     if (result == CUDA_SUCCESS) {
@@ -329,8 +365,7 @@ static CUresult load(const loading *c, ga_cuda_hook_index data_row, const void *
     }
     ga_libc.free(copy);
     ga_fail(GA_ERR_DEVICE, "the driver answers %d to the patched code", result);
-    refuse();
-    return forward(c, c->row, named);
+    return load_refused(c);
 }
 
 static CUresult load_file(const loading *c, ga_cuda_hook_index data_row)
@@ -375,7 +410,8 @@ CUresult cuModuleLoadFatBinary(ga_cuda_word module, ga_cuda_word code, ga_cuda_w
                                ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
 {
     loading call = {.row = GA_HOOK_cuModuleLoadFatBinary, .words = {module, code, c, d, e, f}};
-    return load(&call, call.row, (const void *)code);
+    return load(&call, GA_HOOK_cuModuleLoadData,
+                (const void *)code); /* a patched copy is a cubin */
 }
 
 static loading library_loading(ga_cuda_hook_index row, const ga_cuda_word words[WORDS])

@@ -14,8 +14,10 @@
 #include <string.h>
 
 enum {
-    ERROR_LOG_BUFFER = 5, /* CU_JIT_* */
+    INFO_LOG_BUFFER = 3, /* CU_JIT_* */
+    ERROR_LOG_BUFFER = 5,
     ERROR_LOG_BUFFER_SIZE_BYTES = 6,
+    OPTIONS_MOST = 62,
     INPUT_PTX = 1, /* CU_JIT_INPUT_PTX */
     LOG_SIZE = 1024
 };
@@ -62,19 +64,40 @@ static ga_status refused(CUresult result, char *log)
                    *log ? ": " : "", log);
 }
 
+/* The program's options without those for its logs, because the driver stores results in the
+ * values, and the program may give them to the driver once more. Returns their number. */
+static unsigned copy_options(int *names, void **values, const ga_ptx_options *options)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < options->count; i++) {
+        int name = options->options[i];
+        if (name < INFO_LOG_BUFFER || name > ERROR_LOG_BUFFER_SIZE_BYTES) {
+            names[count] = name;
+            values[count++] = options->values[i];
+        }
+    }
+    return count;
+}
+
 static ga_status link_ptx(ga_image *out, void **owned, const linker *l, ga_image ptx,
                           const ga_ptx_options *options)
 {
     char log[LOG_SIZE] = "";
-    int our_options[] = {ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES};
-    void *our_values[] = {log, (void *)(uintptr_t)sizeof log};
-    bool has_options = options->count > 0; /* a log of the program's is its own */
+    int names[OPTIONS_MOST + 2];
+    void *values[OPTIONS_MOST + 2];
     link_state state;
     void *cubin = NULL;
     size_t size = 0;
-    CUresult result =
-        l->create(has_options ? options->count : 2, has_options ? options->options : our_options,
-                  has_options ? options->values : our_values, &state);
+    if (options->count > OPTIONS_MOST) {
+        return ga_fail(GA_ERR_UNSUPPORTED, "%u options for the PTX: expected at most %d",
+                       options->count, OPTIONS_MOST);
+    }
+    unsigned count = copy_options(names, values, options);
+    names[count] = ERROR_LOG_BUFFER;
+    values[count++] = log;
+    names[count] = ERROR_LOG_BUFFER_SIZE_BYTES;
+    values[count++] = (void *)(uintptr_t)(sizeof log - 1);
+    CUresult result = l->create(count, names, values, &state);
     if (result != CUDA_SUCCESS) {
         return refused(result, log);
     }
