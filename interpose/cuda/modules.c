@@ -150,9 +150,8 @@ static bool find_sm(const ga_cuda_api *api, target *out)
     return true;
 }
 
-/* False: the driver will refuse the call, or cannot be asked. A library needs no context, but a
- * module does. */
-static bool find_target(target *out, bool is_library)
+/* False: the driver will refuse the call, or cannot be asked. A library needs no context. */
+static bool find_target(target *out)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext context = NULL;
@@ -161,9 +160,6 @@ static bool find_target(target *out, bool is_library)
     }
     out->device = ga_cuda_context_device(api, &context);
     out->is_primary = out->device >= 0 || !context;
-    if (!context && !is_library) {
-        return false;
-    }
     if (!context) {
         out->device = 0;
     } else if (!out->is_primary && api->cuCtxGetDevice(&out->device) != CUDA_SUCCESS) {
@@ -284,7 +280,7 @@ static verdict replace(void **out, const loading *c, const void *code, int *devi
     void *owned = NULL;
     unsigned calls = 0;
     *out = NULL;
-    if (!ga_cuda_kernel_wanted() || !code || !find_target(&t, c->is_library)) {
+    if (!ga_cuda_kernel_wanted() || !code || !find_target(&t)) {
         return PASSED;
     }
     ga_status status = ga_image_measure(&image, code);

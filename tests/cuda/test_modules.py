@@ -54,7 +54,8 @@ class Modules(Case):
                       self.served("damaged", "unread", GPUALLOC_LOG="info"))
 
     def test_refused_before_any_is_served(self) -> None:
-        said = self.served("refused", REFUSED + "cubin for sm_90: expected one that is linked")
+        said = self.served("refused", REFUSED + "cubin for sm_90: expected one that is linked",
+                           GPUALLOC_LOG="info")
         self.assertIn("an earlier module of the program keeps it", said)
 
     def test_the_driver_refuses_the_patch(self) -> None:
