@@ -4,7 +4,7 @@
  * replaced by a patched copy of the machine code that the driver would choose; all other code is
  * passed on untouched.
  *
- *   hook -> load -> replace            false: pass the code on
+ *   hook -> load -> replace            unless REPLACED: pass the code on
  *             find_code                the entry of a fat binary for this device
  *             serve
  *               compile                PTX becomes machine code by the driver's linker

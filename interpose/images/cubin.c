@@ -86,7 +86,7 @@ static ga_status check_header(ga_cubin *out, const Elf64_Ehdr *header)
     return GA_OK;
 }
 
-/* Sections 0's header holds counts that are too large for the file's header. */
+/* Section 0's header holds counts that are too large for the file's header. */
 static ga_status find_sections(ga_cubin *out, const Elf64_Ehdr *header)
 {
     Elf64_Shdr first;
