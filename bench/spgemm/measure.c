@@ -81,7 +81,8 @@ enum {
 
 /* ---- vectors --------------------------------------------------------------------------------- */
 
-/* Large products of the host take half as long in huge pages. Small ones would take more memory. */
+/* Huge pages save the page faults of large products on the host. Small ones would take more memory.
+ */
 static ga_status open_product(ga_spgemm_product *out, ga_place place, ga_value_type type,
                               uint64_t multiplications)
 {

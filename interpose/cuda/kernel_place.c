@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Our module in the primary context of each device, and the heap that its malloc serves from.
+ *
  *   CLOSED --first module that allocates--> OPEN or FAILED --primary context goes--> CLOSED
  *   CLOSED --next context, with libraries--> OPEN or FAILED
  *
@@ -9,10 +11,10 @@
  *     write_view      into the instructions of a copy of the image
  *     load_module     the driver loads the copy; a kernel of it says its addresses
  *
- * STRUCTURE  a record for each device
- * INVARIANT  an OPEN record's module is loaded, and has the view of the heap in it
- * ORDER      one lock
- * PROGRESS   a thread waits while another loads the module or opens a heap
+ * STRUCTURE  One record for each device.
+ * INVARIANT  The module of an OPEN record is loaded, and has the view of the heap in it.
+ * ORDER      One lock guards all records.
+ * PROGRESS   A thread waits while another one loads the module or opens a heap.
  */
 #include "kernel_place.h"
 

@@ -11,9 +11,9 @@
  *               ga_cuda_kernel_open    our module in this context
  *               patch
  *
- * The decision to serve is made once for a program: a block must be freed by the malloc that it
- * came from, and modules may exchange pointers. So after a first module that cannot be served none
- * is; and one that comes after served ones is reported.
+ * The decision to serve is made once for a program, because a block must be freed by the malloc
+ * that it came from, and modules may exchange pointers. If the first module that allocates cannot
+ * be served, no later one is. A module that cannot be served after others were is reported.
  *
  * STRUCTURE  the decision and three counters
  * ORDER      relaxed: single words, and each call of a hook is complete in itself

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The passes of a product: what a thread does with one piece of rows.
+ *
+ * ORDER      XR: a thread that sees job->backed sees the memory that another thread has mapped.
+ *            The vectors grow under job->growth only.
  */
 #include "job.h"
 
