@@ -22,6 +22,7 @@ ORDER = [
     ["runtime"],
     ["linked", "frameworks"],
     ["lfht", "slabhash", "spgemm"],
+    ["sharded"],
     ["device_code"],
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

@@ -5,6 +5,7 @@
  */
 #include "vmm_state.h"
 
+#include "../../hashtables/sharded/sort_team.h"
 #include "backends/slab/classes/sized_checked.h"
 #include "backends/slab/classes/sized_words.h"
 #include "backends/slab/units/slab_growing.h"
@@ -241,14 +242,74 @@ static void multiply_nothing(void **parameters)
     (void)parameters;
 }
 
+/* ---- sort_kernel.cuh ------------------------------------------------------------------------- */
+
+static void sharded_count(void **parameters)
+{
+    const ga_sharded_sort *sort = parameters[0];
+    for (uint64_t i = 0; i < sort->count; i++) {
+        uint64_t key = ga_sharded_load(sort->keys, i, sort->is_wide);
+        sort->cursors[ga_sharded_bin(&sort->division, key)]++;
+    }
+}
+
+static void sharded_pad(void **parameters)
+{
+    const ga_sharded_pad *pad = parameters[0];
+    for (uint32_t message = 0; message < pad->ranks * pad->slices; message++) {
+        ga_sharded_pad_team(pad, message);
+    }
+}
+
+static void sharded_sort(void **parameters)
+{
+    static _Thread_local ga_sharded_room room;
+    const ga_sharded_sort *sort = parameters[0];
+    uint32_t most = GA_SHARDED_SORT_MOST(sort->is_wide);
+    for (uint64_t first = 0; first < sort->count; first += most) {
+        uint64_t left = sort->count - first;
+        uint32_t n = left < most ? (uint32_t)left : most;
+        if (sort->is_wide) {
+            ga_sharded_sort_team(sort, first, n, 1, &room);
+        } else {
+            ga_sharded_sort_team(sort, first, n, 0, &room);
+        }
+    }
+}
+
+static void sharded_gather(void **parameters)
+{
+    static _Thread_local ga_sharded_room room;
+    const ga_sharded_gather *gather = parameters[0];
+    uint32_t counts[GA_SHARDED_RESULTS] = {0};
+    uint32_t most = GA_SHARDED_SORT_MOST(gather->is_wide);
+    for (uint64_t first = 0; first < gather->count; first += most) {
+        uint64_t left = gather->count - first;
+        ga_sharded_gather_team(gather, first, left < most ? (uint32_t)left : most, gather->is_wide,
+                               &room, counts);
+    }
+    for (uint32_t i = 0; gather->totals && i < GA_SHARDED_RESULTS; i++) {
+        gather->totals[i] += counts[i];
+    }
+}
+
 /* ---- launching ------------------------------------------------------------------------------- */
 
 static struct CUfunc_st kernels[] = {
-    {"ga_growth_probe_kernel", try_growth}, {"ga_slab_recount_kernel", recount},
-    {"ga_slab_live_kernel", count_live},    {"ga_slab_alloc_kernel", take},
-    {"ga_slab_free_kernel", give},          {"ga_sized_take_kernel", sized_take},
-    {"ga_sized_give_kernel", sized_give},   {"ga_sized_live_kernel", sized_live},
-    {"ga_sized_reset_kernel", sized_reset}, {"ga_sized_collect_kernel", sized_collect},
+    {"ga_growth_probe_kernel", try_growth},
+    {"ga_slab_recount_kernel", recount},
+    {"ga_slab_live_kernel", count_live},
+    {"ga_slab_alloc_kernel", take},
+    {"ga_slab_free_kernel", give},
+    {"ga_sized_take_kernel", sized_take},
+    {"ga_sized_give_kernel", sized_give},
+    {"ga_sized_live_kernel", sized_live},
+    {"ga_sized_reset_kernel", sized_reset},
+    {"ga_sized_collect_kernel", sized_collect},
+    {"ga_sharded_count_kernel", sharded_count},
+    {"ga_sharded_pad_kernel", sharded_pad},
+    {"ga_sharded_sort_kernel", sharded_sort},
+    {"ga_sharded_gather_kernel", sharded_gather},
 };
 
 static struct CUfunc_st spgemm_kernel = {"ga_spgemm_", multiply_nothing};

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What all ranks must know before a step: whether each can go on, and the numbers of requests. A
+ * rank that failed still takes part, so that no other one waits for it.
+ */
+#include "sharded.h"
+
+#include <stdio.h>
+#include <string.h>
+
+ga_status ga_sharded_check(const ga_slabhash_sharded *table)
+{
+    if (!table) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no sharded table: expected one that is open");
+    }
+    return table->is_broken ? ga_fail(GA_ERR_DEVICE,
+                                      "slabhash: rank %u: an exchange of this sharded table "
+                                      "failed: expected calls for its own shard only",
+                                      table->exchange.rank)
+                            : GA_OK;
+}
+
+ga_status ga_sharded_break(ga_slabhash_sharded *table, ga_status status)
+{
+    table->is_broken |= status != GA_OK;
+    return status;
+}
+
+/* The parts' counts of requests of each rank for each other one. */
+static ga_status exchange_counts(ga_slabhash_sharded *table, void *stream)
+{
+    const ga_exchange *exchange = &table->exchange;
+    uint32_t parts = 1u << table->division.parts_log;
+    uint64_t bytes = parts * sizeof(uint32_t);
+    ga_status status = exchange->begin(exchange->context);
+    for (uint32_t rank = 0; status == GA_OK && rank < exchange->ranks; rank++) {
+        if (rank != exchange->rank) {
+            status = exchange->send(exchange->context, table->counts + (uint64_t)rank * parts,
+                                    bytes, rank, stream);
+            status = status ? status
+                            : exchange->receive(exchange->context,
+                                                table->counts_of_others + (uint64_t)rank * parts,
+                                                bytes, rank, stream);
+        }
+    }
+    return status ? status : exchange->end(exchange->context, stream);
+}
+
+/* Enqueues an agreement. */
+static ga_status agree(ga_slabhash_sharded *table, bool counts)
+{
+    const ga_sharded_engine *engine = table->engine;
+    ga_sharded_copies *host = table->host;
+    void *stream = table->exchange_stream;
+    uint64_t bins = (uint64_t)table->division.ranks << table->division.parts_log;
+    ga_status status = engine->put(table, table->words, host->agreed, sizeof host->agreed, stream);
+    status = status ? status
+                    : table->exchange.largest(table->exchange.context, table->words,
+                                              GA_SHARDED_WORDS, stream);
+    status = status || !counts ? status : exchange_counts(table, stream);
+    status = status ? status
+                    : engine->get(table, host->agreed, table->words, sizeof host->agreed, stream);
+    return status || !counts ? status
+                             : engine->get(table, host->other_counts, table->counts_of_others,
+                                           bins * sizeof *host->other_counts, stream);
+}
+
+ga_status ga_sharded_agree(ga_slabhash_sharded *table, bool counts)
+{
+    ga_status status = agree(table, counts);
+    status =
+        status ? status : table->exchange.wait(table->exchange.context, table->exchange_stream);
+    return ga_sharded_break(table, status);
+}
+
+ga_status ga_sharded_agree_later(ga_slabhash_sharded *table)
+{
+    return ga_sharded_break(table, agree(table, false));
+}
+
+ga_status ga_sharded_agreed(const ga_slabhash_sharded *table, ga_status status)
+{
+    uint64_t agreed = table->host->agreed[GA_SHARDED_STATUS];
+    return status || !agreed
+               ? status
+               : ga_fail((ga_status)agreed,
+                         "slabhash: rank %u: the call failed on another rank, which has the reason",
+                         table->exchange.rank);
+}
+
+ga_status ga_sharded_agree_status(ga_slabhash_sharded *table, ga_status status)
+{
+    char reason[256];
+    snprintf(reason, sizeof reason, "%s", ga_error_text());
+    memset(table->host->agreed, 0, sizeof table->host->agreed);
+    table->host->agreed[GA_SHARDED_STATUS] = status;
+    ga_status agreed = ga_sharded_agree(table, false);
+    return status   ? ga_fail(status, "%s", reason)
+           : agreed ? agreed
+                    : ga_sharded_agreed(table, GA_OK);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory of a device: kernels (sort_kernel.cuh), and an exchange stream beside the caller's.
+ */
+#include "sharded.h"
+
+#include "device/device.h"
+
+enum {
+    BLOCKS_EACH = 5,   /* of a multiprocessor, as the shared memory of the sort allows, */
+    COUNTING_EACH = 8, /* and as many threads as it has */
+    SLICE_LEAST = 1 << 22,
+    SORT_MOST = GA_SHARDED_SORT_BYTES / 4 /* requests of a block at once */
+};
+
+static ga_status device_enter(ga_slabhash_sharded *table, void *scope)
+{
+    return ga_cuda_enter(scope, table->exchange.device);
+}
+
+static void device_leave(void *scope)
+{
+    ga_cuda_leave(scope);
+}
+
+static ga_status driver_of(const ga_cuda_driver **driver)
+{
+    return ga_cuda_driver_get(driver);
+}
+
+/* The exchange stream has the highest priority: kernels of the shard fill the device, so its blocks
+ * could else begin only between two of them that are not in the queue yet. */
+static ga_status device_open(ga_slabhash_sharded *table)
+{
+    const ga_cuda_driver *driver;
+    CUdevice device = 0;
+    int count = 1, lowest = 0, highest = 0;
+    ga_status status = driver_of(&driver);
+    status = status ? status : GA_CUDA_CALL(driver, cuDeviceGet, &device, table->exchange.device);
+    status = status ? status
+                    : GA_CUDA_CALL(driver, cuDeviceGetAttribute, &count,
+                                   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    status = status ? status : GA_CUDA_CALL(driver, cuCtxGetStreamPriorityRange, &lowest, &highest);
+    status =
+        status ? status
+               : GA_CUDA_CALL(driver, cuStreamCreateWithPriority,
+                              (CUstream *)&table->exchange_stream, CU_STREAM_NON_BLOCKING, highest);
+    for (int i = 0; status == GA_OK && i < GA_SHARDED_MARKS; i++) {
+        status = GA_CUDA_CALL(driver, cuEventCreate, (CUevent *)&table->marks[i],
+                              CU_EVENT_DISABLE_TIMING);
+    }
+    table->multiprocessors = (unsigned)count;
+    return status;
+}
+
+static void device_close(ga_slabhash_sharded *table)
+{
+    const ga_cuda_driver *driver;
+    if (driver_of(&driver) != GA_OK) {
+        return;
+    }
+    for (int i = 0; i < GA_SHARDED_MARKS; i++) {
+        if (table->marks[i]) {
+            driver->cuEventDestroy(table->marks[i]);
+        }
+    }
+    if (table->exchange_stream) {
+        driver->cuStreamDestroy(table->exchange_stream);
+    }
+}
+
+static ga_status device_allocate(ga_slabhash_sharded *table, void **block, uint64_t bytes)
+{
+    const ga_cuda_driver *driver;
+    CUdeviceptr at = 0;
+    ga_status status = driver_of(&driver);
+    status = status ? status : GA_CUDA_CALL(driver, cuMemAlloc, &at, bytes ? bytes : 1);
+    *block = (void *)at;
+    return status == GA_ERR_MEMORY
+               ? ga_fail(status, "slabhash: no memory for an exchange of %llu bytes on device %d",
+                         (unsigned long long)bytes, table->exchange.device)
+               : status;
+}
+
+static void device_release(ga_slabhash_sharded *table, void *block)
+{
+    const ga_cuda_driver *driver;
+    (void)table;
+    if (block && driver_of(&driver) == GA_OK) {
+        driver->cuMemFree((CUdeviceptr)block);
+    }
+}
+
+static ga_status device_allocate_host(ga_slabhash_sharded *table, void **block, uint64_t bytes)
+{
+    const ga_cuda_driver *driver;
+    ga_status status = driver_of(&driver);
+    (void)table;
+    return status ? status : GA_CUDA_CALL(driver, cuMemHostAlloc, block, bytes, 0);
+}
+
+static void device_release_host(ga_slabhash_sharded *table, void *block)
+{
+    const ga_cuda_driver *driver;
+    (void)table;
+    if (block && driver_of(&driver) == GA_OK) {
+        driver->cuMemFreeHost(block);
+    }
+}
+
+static ga_status device_fill(ga_slabhash_sharded *table, void *at, int byte, uint64_t bytes,
+                             void *stream)
+{
+    const ga_cuda_driver *driver;
+    ga_status status = driver_of(&driver);
+    (void)table;
+    return status || !bytes ? status
+                            : GA_CUDA_CALL(driver, cuMemsetD8Async, (CUdeviceptr)at,
+                                           (unsigned char)byte, bytes, stream);
+}
+
+static ga_status device_put(ga_slabhash_sharded *table, void *at, const void *from, uint64_t bytes,
+                            void *stream)
+{
+    const ga_cuda_driver *driver;
+    ga_status status = driver_of(&driver);
+    (void)table;
+    return status || !bytes
+               ? status
+               : GA_CUDA_CALL(driver, cuMemcpyHtoDAsync, (CUdeviceptr)at, from, bytes, stream);
+}
+
+static ga_status device_get(ga_slabhash_sharded *table, void *to, const void *at, uint64_t bytes,
+                            void *stream)
+{
+    const ga_cuda_driver *driver;
+    ga_status status = driver_of(&driver);
+    (void)table;
+    return status || !bytes
+               ? status
+               : GA_CUDA_CALL(driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)at, bytes, stream);
+}
+
+static ga_status device_wait(ga_slabhash_sharded *table, void *stream)
+{
+    const ga_cuda_driver *driver;
+    ga_status status = driver_of(&driver);
+    (void)table;
+    return status ? status : GA_CUDA_CALL(driver, cuStreamSynchronize, stream);
+}
+
+static ga_status launch(ga_slabhash_sharded *table, const char *name, unsigned blocks_each,
+                        uint64_t count, uint32_t wide, void *work, void *stream)
+{
+    const ga_cuda_driver *driver;
+    CUfunction kernel;
+    void *parameters[] = {work};
+    uint64_t each = wide ? SORT_MOST / 2 : SORT_MOST;
+    uint64_t blocks = (count + each - 1) / each;
+    uint64_t most = (uint64_t)table->multiprocessors * blocks_each;
+    if (!count) {
+        return GA_OK;
+    }
+    ga_status status = driver_of(&driver);
+    status = status ? status : ga_device_function(&kernel, table->exchange.device, name);
+    return status ? status
+                  : GA_CUDA_CALL(driver, cuLaunchKernel, kernel,
+                                 (unsigned)(blocks < most ? blocks : most), 1, 1,
+                                 GA_SHARDED_THREADS, 1, 1, 0, stream, parameters, NULL);
+}
+
+static ga_status device_count(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
+{
+    return launch(table, "ga_sharded_count_kernel", COUNTING_EACH, sort->count, sort->is_wide, sort,
+                  stream);
+}
+
+static ga_status device_pad(ga_slabhash_sharded *table, ga_sharded_pad *pad, void *stream)
+{
+    uint64_t messages = (uint64_t)pad->ranks * pad->slices;
+    return launch(table, "ga_sharded_pad_kernel", BLOCKS_EACH, messages * SORT_MOST, 0, pad,
+                  stream);
+}
+
+static ga_status device_sort(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
+{
+    return launch(table, "ga_sharded_sort_kernel", BLOCKS_EACH, sort->count, sort->is_wide, sort,
+                  stream);
+}
+
+static ga_status device_gather(ga_slabhash_sharded *table, ga_sharded_gather *gather, void *stream)
+{
+    return launch(table, "ga_sharded_gather_kernel", BLOCKS_EACH, gather->count, gather->is_wide,
+                  gather, stream);
+}
+
+static ga_status device_mark(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream)
+{
+    const ga_cuda_driver *driver;
+    ga_status status = driver_of(&driver);
+    return status ? status : GA_CUDA_CALL(driver, cuEventRecord, table->marks[mark], stream);
+}
+
+static ga_status device_follow(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream)
+{
+    const ga_cuda_driver *driver;
+    ga_status status = driver_of(&driver);
+    return status ? status : GA_CUDA_CALL(driver, cuStreamWaitEvent, stream, table->marks[mark], 0);
+}
+
+const ga_sharded_engine ga_sharded_device = {
+    .slice_least = SLICE_LEAST,
+    .open = device_open,
+    .close = device_close,
+    .enter = device_enter,
+    .leave = device_leave,
+    .allocate = device_allocate,
+    .release = device_release,
+    .allocate_host = device_allocate_host,
+    .release_host = device_release_host,
+    .fill = device_fill,
+    .put = device_put,
+    .get = device_get,
+    .wait = device_wait,
+    .count = device_count,
+    .pad = device_pad,
+    .sort = device_sort,
+    .gather = device_gather,
+    .mark = device_mark,
+    .follow = device_follow,
+};

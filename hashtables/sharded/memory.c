@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory for exchanges. That for requests of others is taken when the table is opened, so that no
+ * rank runs out of it in the middle of a batch; that for own requests grows with the batches.
+ */
+#include "sharded.h"
+
+#include <stddef.h>
+
+enum {
+    LINE = 256 /* bytes, at a multiple of which each array begins */
+};
+
+/* Cuts arrays from a block; without a block it only adds up. */
+typedef struct cutter {
+    char *block;
+    uint64_t used;
+} cutter;
+
+static void *cut(cutter *from, uint64_t bytes)
+{
+    void *at = from->block ? from->block + from->used : NULL;
+    from->used += (bytes + LINE - 1) / LINE * LINE;
+    return at;
+}
+
+static void cut_arrays(cutter *from, ga_sharded_arrays *arrays, uint64_t count, uint32_t width,
+                       bool has_values)
+{
+    arrays->keys = cut(from, count * width);
+    arrays->values = has_values ? cut(from, count * width) : NULL;
+    arrays->found = has_values ? cut(from, count * width) : NULL;
+    arrays->results = cut(from, count);
+}
+
+static bool has_values(const ga_slabhash_sharded *table)
+{
+    return table->shard.mode != GA_SLABHASH_SET32;
+}
+
+static void cut_fixed(ga_slabhash_sharded *table, cutter *from)
+{
+    uint64_t others = table->pair_most * (table->division.ranks - 1);
+    uint32_t bins = table->division.ranks << table->division.parts_log;
+    table->counts = cut(from, bins * sizeof *table->counts);
+    table->cursors = cut(from, bins * sizeof *table->cursors);
+    table->counts_of_others = cut(from, bins * sizeof *table->counts_of_others);
+    for (int i = 0; i < GA_SHARDED_BUFFERS; i++) {
+        cut_arrays(from, &table->received[i], others, table->width, has_values(table));
+    }
+}
+
+ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table)
+{
+    void *block = NULL;
+    ga_status status = table->engine->allocate(
+        table, &block, (GA_SHARDED_WORDS + GA_SHARDED_RESULTS) * sizeof(uint64_t));
+    status = status
+                 ? status
+                 : table->engine->allocate_host(table, (void **)&table->host, sizeof *table->host);
+    table->words = block;
+    table->totals = block ? table->words + GA_SHARDED_WORDS : NULL;
+    return status;
+}
+
+/* Memory for messages. */
+static ga_status take(ga_slabhash_sharded *table, void **block, uint64_t bytes)
+{
+    const ga_exchange *exchange = &table->exchange;
+    ga_status status = table->engine->allocate(table, block, bytes);
+    if (status == GA_OK && exchange->keep) {
+        exchange->keep(exchange->context, *block, bytes);
+    }
+    return status;
+}
+
+static void give_back(ga_slabhash_sharded *table, void **block)
+{
+    const ga_exchange *exchange = &table->exchange;
+    if (*block && exchange->drop) {
+        exchange->drop(exchange->context, *block);
+    }
+    table->engine->release(table, *block);
+    *block = NULL;
+}
+
+void ga_sharded_release(ga_slabhash_sharded *table)
+{
+    give_back(table, &table->own);
+    give_back(table, &table->fixed);
+    table->engine->release(table, table->words);
+    table->engine->release_host(table, table->host);
+}
+
+ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table)
+{
+    cutter sizes = {NULL, 0};
+    cut_fixed(table, &sizes);
+    ga_status status = take(table, &table->fixed, sizes.used);
+    if (status == GA_OK) {
+        cutter parts = {table->fixed, 0};
+        cut_fixed(table, &parts);
+    }
+    return status;
+}
+
+static void cut_own(ga_slabhash_sharded *table, cutter *from, uint64_t count)
+{
+    uint64_t bins = (uint64_t)table->division.ranks << table->division.parts_log;
+    uint64_t blocks = count * table->width / GA_SHARDED_SORT_BYTES + 1;
+    uint64_t pads = (uint64_t)table->division.ranks * GA_SHARDED_SLICES * GA_SHARDED_PAD;
+    cut_arrays(from, &table->sorted, count + pads, table->width, has_values(table));
+    table->indices = cut(from, count * sizeof *table->indices);
+    table->runs = cut(from, blocks * bins * sizeof *table->runs);
+}
+
+ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count)
+{
+    cutter sizes = {NULL, 0};
+    if (count <= table->own_room) {
+        return GA_OK;
+    }
+    count = count < table->piece / 2 ? count + count / 2 : table->piece;
+    give_back(table, &table->own);
+    table->own_room = 0;
+    cut_own(table, &sizes, count);
+    ga_status status = take(table, &table->own, sizes.used);
+    if (status == GA_OK) {
+        cutter parts = {table->own, 0};
+        cut_own(table, &parts, count);
+        table->own_room = count;
+    }
+    return status;
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Exchanges over NCCL, which is loaded at run time.
+ *
+ * Calls of NCCL may wait for other ranks, and so may work on a stream, without a time limit. So a
+ * thread watches each communicator, and aborts it (ncclCommAbort) when a call lasts too long; work
+ * on a stream is polled. An abort ends the call and the work.
+ *
+ * ORDER  `deadline` is relaxed, because the watch compares it with a clock. `lock` guards `comm`.
+ */
+#include "sharded.h"
+
+#include "platform/cuda_driver.h"
+#include "platform/environment.h"
+#include "platform/libc.h"
+
+#include <gpualloc/slabhash_nccl.h>
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { /* ncclResult_t, ncclDataType_t, ncclRedOp_t */
+    NCCL_SUCCESS = 0,
+    NCCL_INT8 = 0,
+    NCCL_UINT64 = 5,
+    NCCL_MAX = 2,
+    OLDEST = 21800,
+    TIME_LIMIT_MS = 600000,
+    POLLS = 2000, /* without a sleep */
+    NAP_NS = 20000,
+    BLOCKS_MOST = 4,
+    WATCH_NS = 50000000 /* between two looks at the deadline */
+};
+
+/* ncclConfig_t as of 2.18; later versions accept it by its size and version. */
+typedef struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_size, ctas_min, ctas_max;
+    const char *net;
+    int splits_share;
+} nccl_config;
+
+#define NCCL_CONFIG_MAGIC 0xcafebeefu
+
+/* clang-format off */
+#define NCCL_FUNCTIONS(X)                                                                          \
+    X(ncclGetVersion, (int *version))                                                              \
+    X(ncclCommSplit, (void *comm, int color, int key, void **out, nccl_config *config))            \
+    X(ncclCommCount, (void *comm, int *count))                                                     \
+    X(ncclCommUserRank, (void *comm, int *rank))                                                   \
+    X(ncclCommCuDevice, (void *comm, int *device))                                                 \
+    X(ncclCommGetAsyncError, (void *comm, int *error))                                             \
+    X(ncclCommAbort, (void *comm))                                                                 \
+    X(ncclCommDestroy, (void *comm))                                                               \
+    X(ncclGroupStart, (void))                                                                      \
+    X(ncclGroupEnd, (void))                                                                        \
+    X(ncclSend, (const void *from, size_t count, int type, int peer, void *comm, void *stream))    \
+    X(ncclRecv, (void *to, size_t count, int type, int peer, void *comm, void *stream))            \
+    X(ncclAllReduce, (const void *from, void *to, size_t count, int type, int op, void *comm,      \
+                      void *stream))
+/* clang-format on */
+
+#define NCCL_MEMBER(name, parameters) int(*name) parameters;
+static struct {
+    NCCL_FUNCTIONS(NCCL_MEMBER)
+    const char *(*ncclGetErrorString)(int error);
+    int (*ncclCommRegister)(void *comm, void *block, size_t bytes, void **handle);
+    int (*ncclCommDeregister)(void *comm, void *handle);
+} nccl;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char missing[160]; /* why there is no NCCL */
+
+/* Memory that is registered with NCCL. */
+typedef struct kept_block {
+    void *block, *handle;
+} kept_block;
+
+typedef struct link {
+    void *comm; /* NULL: aborted */
+    const ga_cuda_driver *driver;
+    uint32_t rank;
+    uint64_t limit_ns;
+    kept_block blocks[BLOCKS_MOST];
+    uint64_t deadline; /* of the call in progress; 0: none */
+    bool is_late, ends, is_watched;
+    pthread_t watch;
+    pthread_mutex_t lock;
+    pthread_cond_t ending;
+} link;
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+/* Where its functions are; RTLD_DEFAULT, which is NULL, if they are linked into the program. False:
+ * nowhere, and `missing` says why. */
+static bool find_library(void **library)
+{
+    const char *name = ga_environment("GPUALLOC_NCCL");
+    bool is_named = name && *name;
+    *library = is_named ? NULL : dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    if (*library || (!is_named && dlsym(RTLD_DEFAULT, "ncclCommSplit"))) {
+        return true;
+    }
+    *library = dlopen(is_named ? name : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!*library) {
+        const char *why = dlerror();
+        snprintf(missing, sizeof missing, "%s", why ? why : "no libnccl.so.2");
+    }
+    return *library;
+}
+
+static void load(void)
+{
+    int version = 0;
+    void *library;
+    if (!find_library(&library)) {
+        return;
+    }
+#define NCCL_FIND(name, parameters)                                                                \
+    *(void **)&nccl.name = dlsym(library, #name);                                                  \
+    if (!nccl.name) {                                                                              \
+        snprintf(missing, sizeof missing, "it has no " #name);                                     \
+        return;                                                                                    \
+    }
+    NCCL_FUNCTIONS(NCCL_FIND)
+    *(void **)&nccl.ncclGetErrorString = dlsym(library, "ncclGetErrorString");
+    *(void **)&nccl.ncclCommRegister = dlsym(library, "ncclCommRegister"); /* from 2.19 on */
+    *(void **)&nccl.ncclCommDeregister = dlsym(library, "ncclCommDeregister");
+    if (nccl.ncclGetVersion(&version) != NCCL_SUCCESS || version < OLDEST) {
+        snprintf(missing, sizeof missing, "version %d", version);
+    }
+}
+
+static ga_status find_nccl(void)
+{
+    pthread_once(&once, load);
+    return !*missing
+               ? GA_OK
+               : ga_fail(GA_ERR_UNSUPPORTED, "nccl: %s: expected NCCL 2.18 or later", missing);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void nap(unsigned polls)
+{
+    if (polls > POLLS) {
+        nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+    }
+}
+
+/* With the lock held. */
+static void abort_locked(link *l)
+{
+    if (l->comm) {
+        nccl.ncclCommAbort(l->comm);
+        l->comm = NULL;
+    }
+}
+
+/* Ends the communicator, and with it work on streams that waits for other ranks. */
+static void abort_link(link *l)
+{
+    pthread_mutex_lock(&l->lock);
+    abort_locked(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static ga_status failed(link *l, const char *call, int error)
+{
+    abort_link(l);
+    return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: %s: %s: expected success: aborted", l->rank, call,
+                   nccl.ncclGetErrorString ? nccl.ncclGetErrorString(error) : "an error");
+}
+
+static ga_status late(link *l, const char *call)
+{
+    abort_link(l);
+    return ga_fail(GA_ERR_DEVICE,
+                   "nccl: rank %u: %s: no end after %llu ms: expected that all ranks take part: "
+                   "aborted",
+                   l->rank, call, (unsigned long long)(l->limit_ns / 1000000u));
+}
+
+static ga_status gone(const link *l)
+{
+    return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: an earlier exchange was aborted", l->rank);
+}
+
+static void *watch(void *context)
+{
+    link *l = context;
+    pthread_mutex_lock(&l->lock);
+    while (!l->ends) {
+        uint64_t until = now_ns() + WATCH_NS;
+        struct timespec at = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+        pthread_cond_timedwait(&l->ending, &l->lock, &at);
+        uint64_t deadline =
+            __atomic_load_n(&l->deadline, __ATOMIC_RELAXED); /* relaxed: see ORDER */
+        if (deadline && now_ns() > deadline) {
+            l->is_late = true;
+            abort_locked(l);
+        }
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static ga_status begin_watch(link *l)
+{
+    pthread_condattr_t clock;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->ending, &clock);
+    pthread_condattr_destroy(&clock);
+    int error = pthread_create(&l->watch, NULL, watch, l);
+    l->is_watched = error == 0;
+    return error ? ga_fail(GA_ERR_MEMORY, "nccl: cannot start a thread: error %d", error) : GA_OK;
+}
+
+static void end_watch(link *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->ends = true;
+    pthread_cond_signal(&l->ending);
+    pthread_mutex_unlock(&l->lock);
+    if (l->is_watched) {
+        pthread_join(l->watch, NULL);
+    }
+    pthread_cond_destroy(&l->ending);
+    pthread_mutex_destroy(&l->lock);
+}
+
+/* Before a call that may wait for other ranks. */
+static void arm(link *l)
+{
+    __atomic_store_n(&l->deadline, now_ns() + l->limit_ns, __ATOMIC_RELAXED); /* relaxed: ORDER */
+}
+
+/* After it. */
+static ga_status disarm(link *l, const char *call, int result)
+{
+    __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
+    pthread_mutex_lock(&l->lock);
+    bool is_late = l->is_late;
+    pthread_mutex_unlock(&l->lock);
+    return is_late ? late(l, call) : result == NCCL_SUCCESS ? GA_OK : failed(l, call, result);
+}
+
+static ga_status nccl_wait(void *context, void *stream)
+{
+    link *l = context;
+    uint64_t start = now_ns();
+    CUresult result = l->driver->cuStreamQuery(stream);
+    for (unsigned polls = 0; result == CUDA_ERROR_NOT_READY; polls++) {
+        int error = NCCL_SUCCESS;
+        if (!l->comm) {
+            return gone(l);
+        }
+        nap(polls);
+        if (polls % 64 == 63) {
+            int asked = nccl.ncclCommGetAsyncError(l->comm, &error);
+            error = asked == NCCL_SUCCESS ? error : asked;
+        }
+        if (error != NCCL_SUCCESS) {
+            return failed(l, "an exchange", error);
+        }
+        if (now_ns() - start > l->limit_ns) {
+            return late(l, "an exchange");
+        }
+        result = l->driver->cuStreamQuery(stream);
+    }
+    return ga_cuda_check(l->driver, result, "cuStreamQuery");
+}
+
+/* ---- the exchange ---------------------------------------------------------------------------- */
+
+static ga_status nccl_begin(void *context)
+{
+    link *l = context;
+    int result = l->comm ? nccl.ncclGroupStart() : NCCL_SUCCESS;
+    return !l->comm ? gone(l) : result ? failed(l, "ncclGroupStart", result) : GA_OK;
+}
+
+/* Within a group a call only notes what to do. */
+static ga_status nccl_send(void *context, const void *from, uint64_t bytes, uint32_t to,
+                           void *stream)
+{
+    link *l = context;
+    int result = nccl.ncclSend(from, bytes, NCCL_INT8, (int)to, l->comm, stream);
+    return result ? failed(l, "ncclSend", result) : GA_OK;
+}
+
+static ga_status nccl_receive(void *context, void *to, uint64_t bytes, uint32_t from, void *stream)
+{
+    link *l = context;
+    int result = nccl.ncclRecv(to, bytes, NCCL_INT8, (int)from, l->comm, stream);
+    return result ? failed(l, "ncclRecv", result) : GA_OK;
+}
+
+static ga_status nccl_end(void *context, void *stream)
+{
+    link *l = context;
+    (void)stream;
+    arm(l);
+    return disarm(l, "ncclGroupEnd", nccl.ncclGroupEnd());
+}
+
+static ga_status nccl_largest(void *context, uint64_t *values, uint32_t count, void *stream)
+{
+    link *l = context;
+    if (!l->comm) {
+        return gone(l);
+    }
+    arm(l);
+    return disarm(
+        l, "ncclAllReduce",
+        nccl.ncclAllReduce(values, values, count, NCCL_UINT64, NCCL_MAX, l->comm, stream));
+}
+
+/* Messages in registered memory go directly from one device to another. Without it they go through
+ * buffers of NCCL, so a failure is none. */
+static void nccl_keep(void *context, void *block, uint64_t bytes)
+{
+    link *l = context;
+    for (int i = 0; l->comm && nccl.ncclCommRegister && i < BLOCKS_MOST; i++) {
+        if (!l->blocks[i].block) {
+            bool is_kept =
+                nccl.ncclCommRegister(l->comm, block, bytes, &l->blocks[i].handle) == NCCL_SUCCESS;
+            l->blocks[i].block = is_kept ? block : NULL;
+            return;
+        }
+    }
+}
+
+static void nccl_drop(void *context, void *block)
+{
+    link *l = context;
+    for (int i = 0; i < BLOCKS_MOST; i++) {
+        if (l->blocks[i].block == block) {
+            if (l->comm) {
+                nccl.ncclCommDeregister(l->comm, l->blocks[i].handle);
+            }
+            l->blocks[i].block = NULL;
+        }
+    }
+}
+
+static void nccl_close(void *context)
+{
+    link *l = context;
+    if (l->comm) {
+        arm(l);
+        (void)nccl.ncclCommDestroy(l->comm);
+        pthread_mutex_lock(&l->lock);
+        l->comm = NULL;
+        pthread_mutex_unlock(&l->lock);
+    }
+    end_watch(l);
+    ga_libc.free(l);
+}
+
+static ga_status split(link *l, void *comm, ga_exchange *out)
+{
+    nccl_config config = {sizeof config, NCCL_CONFIG_MAGIC, OLDEST, 1,      INT_MIN,
+                          INT_MIN,       INT_MIN,           NULL,   INT_MIN};
+    int rank = 0;
+    int ranks = 0;
+    int result = nccl.ncclCommUserRank(comm, &rank);
+    result = result ? result : nccl.ncclCommCount(comm, &ranks);
+    result = result ? result : nccl.ncclCommCuDevice(comm, &out->device);
+    l->rank = out->rank = (uint32_t)rank;
+    out->ranks = (uint32_t)ranks;
+    if (result != NCCL_SUCCESS) {
+        return failed(l, "the communicator", result);
+    }
+    result = nccl.ncclCommSplit(comm, 0, rank, &l->comm, &config);
+    return result ? failed(l, "ncclCommSplit", result) : GA_OK;
+}
+
+ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *options)
+{
+    static const ga_nccl_options defaults = {.options_size = sizeof defaults};
+    options = options ? options : &defaults;
+    if (!comm || options->options_size != sizeof *options) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "nccl: %s communicator, options of %u bytes: expected one, and %zu",
+                       comm ? "a" : "no", options->options_size, sizeof *options);
+    }
+    ga_status status = find_nccl();
+    link *l = status ? NULL : ga_libc.calloc(1, sizeof *l);
+    if (!l) {
+        return status ? status : ga_fail(GA_ERR_MEMORY, "nccl: no memory for an exchange");
+    }
+    uint64_t limit = options->time_limit_ms ? options->time_limit_ms : TIME_LIMIT_MS;
+    l->limit_ns = limit * 1000000u;
+    *out = (ga_exchange){.context = l,
+                         .begin = nccl_begin,
+                         .send = nccl_send,
+                         .receive = nccl_receive,
+                         .end = nccl_end,
+                         .largest = nccl_largest,
+                         .wait = nccl_wait,
+                         .keep = nccl_keep,
+                         .drop = nccl_drop,
+                         .close = nccl_close};
+    status = begin_watch(l);
+    status = status ? status : ga_cuda_driver_get(&l->driver);
+    status = status ? status : split(l, comm, out);
+    if (status != GA_OK) {
+        nccl_close(l);
+    }
+    return status;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A table of host threads as a shard.
+ */
+#include <gpualloc/backend.h>
+#include <gpualloc/slabhash_sharded.h>
+
+/* Requests that were not carried out have a result that says so: the shard has not failed. */
+static ga_status run(void *table, const ga_slabhash_batch *batch, void *stream)
+{
+    (void)stream;
+    ga_status status = ga_slabhash_run(table, batch, NULL);
+    return status == GA_ERR_MEMORY || status == GA_ERR_ARGUMENT ? GA_OK : status;
+}
+
+static ga_status size(void *table, uint64_t *pairs, void *stream)
+{
+    (void)stream;
+    return ga_slabhash_size(table, pairs);
+}
+
+static ga_status clear(void *table, void *stream)
+{
+    (void)stream;
+    return ga_slabhash_clear(table);
+}
+
+static ga_status save(void *table, const char *path, void *stream)
+{
+    (void)stream;
+    return ga_slabhash_save(table, path);
+}
+
+static ga_status close_table(void *table)
+{
+    return ga_slabhash_close(table);
+}
+
+static ga_status open_shard(ga_shard *shard, ga_slabhash_options *options)
+{
+    ga_slabhash_plan plan;
+    ga_slabhash_options fixed = *options; /* the hash does not depend on growth */
+    ga_slabhash *table;
+    fixed.flags &= ~(uint32_t)GA_SLABHASH_GROW;
+    ga_status status = ga_slabhash_plan_of(&fixed, &plan);
+    status = status ? status : ga_slabhash_open(&table, options);
+    if (status == GA_OK) {
+        shard->table = table;
+        shard->a = plan.a;
+        shard->b = plan.b;
+    }
+    return status;
+}
+
+ga_status ga_slabhash_sharded_open_host(ga_slabhash_sharded **out, const ga_exchange *exchange,
+                                        const ga_slabhash_options *options,
+                                        const ga_sharded_options *sharded)
+{
+    ga_slabhash_options own = *options;
+    ga_shard shard = {.mode = options->mode,
+                      .is_multi = options->flags & GA_SLABHASH_MULTI,
+                      .run = run,
+                      .size = size,
+                      .clear = clear,
+                      .save = save,
+                      .close = close_table};
+    ga_status status = ga_sharded_seed(exchange, &own.seed);
+    if (status != GA_OK) {
+        exchange->close(exchange->context);
+        return status;
+    }
+    own.buckets = options->buckets / exchange->ranks + (options->buckets % exchange->ranks != 0);
+    if (open_shard(&shard, &own) != GA_OK) {
+        shard.table = NULL;
+    }
+    return ga_slabhash_sharded_open(out, exchange, &shard, sharded);
+}

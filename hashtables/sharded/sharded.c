@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opens and closes sharded tables, and the calls for whole ones.
+ */
+#include "sharded.h"
+
+#include "platform/cuda_driver.h"
+#include "platform/libc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    PIECE_ON_DEVICE = 1 << 27,
+    PIECE_ON_HOST = 1 << 20,
+    BINS_BEST = 128, /* more make the runs short that a block sorts together */
+    SPARE = 256 /* requests for a pair beside the share of evenly distributed ones, and a quarter */
+};
+
+#define PIECE_MOST ((UINT64_C(1) << 31) - 1)
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+/* A word that is in the memory that is exchanged. */
+static ga_status largest_of_one(const ga_exchange *exchange, uint64_t *value)
+{
+    ga_slabhash_sharded table = {.exchange = *exchange};
+    ga_cuda_scope scope;
+    void *block = NULL;
+    void *copy = NULL;
+    table.engine = exchange->device < 0 ? &ga_sharded_host : &ga_sharded_device;
+    ga_status status = table.engine->enter(&table, &scope);
+    if (status != GA_OK) {
+        return status;
+    }
+    void *stream = exchange->device < 0 ? NULL : scope.stream;
+    status = table.engine->allocate(&table, &block, sizeof *value);
+    status = status ? status : table.engine->allocate_host(&table, &copy, sizeof *value);
+    if (status == GA_OK) {
+        memcpy(copy, value, sizeof *value);
+        status = table.engine->put(&table, block, copy, sizeof *value, stream);
+    }
+    status = status ? status : exchange->largest(exchange->context, block, 1, stream);
+    status = status ? status : table.engine->get(&table, copy, block, sizeof *value, stream);
+    status = status ? status : exchange->wait(exchange->context, stream);
+    if (status == GA_OK) {
+        memcpy(value, copy, sizeof *value);
+    }
+    table.engine->release_host(&table, copy);
+    table.engine->release(&table, block);
+    table.engine->leave(&scope);
+    return status;
+}
+
+ga_status ga_sharded_seed(const ga_exchange *exchange, uint64_t *seed)
+{
+    ga_slabhash_plan plan;
+    ga_slabhash_options options = {.options_size = sizeof options, .seed = *seed};
+    ga_status status = ga_slabhash_plan_of(&options, &plan);
+    if (status != GA_OK) {
+        return status;
+    }
+    *seed = exchange->rank == 0 ? plan.seed : 0;
+    return largest_of_one(exchange, seed);
+}
+
+static ga_status check(const ga_exchange *exchange, const ga_shard *shard,
+                       const ga_sharded_options *options)
+{
+    if (exchange->ranks == 0 || exchange->ranks > GA_SHARDED_RANKS ||
+        exchange->rank >= exchange->ranks) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "slabhash: rank %u of %u: expected at most %d ranks, and one of them",
+                       exchange->rank, exchange->ranks, GA_SHARDED_RANKS);
+    }
+    if ((unsigned)shard->mode >= GA_SLABHASH_MODE_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: a shard of mode %d: expected 0 to %d",
+                       (int)shard->mode, GA_SLABHASH_MODE_COUNT - 1);
+    }
+    if (options->options_size != sizeof *options || options->reserved) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "slabhash: options of %u bytes, reserved=%u: expected %zu and 0",
+                       options->options_size, options->reserved, sizeof *options);
+    }
+    return options->piece <= PIECE_MOST
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT, "slabhash: piece=%llu: expected at most %llu",
+                         (unsigned long long)options->piece, (unsigned long long)PIECE_MOST);
+}
+
+/* Part of the words that must be the same on all ranks, or'd to GA_SHARDED_FORM. */
+static uint64_t form_of_options(const ga_slabhash_sharded *table)
+{
+    uint64_t form = table->shard.a ^ table->shard.b * 3 ^ table->piece * 0x9e3779b97f4a7c15u;
+    return form ^ (uint64_t)table->shard.mode << 60 ^ (uint64_t)table->shard.is_multi << 59;
+}
+
+static void configure(ga_slabhash_sharded *table, const ga_sharded_options *options)
+{
+    const ga_exchange *exchange = &table->exchange;
+    bool on_host = exchange->device < 0;
+    uint32_t parts_log = GA_SHARDED_PARTS_LOG;
+    while (parts_log && exchange->ranks << parts_log >
+                            (parts_log > GA_SHARDED_SLICES_LOG ? BINS_BEST : GA_SHARDED_BINS)) {
+        parts_log--;
+    }
+    uint32_t slices = 1u << parts_log < GA_SHARDED_SLICES ? 1u << parts_log : GA_SHARDED_SLICES;
+    table->division =
+        (ga_sharded_division){table->shard.a, table->shard.b, exchange->ranks, parts_log};
+    table->piece = options->piece ? options->piece : on_host ? PIECE_ON_HOST : PIECE_ON_DEVICE;
+    uint64_t even = table->piece / slices / exchange->ranks;
+    table->pair_most = (even + even / 4 + SPARE) / GA_SHARDED_PAD * GA_SHARDED_PAD;
+    table->width = table->shard.mode == GA_SLABHASH_MAP64 ? 8 : 4;
+    table->engine = on_host ? &ga_sharded_host : &ga_sharded_device;
+}
+
+/* Whether all ranks have opened it, alike. */
+static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
+{
+    uint64_t form = form_of_options(table);
+    memset(table->host->agreed, 0, sizeof table->host->agreed);
+    table->host->agreed[GA_SHARDED_STATUS] = status;
+    table->host->agreed[GA_SHARDED_FORM] = form;
+    table->host->agreed[GA_SHARDED_NOT_FORM] = ~form;
+    ga_status agreed = ga_sharded_agree(table, false);
+    if (agreed != GA_OK || status != GA_OK) {
+        return agreed ? agreed : status;
+    }
+    if (table->host->agreed[GA_SHARDED_STATUS]) {
+        return ga_fail((ga_status)table->host->agreed[GA_SHARDED_STATUS],
+                       "slabhash: rank %u: another rank cannot open its part of the table",
+                       table->exchange.rank);
+    }
+    return table->host->agreed[GA_SHARDED_FORM] == form &&
+                   table->host->agreed[GA_SHARDED_NOT_FORM] == ~form
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT,
+                         "slabhash: rank %u: piece=%llu, %s of seed's hash 0x%llx: expected the "
+                         "same on all ranks",
+                         table->exchange.rank, (unsigned long long)table->piece,
+                         ga_slabhash_mode_text(table->shard.mode),
+                         (unsigned long long)table->shard.a);
+}
+
+/* A rank that cannot open its part still takes part in the agreement, if it has memory for the
+ * words. Otherwise the others notice by the time limit of the exchange. */
+static ga_status open_inside(ga_slabhash_sharded *table, ga_status status)
+{
+    char reason[256];
+    ga_status words = table->engine->open(table);
+    words = words ? words : ga_sharded_reserve_words(table);
+    if (words != GA_OK) {
+        return ga_sharded_break(table, words);
+    }
+    status = status ? status : ga_sharded_reserve_fixed(table);
+    snprintf(reason, sizeof reason, "%s", ga_error_text());
+    ga_status agreed = agree_on_options(table, status);
+    return status ? ga_fail(status, "%s", reason) : agreed;
+}
+
+static ga_status open_entered(ga_slabhash_sharded *table, ga_status status)
+{
+    ga_cuda_scope scope;
+    ga_status entered = table->engine->enter(table, &scope);
+    if (entered != GA_OK) {
+        return entered;
+    }
+    status = open_inside(table, status);
+    table->engine->leave(&scope);
+    return status;
+}
+
+static ga_status close_shard(const ga_shard *shard)
+{
+    return shard->table ? shard->close(shard->table) : GA_OK;
+}
+
+ga_status ga_slabhash_sharded_open(ga_slabhash_sharded **out, const ga_exchange *exchange,
+                                   const ga_shard *shard, const ga_sharded_options *options)
+{
+    static const ga_sharded_options defaults = {.options_size = sizeof defaults};
+    options = options ? options : &defaults;
+    ga_status failed = shard->table ? GA_OK : ga_fail(GA_ERR_MEMORY, "%s", ga_error_text());
+    ga_status status = check(exchange, shard, options);
+    ga_slabhash_sharded *table = status ? NULL : ga_libc.calloc(1, sizeof *table);
+    if (!table) {
+        status = status ? status : ga_fail(GA_ERR_MEMORY, "slabhash: no memory for a table");
+        exchange->close(exchange->context);
+        (void)close_shard(shard);
+        return status;
+    }
+    table->exchange = *exchange;
+    table->shard = *shard;
+    configure(table, options);
+    status = open_entered(table, failed);
+    if (status != GA_OK) {
+        char reason[256];
+        snprintf(reason, sizeof reason, "%s", ga_error_text());
+        (void)ga_slabhash_sharded_close(table);
+        return ga_fail(status, "%s", reason);
+    }
+    *out = table;
+    return GA_OK;
+}
+
+ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table)
+{
+    ga_cuda_scope scope;
+    if (!table) {
+        return GA_OK;
+    }
+    if (table->engine->enter(table, &scope) == GA_OK) {
+        ga_sharded_release(table);
+        table->exchange.close(table->exchange.context);
+        table->engine->close(table);
+        table->engine->leave(&scope);
+    }
+    ga_status status = close_shard(&table->shard);
+    ga_libc.free(table);
+    return status;
+}
+
+/* ---- the whole table ------------------------------------------------------------------------- */
+
+/* In place of a sum: the ranks take turns in giving their number, because exchanges only find the
+ * largest. A word for each of some ranks at a time. */
+static ga_status sum_of_all(ga_slabhash_sharded *table, uint64_t own, ga_status status,
+                            uint64_t *sum)
+{
+    enum {
+        AT_ONCE = GA_SHARDED_WORDS - 1
+    };
+    *sum = 0;
+    for (uint32_t first = 0; first < table->exchange.ranks; first += AT_ONCE) {
+        memset(table->host->agreed, 0, sizeof table->host->agreed);
+        table->host->agreed[GA_SHARDED_STATUS] = status;
+        if (table->exchange.rank >= first && table->exchange.rank - first < AT_ONCE) {
+            table->host->agreed[1 + table->exchange.rank - first] = own;
+        }
+        ga_status agreed = ga_sharded_agree(table, false);
+        if (agreed != GA_OK) {
+            return agreed;
+        }
+        for (int i = 1; i < GA_SHARDED_WORDS; i++) {
+            *sum += table->host->agreed[i];
+        }
+    }
+    return status || !table->host->agreed[GA_SHARDED_STATUS]
+               ? status
+               : ga_fail((ga_status)table->host->agreed[GA_SHARDED_STATUS],
+                         "slabhash: rank %u: another rank cannot count its pairs",
+                         table->exchange.rank);
+}
+
+ga_status ga_slabhash_sharded_size(ga_slabhash_sharded *table, uint64_t *pairs, void *stream)
+{
+    ga_cuda_scope scope;
+    uint64_t own = 0;
+    ga_status status = ga_sharded_check(table);
+    status = status ? status : table->engine->enter(table, &scope);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = table->shard.size(table->shard.table, &own, stream);
+    status = sum_of_all(table, own, status, pairs);
+    table->engine->leave(&scope);
+    return status;
+}
+
+ga_status ga_slabhash_sharded_clear(ga_slabhash_sharded *table, void *stream)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_sharded_check(table);
+    status = status ? status : table->engine->enter(table, &scope);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = table->shard.clear(table->shard.table, stream);
+    status = ga_sharded_agree_status(table, status);
+    table->engine->leave(&scope);
+    return status;
+}
+
+uint32_t ga_slabhash_sharded_owner(const ga_slabhash_sharded *table, uint64_t key)
+{
+    const ga_sharded_division *division = &table->division;
+    return ga_sharded_owner(division, ga_slabhash_hash_of(division->a, division->b, key));
+}
+
+void *ga_slabhash_sharded_table(const ga_slabhash_sharded *table)
+{
+    return table->shard.table;
+}
+
+void ga_slabhash_sharded_report(const ga_slabhash_sharded *table, ga_sharded_report *out)
+{
+    *out = table->report;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The record of a sharded table on one rank.
+ *
+ *   ga_slabhash_sharded_run -> for each piece of the batch
+ *     count         requests of each bin                            caller's stream
+ *     agree         all ranks: same form, no failure, steps; and    exchange stream
+ *                   the counts of requests for each other
+ *     sort          requests by bin                                 caller's stream
+ *     for each step
+ *       X           requests to owners, and others' requests here   exchange stream
+ *       L           the shard serves them, and own requests         caller's stream
+ *       A           answers back                                    exchange stream
+ *     agree         has a shard failed?                             exchange stream
+ *     gather        answers into the order of the requests          caller's stream
+ *
+ * STRUCTURE  A slice is a range of parts, the same of each shard, so that while it is served only
+ *            that range of the buckets is used, and stays in the cache. A step is a slice, or a
+ *            round of one: if a rank has more than `pair_most` requests for another one, as with
+ *            skewed keys, they take several rounds, and the memory for requests of others stays
+ *            bounded.
+ *
+ * ORDER      On the exchange stream of each rank: X0, X1, A0 with X2, A1 with X3, ... as one group
+ *            of messages each. All ranks have agreed on the number of rounds of each slice, so that
+ *            messages match. Marks (events) order the two streams: `got` step, `done` step.
+ *            A message has a multiple of GA_SHARDED_PAD requests and begins at such an index,
+ *            because NCCL copies arrays that are aligned to 16 bytes twice as fast. The last
+ *            requests are then for a reserved key, which shards refuse.
+ *
+ * INVARIANT  The buffer of a step is used again two steps later: X(t + 2) follows the mark `done`
+ *            of t. The answers of t travel meanwhile; they are in other arrays.
+ */
+#ifndef GPUALLOC_SHARDED_SHARDED_H
+#define GPUALLOC_SHARDED_SHARDED_H
+
+#include "work.h"
+
+#include <gpualloc/backend.h>
+#include <gpualloc/slabhash_sharded.h>
+
+enum {
+    GA_SHARDED_PARTS_LOG = 6,  /* at most; fewer with many ranks */
+    GA_SHARDED_SLICES_LOG = 3, /* at most */
+    GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
+    GA_SHARDED_BUFFERS = 2,
+    GA_SHARDED_PAD = 32 /* requests */
+};
+
+/* Words on which the ranks agree: the largest of each. */
+enum {
+    GA_SHARDED_STATUS,   /* not 0: the rank cannot go on */
+    GA_SHARDED_FORM,     /* of the batch: see form_of(); 0 without requests */
+    GA_SHARDED_NOT_FORM, /* its complement, likewise, so that a difference shows */
+    GA_SHARDED_RESULTS_WANTED,
+    GA_SHARDED_FOUND_WANTED,
+    GA_SHARDED_MORE,      /* another piece follows */
+    GA_SHARDED_LARGEST,   /* the piece */
+    GA_SHARDED_FOR_PAIRS, /* for each slice: most requests of a rank for another one */
+    GA_SHARDED_WORDS = GA_SHARDED_FOR_PAIRS + GA_SHARDED_SLICES
+};
+
+typedef enum ga_sharded_mark {
+    GA_SHARDED_SORTED,
+    GA_SHARDED_ANSWERED,
+    GA_SHARDED_AGREED,
+    GA_SHARDED_GOT,                                        /* for each buffer */
+    GA_SHARDED_DONE = GA_SHARDED_GOT + GA_SHARDED_BUFFERS, /* for each buffer */
+    GA_SHARDED_MARKS = GA_SHARDED_DONE + GA_SHARDED_BUFFERS
+} ga_sharded_mark;
+
+/* Requests and answers, in the order of keys. */
+typedef struct ga_sharded_arrays {
+    void *keys, *values, *found;
+    uint8_t *results;
+} ga_sharded_arrays;
+
+/* On the host. Of devices it is pinned memory, because a copy to other memory waits for the stream,
+ * and so for other ranks, without a time limit. */
+typedef struct ga_sharded_copies {
+    uint64_t agreed[GA_SHARDED_WORDS];
+    uint64_t totals[GA_SHARDED_RESULTS];
+    uint32_t own_counts[GA_SHARDED_BINS];
+    uint32_t other_counts[GA_SHARDED_BINS];
+    uint32_t begins[GA_SHARDED_BINS]; /* of each bin */
+} ga_sharded_copies;
+
+typedef struct ga_sharded_engine ga_sharded_engine;
+
+struct ga_slabhash_sharded {
+    ga_exchange exchange;
+    ga_shard shard;
+    ga_sharded_division division;
+    const ga_sharded_engine *engine;
+    void *exchange_stream; /* these two of the engine of devices */
+    void *marks[GA_SHARDED_MARKS];
+    unsigned multiprocessors;
+    uint64_t piece, pair_most;
+    uint32_t width; /* bytes of a key, and of a value */
+    bool is_broken; /* the exchange failed */
+
+    /* In the memory that is exchanged. */
+    uint64_t *words;                                /* a block: GA_SHARDED_WORDS, */
+    uint64_t *totals;                               /* and GA_SHARDED_RESULTS */
+    void *fixed;                                    /* a block: */
+    uint32_t *counts;                               /* of each bin: own requests */
+    uint32_t *cursors;                              /* of each bin */
+    uint32_t *counts_of_others;                     /* for each rank and part of this shard */
+    ga_sharded_arrays received[GA_SHARDED_BUFFERS]; /* requests of others */
+    void *own;                                      /* a block, which grows: */
+    uint64_t own_room;                              /* requests */
+    ga_sharded_arrays sorted;
+    uint16_t *indices;
+    ga_sharded_run *runs;
+
+    ga_sharded_copies *host;
+    ga_sharded_report report;
+};
+
+/* Work on the memory that is exchanged. On a device, calls are between enter() and leave(), and
+ * work is on `stream`. */
+struct ga_sharded_engine {
+    uint64_t slice_least; /* requests of a slice, below which it costs more than it saves */
+    ga_status (*open)(ga_slabhash_sharded *table);
+    void (*close)(ga_slabhash_sharded *table);
+    ga_status (*enter)(ga_slabhash_sharded *table, void *scope);
+    void (*leave)(void *scope);
+    ga_status (*allocate)(ga_slabhash_sharded *table, void **block, uint64_t bytes);
+    void (*release)(ga_slabhash_sharded *table, void *block);
+    ga_status (*allocate_host)(ga_slabhash_sharded *table, void **block, uint64_t bytes);
+    void (*release_host)(ga_slabhash_sharded *table, void *block);
+    ga_status (*fill)(ga_slabhash_sharded *table, void *at, int byte, uint64_t bytes, void *stream);
+    ga_status (*put)(ga_slabhash_sharded *table, void *at, const void *from, uint64_t bytes,
+                     void *stream); /* from allocate_host() */
+    ga_status (*get)(ga_slabhash_sharded *table, void *to, const void *at, uint64_t bytes,
+                     void *stream); /* to allocate_host() */
+    ga_status (*wait)(ga_slabhash_sharded *table, void *stream);
+    ga_status (*count)(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream);
+    ga_status (*pad)(ga_slabhash_sharded *table, ga_sharded_pad *pad, void *stream);
+    ga_status (*sort)(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream);
+    ga_status (*gather)(ga_slabhash_sharded *table, ga_sharded_gather *gather, void *stream);
+    ga_status (*mark)(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream);
+    ga_status (*follow)(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream);
+};
+
+extern const ga_sharded_engine ga_sharded_host, ga_sharded_device;
+
+/* The parts of a slice. */
+static inline uint32_t ga_sharded_first_part(const ga_slabhash_sharded *table, uint32_t slice,
+                                             uint32_t slices)
+{
+    return (slice << table->division.parts_log) / slices;
+}
+
+/* memory.c: takes memory for words and the copies on the host; for requests of others; for `count`
+ * own requests. */
+ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table);
+ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table);
+ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count);
+void ga_sharded_release(ga_slabhash_sharded *table); /* all of it */
+
+/* agree.c: replaces table->host->agreed by the largest of all ranks, and waits. With `counts`, also
+ * the requests of each rank for this one's parts. A failure of the exchange breaks the table. */
+ga_status ga_sharded_agree(ga_slabhash_sharded *table, bool counts);
+/* Enqueues the same behind the other work on the exchange stream. */
+ga_status ga_sharded_agree_later(ga_slabhash_sharded *table);
+ga_status ga_sharded_break(ga_slabhash_sharded *table, ga_status status);
+ga_status ga_sharded_check(const ga_slabhash_sharded *table);
+
+/* After an agreement: `status` if it is a failure of this rank, else a failure of another one. */
+ga_status ga_sharded_agreed(const ga_slabhash_sharded *table, ga_status status);
+/* For a call that has no batch. */
+ga_status ga_sharded_agree_status(ga_slabhash_sharded *table, ga_status status);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The kernels of a batch over shards; part of device_code.cu. Blocks of GA_SHARDED_THREADS.
+ */
+#ifndef GPUALLOC_SHARDED_SORT_KERNEL_CUH
+#define GPUALLOC_SHARDED_SORT_KERNEL_CUH
+
+#include "sort_team.h"
+
+/* The range of requests of each step of a block. */
+#define GA_SHARDED_EACH_RANGE(first, n, count, most)                                               \
+    for (uint64_t first = (uint64_t)blockIdx.x * (most), n;                                        \
+         first < (count) && (n = (count)-first < (most) ? (count)-first : (most), true);           \
+         first += (uint64_t)gridDim.x * (most))
+
+/* Adds the requests of each bin to its cursor, which is 0 before. */
+template <uint32_t is_wide> static __device__ void ga_sharded_count(const ga_sharded_sort &sort)
+{
+    __shared__ uint32_t counts[GA_SHARDED_BINS];
+    uint32_t bins = ga_sharded_bins(&sort.division);
+    GA_TEAM_EACH(bin, bins)
+    {
+        counts[bin] = 0;
+    }
+    __syncthreads();
+    uint64_t step = (uint64_t)gridDim.x * GA_SHARDED_THREADS;
+    for (uint64_t at = (uint64_t)blockIdx.x * GA_SHARDED_THREADS + threadIdx.x; at < sort.count;
+         at += step * GA_SHARDED_AT_ONCE) {
+        uint64_t keys[GA_SHARDED_AT_ONCE];
+        GA_UNROLL
+        for (uint32_t k = 0; k < GA_SHARDED_AT_ONCE; k++) {
+            uint64_t i = at + k * step;
+            keys[k] = ga_sharded_load(sort.keys, i < sort.count ? i : at, is_wide);
+        }
+        GA_UNROLL
+        for (uint32_t k = 0; k < GA_SHARDED_AT_ONCE; k++) {
+            if (at + k * step < sort.count) {
+                atomicAdd(counts + ga_sharded_bin(&sort.division, keys[k]), 1u);
+            }
+        }
+    }
+    __syncthreads();
+    GA_TEAM_EACH(bin, bins)
+    {
+        if (counts[bin]) {
+            atomicAdd(sort.cursors + bin, counts[bin]);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
+    ga_sharded_count_kernel(ga_sharded_sort sort)
+{
+    if (sort.is_wide) {
+        ga_sharded_count<1>(sort);
+    } else {
+        ga_sharded_count<0>(sort);
+    }
+}
+
+/* A block for each message. */
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
+    ga_sharded_pad_kernel(ga_sharded_pad pad)
+{
+    for (uint32_t message = blockIdx.x; message < pad.ranks * pad.slices; message += gridDim.x) {
+        ga_sharded_pad_team(&pad, message);
+    }
+}
+
+/* The cursors are where the bins begin. */
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, 4)
+    ga_sharded_sort_kernel(ga_sharded_sort sort)
+{
+    __shared__ ga_sharded_room room;
+    uint32_t most = GA_SHARDED_SORT_MOST(sort.is_wide);
+    GA_SHARDED_EACH_RANGE(first, n, sort.count, most)
+    {
+        if (sort.is_wide) {
+            ga_sharded_sort_team(&sort, first, (uint32_t)n, 1, &room);
+        } else {
+            ga_sharded_sort_team(&sort, first, (uint32_t)n, 0, &room);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, 4)
+    ga_sharded_gather_kernel(ga_sharded_gather gather)
+{
+    __shared__ ga_sharded_room room;
+    __shared__ uint32_t counts[GA_SHARDED_RESULTS];
+    uint32_t own[GA_SHARDED_RESULTS] = {0, 0, 0, 0};
+    uint32_t most = GA_SHARDED_SORT_MOST(gather.is_wide);
+    if (threadIdx.x < GA_SHARDED_RESULTS) {
+        counts[threadIdx.x] = 0;
+    }
+    __syncthreads();
+    GA_SHARDED_EACH_RANGE(first, n, gather.count, most)
+    {
+        if (gather.is_wide) {
+            ga_sharded_gather_team(&gather, first, (uint32_t)n, 1, &room, own);
+        } else {
+            ga_sharded_gather_team(&gather, first, (uint32_t)n, 0, &room, own);
+        }
+    }
+    if (!gather.totals) {
+        return;
+    }
+    GA_UNROLL
+    for (uint32_t kind = 0; kind < GA_SHARDED_RESULTS; kind++) {
+        if (own[kind]) {
+            atomicAdd(counts + kind, own[kind]);
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x < GA_SHARDED_RESULTS && counts[threadIdx.x]) {
+        atomicAdd((ga_team_long *)gather.totals + threadIdx.x, (ga_team_long)counts[threadIdx.x]);
+    }
+}
+
+#endif

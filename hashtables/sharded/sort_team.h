@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sorts requests into bins, and brings answers back into order. Written once for a team of threads:
+ * a block of a kernel, or one thread of the host.
+ *
+ *   ga_sharded_sort_team    some thousand requests: sorts them in the team's room, reserves indices
+ *                           behind the cursor of each bin, and copies runs of neighbours
+ *   ga_sharded_gather_team  each request takes the answer at its place
+ *
+ * INVARIANT  Each request is copied once, to an index of its bin. Its order among those of the bin
+ *            is left to chance on a device.
+ */
+#ifndef GPUALLOC_SHARDED_SORT_TEAM_H
+#define GPUALLOC_SHARDED_SORT_TEAM_H
+
+#include "work.h"
+
+#include <stddef.h>
+
+#ifdef __CUDACC__
+#define GA_TEAM_SIZE         GA_SHARDED_THREADS
+#define GA_TEAM_THREAD       threadIdx.x
+#define GA_TEAM_WARP_SIZE    32u
+#define GA_TEAM_BARRIER()    __syncthreads()
+/* relaxed: counters and indices alone; barriers and the end of the kernel publish the rest */
+#define GA_TEAM_ADD(word, n) atomicAdd(word, n)
+typedef unsigned long long ga_team_long;
+#else
+#define GA_TEAM_SIZE         1u
+#define GA_TEAM_THREAD       0u
+#define GA_TEAM_WARP_SIZE    1u
+#define GA_TEAM_BARRIER()    ((void)0)
+#define GA_TEAM_ADD(word, n) ga_team_add_one(word, n)
+typedef uint64_t ga_team_long;
+
+static inline uint32_t ga_team_add_one(uint32_t *word, uint32_t n)
+{
+    uint32_t before = *word;
+    *word += n;
+    return before;
+}
+#endif
+
+/* The sum of the numbers of lower lanes of a warp, all of which call. */
+GA_SIMT uint32_t ga_team_sum_before(uint32_t own)
+{
+#ifdef __CUDACC__
+    uint32_t sum = own;
+    GA_UNROLL
+    for (uint32_t apart = 1; apart < GA_TEAM_WARP_SIZE; apart *= 2) {
+        uint32_t lower = __shfl_sync(GA_ALL_BITS, sum, (int)((threadIdx.x - apart) & 31u));
+        sum += threadIdx.x >= apart ? lower : 0;
+    }
+    return sum - own;
+#else
+    (void)own;
+    return 0;
+#endif
+}
+
+/* The thread's share of 0 to n - 1. */
+#define GA_TEAM_EACH(i, n) for (uint32_t i = GA_TEAM_THREAD; i < (n); i += GA_TEAM_SIZE)
+
+enum {
+    GA_SHARDED_AT_ONCE = 8 /* loads of a thread that are in flight together */
+};
+
+/* Shared by a team. */
+typedef struct ga_sharded_room {
+    uint64_t sorted[GA_SHARDED_SORT_BYTES / sizeof(uint64_t)]; /* keys, values or answers */
+    uint16_t bin_of[GA_SHARDED_SORT_BYTES / sizeof(uint32_t)]; /* answers: by index in `sorted` */
+    uint32_t counts[GA_SHARDED_BINS]; /* requests of each bin; later where it begins in `sorted` */
+    uint32_t to[GA_SHARDED_BINS];     /* index in the output, less the index in `sorted` */
+} ga_sharded_room;
+
+GA_SIMT uint64_t ga_sharded_load(const void *array, uint64_t at, uint32_t is_wide)
+{
+    return is_wide ? ((const uint64_t *)array)[at] : ((const uint32_t *)array)[at];
+}
+
+GA_SIMT void ga_sharded_store(void *array, uint64_t at, uint64_t element, uint32_t is_wide)
+{
+    if (is_wide) {
+        ((uint64_t *)array)[at] = element;
+    } else {
+        ((uint32_t *)array)[at] = (uint32_t)element;
+    }
+}
+
+GA_SIMT uint32_t ga_sharded_bins(const ga_sharded_division *division)
+{
+    return division->ranks << division->parts_log;
+}
+
+/* Requests that a team sorts at once. */
+#define GA_SHARDED_SORT_MOST(is_wide) (GA_SHARDED_SORT_BYTES / ((is_wide) ? 8u : 4u))
+
+/* Turns counts into the index at which each bin begins: an exclusive prefix sum. One warp of the
+ * team: each lane sums neighbouring bins, then the warp the sums of its lanes. */
+GA_SIMT void ga_sharded_begin_team(uint32_t bins, ga_sharded_room *room)
+{
+    uint32_t lane = GA_TEAM_THREAD;
+    uint32_t each = (bins + GA_TEAM_WARP_SIZE - 1u) / GA_TEAM_WARP_SIZE;
+    uint32_t own = 0;
+    if (lane < GA_TEAM_WARP_SIZE) {
+        for (uint32_t bin = lane * each; bin < bins && bin < (lane + 1u) * each; bin++) {
+            own += room->counts[bin];
+        }
+        uint32_t begin = ga_team_sum_before(own);
+        for (uint32_t bin = lane * each; bin < bins && bin < (lane + 1u) * each; bin++) {
+            uint32_t count = room->counts[bin];
+            room->counts[bin] = begin;
+            begin += count;
+        }
+    }
+    GA_TEAM_BARRIER();
+}
+
+/* Reserves indices of the output for the requests of each bin, and notes them for the answers
+ * in `runs`. */
+GA_SIMT void ga_sharded_reserve_team(const ga_sharded_sort *sort, uint32_t bins, uint32_t n,
+                                     ga_sharded_run *runs, ga_sharded_room *room)
+{
+    GA_TEAM_EACH(bin, bins)
+    {
+        uint32_t begin = room->counts[bin];
+        uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
+        room->to[bin] = (end > begin ? GA_TEAM_ADD(sort->cursors + bin, end - begin) : 0) - begin;
+        runs[bin] = (ga_sharded_run){begin, room->to[bin]};
+    }
+    GA_TEAM_BARRIER();
+}
+
+/* Copies `n` elements of the room to their runs of the output. A warp copies one bin after the
+ * other. */
+GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t n, uint32_t is_wide,
+                                  const ga_sharded_room *room)
+{
+    GA_TEAM_BARRIER();
+    for (uint32_t bin = GA_TEAM_THREAD / GA_TEAM_WARP_SIZE; bin < bins;
+         bin += GA_TEAM_SIZE / GA_TEAM_WARP_SIZE) {
+        uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
+        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE; i < end;
+             i += GA_TEAM_WARP_SIZE) {
+            ga_sharded_store(to, room->to[bin] + i, ga_sharded_load(room->sorted, i, is_wide),
+                             is_wide);
+        }
+    }
+    GA_TEAM_BARRIER();
+}
+
+/* Pads the message with this number. All threads of the team call. */
+GA_SIMT void ga_sharded_pad_team(const ga_sharded_pad *pad, uint32_t message)
+{
+    uint32_t bin = ((message / pad->slices) << pad->parts_log) +
+                   ((message % pad->slices + 1u) << pad->parts_log) / pad->slices - 1u;
+    uint32_t end = pad->cursors[bin] + pad->counts[bin];
+    GA_TEAM_EACH(i, (pad->to - end % pad->to) % pad->to)
+    {
+        ga_sharded_store(pad->keys_to, end + i, UINT64_MAX, pad->is_wide);
+    }
+}
+
+/* Where a request of the thread goes. */
+typedef struct ga_sharded_placing {
+    uint32_t bin, before; /* requests of the bin that the team has seen before this one */
+} ga_sharded_placing;
+
+/* Sorts the requests `first` to `first + n - 1`, at most GA_SHARDED_SORT_MOST(is_wide), which is a
+ * constant. All threads of the team call. A thread keeps its keys in registers. */
+GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, uint32_t n,
+                                  uint32_t is_wide, ga_sharded_room *room)
+{
+    enum {
+        EACH = GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE
+    };
+    const uint32_t each = is_wide ? EACH / 2 : EACH;
+    uint64_t keys[EACH];
+    ga_sharded_placing placings[EACH];
+    uint32_t bins = ga_sharded_bins(&sort->division);
+    GA_TEAM_EACH(bin, bins)
+    {
+        room->counts[bin] = 0;
+    }
+    GA_TEAM_BARRIER();
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        keys[k] = i < n ? ga_sharded_load(sort->keys, first + i, is_wide) : 0;
+    }
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        if (GA_TEAM_THREAD + k * GA_TEAM_SIZE < n) {
+            placings[k].bin = ga_sharded_bin(&sort->division, keys[k]);
+            placings[k].before = GA_TEAM_ADD(room->counts + placings[k].bin, 1u);
+        }
+    }
+    GA_TEAM_BARRIER();
+    ga_sharded_begin_team(bins, room);
+    ga_sharded_reserve_team(sort, bins, n,
+                            sort->runs + first / GA_SHARDED_SORT_MOST(is_wide) * bins, room);
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        if (i < n) {
+            uint32_t index = room->counts[placings[k].bin] + placings[k].before;
+            ga_sharded_store(room->sorted, index, keys[k], is_wide);
+            sort->indices[first + i] = (uint16_t)index;
+        }
+    }
+    ga_sharded_copy_team(sort->keys_to, bins, n, is_wide, room);
+    if (sort->values) {
+        GA_UNROLL
+        for (uint32_t k = 0; k < each; k++) {
+            uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+            keys[k] = i < n ? ga_sharded_load(sort->values, first + i, is_wide) : 0;
+        }
+        GA_UNROLL
+        for (uint32_t k = 0; k < each; k++) {
+            if (GA_TEAM_THREAD + k * GA_TEAM_SIZE < n) {
+                uint32_t index = room->counts[placings[k].bin] + placings[k].before;
+                ga_sharded_store(room->sorted, index, keys[k], is_wide);
+            }
+        }
+        ga_sharded_copy_team(sort->values_to, bins, n, is_wide, room);
+    }
+}
+
+/* Which bin each element of the room belongs to, from its runs. A warp fills in one bin after the
+ * other. */
+GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_run *runs, uint32_t bins, uint32_t n,
+                                       ga_sharded_room *room)
+{
+    GA_TEAM_EACH(bin, bins)
+    {
+        room->counts[bin] = runs[bin].begin;
+        room->to[bin] = runs[bin].to;
+    }
+    GA_TEAM_BARRIER();
+    for (uint32_t bin = GA_TEAM_THREAD / GA_TEAM_WARP_SIZE; bin < bins;
+         bin += GA_TEAM_SIZE / GA_TEAM_WARP_SIZE) {
+        uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
+        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE; i < end;
+             i += GA_TEAM_WARP_SIZE) {
+            room->bin_of[i] = (uint16_t)bin;
+        }
+    }
+    GA_TEAM_BARRIER();
+}
+
+/* Loads the team's elements of an array, of 1, 4 or 8 bytes, into its room, in their order there.
+ * `each` is a constant: the elements of a thread. */
+GA_SIMT void ga_sharded_collect_team(const void *from, uint32_t n, uint32_t width, uint32_t each,
+                                     ga_sharded_room *room)
+{
+    uint64_t elements[GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE];
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        if (i < n) {
+            uint32_t place = room->to[room->bin_of[i]] + i;
+            elements[k] = width == 1u ? ((const uint8_t *)from)[place]
+                                      : ga_sharded_load(from, place, width == 8u);
+        }
+    }
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        if (i < n) {
+            ga_sharded_store(room->sorted, i, elements[k], width == 8u);
+        }
+    }
+    GA_TEAM_BARRIER();
+}
+
+/* Answers for the requests `first` to `first + n - 1`, which were sorted together. `counts` are the
+ * thread's own. All threads of the team call. */
+GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t first, uint32_t n,
+                                    uint32_t is_wide, ga_sharded_room *room,
+                                    uint32_t counts[GA_SHARDED_RESULTS])
+{
+    enum {
+        EACH = GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE
+    };
+    const uint32_t each = is_wide ? EACH / 2 : EACH;
+    uint32_t indices[EACH]; /* loaded before they are needed */
+    uint64_t block = first / GA_SHARDED_SORT_MOST(is_wide);
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        indices[k] = i < n ? gather->indices[first + i] : 0;
+    }
+    ga_sharded_find_bins_team(gather->runs + block * gather->bins, gather->bins, n, room);
+    if (gather->found) {
+        ga_sharded_collect_team(gather->found_from, n, is_wide ? 8u : 4u, each, room);
+        GA_UNROLL
+        for (uint32_t k = 0; k < each; k++) {
+            uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+            if (i < n) {
+                ga_sharded_store(gather->found, first + i,
+                                 ga_sharded_load(room->sorted, indices[k], is_wide), is_wide);
+            }
+        }
+        GA_TEAM_BARRIER();
+    }
+    if (gather->results_from) {
+        ga_sharded_collect_team(gather->results_from, n, 1u, each, room);
+        GA_UNROLL
+        for (uint32_t k = 0; k < each; k++) {
+            uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+            uint32_t result = (uint32_t)ga_sharded_load(room->sorted, indices[k], 0);
+            if (i < n && gather->results) {
+                gather->results[first + i] = (uint8_t)result;
+            }
+            GA_UNROLL
+            for (uint32_t kind = 0; kind < GA_SHARDED_RESULTS; kind++) {
+                counts[kind] += i < n && result == kind;
+            }
+        }
+        GA_TEAM_BARRIER();
+    }
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Parameters of the kernels that sort requests into bins and bring the answers back, and of the
+ * same functions for the host.
+ */
+#ifndef GPUALLOC_SHARDED_WORK_H
+#define GPUALLOC_SHARDED_WORK_H
+
+#include "owner.h"
+
+enum {
+    GA_SHARDED_BINS = 1024, /* at most */
+    GA_SHARDED_THREADS = 256,
+    GA_SHARDED_SORT_BYTES = 16384, /* of keys that a block sorts at once */
+    GA_SHARDED_RESULTS = 4         /* ABSENT, FOUND, FULL, REFUSED */
+};
+
+/* Requests of one bin that a block has sorted together: they are at `begin` among those of the
+ * block, and from `begin + to` on in the output, modulo 2^32. */
+typedef struct ga_sharded_run {
+    uint32_t begin, to;
+} ga_sharded_run;
+
+/* Keys and values have 4 bytes, or 8 if `is_wide`. */
+typedef struct ga_sharded_sort {
+    ga_sharded_division division;
+    uint64_t count;
+    const void *keys, *values; /* in the order of the requests; no values: NULL */
+    void *keys_to, *values_to; /* sorted by bin */
+    uint32_t *cursors;         /* for each bin the index behind its last request so far */
+    uint16_t *indices;         /* of each request among those of its block */
+    ga_sharded_run *runs;      /* of each block, one for each bin */
+    uint32_t is_wide;
+} ga_sharded_sort;
+
+/* The end of each message is filled with the key of all bits set, which is reserved. A message goes
+ * to each of the ranks, in each slice. */
+typedef struct ga_sharded_pad {
+    const uint32_t *cursors; /* where each bin begins */
+    const uint32_t *counts;  /* of each bin */
+    void *keys_to;
+    uint32_t ranks, slices, parts_log;
+    uint32_t to; /* a multiple of */
+    uint32_t is_wide;
+} ga_sharded_pad;
+
+/* Answers, in the order of `keys_to`, are brought into the order of the requests. Each array may be
+ * NULL, and then so is the other. */
+typedef struct ga_sharded_gather {
+    uint64_t count;
+    const uint16_t *indices;
+    const ga_sharded_run *runs;
+    const uint8_t *results_from;
+    const void *found_from;
+    uint8_t *results;
+    void *found;
+    uint64_t *totals; /* GA_SHARDED_RESULTS numbers, which go up; NULL without `results_from` */
+    uint32_t bins, is_wide;
+} ga_sharded_gather;
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A slab hash over several GPUs or processes. Each rank has a table of its own, its shard, with the
+ * keys whose owner it is; the upper bits of a hash name the owner. All ranks pass batches together,
+ * each with requests of its own, for any keys: the requests travel to the owners, and the answers
+ * come back in the order of the requests. docs/internals/slabhash-sharded.md.
+ *
+ * Most programs open one with gpualloc/slabhash_nccl.cuh (tables in device memory, over NCCL) or
+ * gpualloc/slabhash_mpi.h (tables of host threads, over MPI). This header has the calls that are
+ * the same for both, and what another transport or table must provide.
+ *
+ *     ga_slabhash_sharded *table;
+ *     ga_slabhash_nccl_open(&table, &options, comm, 0, stream);            on each rank
+ *     ga_slabhash_sharded_run(table, &batch, counts, stream);              on each rank
+ *     ga_slabhash_sharded_close(table);                                    on each rank
+ *
+ * Collective calls: all ranks make them, in the same order, with batches of the same form: the same
+ * operation, and values, `results` and `found` on all ranks or on none. Counts differ as they like,
+ * and may be 0. A call in which ranks disagree fails on all of them with GA_ERR_ARGUMENT, and
+ * nothing is done. If a rank does not arrive within the time limit, or its process is gone, the
+ * call fails on the others with GA_ERR_DEVICE; so does each later collective call. The shard of
+ * each rank stays readable through its own calls.
+ *
+ * Operations on one key are linearizable, as those of a shard are. Each operation of a batch is
+ * carried out once.
+ *
+ * Thread safety: one thread of a rank at a time for a table.
+ */
+#ifndef GPUALLOC_SLABHASH_SHARDED_H
+#define GPUALLOC_SLABHASH_SHARDED_H
+
+#include <gpualloc/slabhash.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ga_slabhash_sharded ga_slabhash_sharded;
+
+enum {
+    GA_SHARDED_RANKS = 1024 /* at most */
+};
+
+/* How ranks exchange messages. The calls are collective. `stream` is the CUstream on which messages
+ * are in order, or NULL for memory of the host, where calls complete before they return. A call
+ * that fails leaves a sentence in ga_error_text(), and ends the use of the exchange. */
+typedef struct ga_exchange {
+    void *context;
+    uint32_t rank, ranks;
+    int device; /* whose memory is exchanged; -1: memory of the host */
+    /* Messages between begin() and end() may pass each other. From one rank to another, messages
+     * are received in the order in which they were sent. Sizes in bytes, above 0. */
+    ga_status (*begin)(void *context);
+    ga_status (*send)(void *context, const void *from, uint64_t bytes, uint32_t to, void *stream);
+    ga_status (*receive)(void *context, void *to, uint64_t bytes, uint32_t from, void *stream);
+    ga_status (*end)(void *context, void *stream);
+    /* Replaces each of the values, of all ranks, by the largest. The array is in the memory that is
+     * exchanged. */
+    ga_status (*largest)(void *context, uint64_t *values, uint32_t count, void *stream);
+    /* Waits for the work on `stream`.
+     *
+     * GA_ERR_DEVICE  it failed, or other ranks did not do their part in time: it is then aborted */
+    ga_status (*wait)(void *context, void *stream);
+    /* Memory in which all messages will be, until drop(). Both may be NULL. */
+    void (*keep)(void *context, void *block, uint64_t bytes);
+    void (*drop)(void *context, void *block);
+    void (*close)(void *context);
+} ga_exchange;
+
+/* The table of a rank, as the calls of gpualloc/slabhash.h and slabhash.cuh. Arrays are in the
+ * memory that is exchanged; work is enqueued on `stream`. */
+typedef struct ga_shard {
+    void *table;
+    ga_slabhash_mode mode;
+    bool is_multi;
+    uint64_t a, b; /* of the hash of all shards: ga_slabhash_plan */
+    ga_status (*run)(void *table, const ga_slabhash_batch *batch, void *stream);
+    ga_status (*size)(void *table, uint64_t *pairs, void *stream); /* waits */
+    ga_status (*clear)(void *table, void *stream);
+    ga_status (*save)(void *table, const char *path, void *stream);
+    ga_status (*close)(void *table);
+} ga_shard;
+
+/* Of all ranks alike. */
+typedef struct ga_sharded_options {
+    uint32_t options_size; /* sizeof(ga_sharded_options) */
+    uint32_t reserved;     /* 0 */
+    uint64_t piece; /* requests of a rank that are exchanged at once, at most; 0: 2^27 on a device,
+                     * 2^20 on the host. A rank takes memory for as many: with MAP32 17 bytes each,
+                     * with MAP64 29, and half as much for requests of others. Below 2^31 */
+} ga_sharded_options;
+
+/* The seed of all shards: that of rank 0, which draws one if `seed` is 0. Collective. Tables are
+ * opened with it, before ga_slabhash_sharded_open().
+ *
+ * GA_ERR_DEVICE  the exchange failed */
+GA_API ga_status ga_sharded_seed(const ga_exchange *exchange, uint64_t *seed);
+
+/* Opens the sharded table. Collective. It then owns `exchange` and `shard`: whether it succeeds or
+ * fails, it closes both in the end. NULL for `options` are the defaults. A rank that could not open
+ * its shard calls with `shard->table` NULL, right after the call that failed: so all ranks learn of
+ * it, and it gets that call's sentence.
+ *
+ * GA_ERR_ARGUMENT  an option is out of range, or differs among ranks; more than GA_SHARDED_RANKS
+ * GA_ERR_MEMORY    no memory on some rank
+ * GA_ERR_DEVICE    the exchange failed */
+GA_API ga_status ga_slabhash_sharded_open(ga_slabhash_sharded **out, const ga_exchange *exchange,
+                                          const ga_shard *shard, const ga_sharded_options *options);
+
+/* Opens a sharded table whose shards are tables of host threads, for an exchange of the host's
+ * memory. `options` as for ga_slabhash_open(), equal on all ranks; `buckets` is the number of all
+ * shards together.
+ *
+ * Errors also as of ga_slabhash_open() */
+GA_API ga_status ga_slabhash_sharded_open_host(ga_slabhash_sharded **out,
+                                               const ga_exchange *exchange,
+                                               const ga_slabhash_options *options,
+                                               const ga_sharded_options *sharded);
+
+/* Closes the shard of this rank; no other rank is needed. NULL is ignored. */
+GA_API ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table);
+
+/* Carries out the batches of all ranks, in no order, after the work on `stream`, and waits. `batch`
+ * as for ga_slabhash_run(); its arrays are in the memory that is exchanged, and
+ * `batch->ops` must be NULL. `counts` is NULL, or has four numbers in memory of the host, which are
+ * set to the numbers of ABSENT, FOUND, FULL and REFUSED among the requests of this rank.
+ * Collective.
+ *
+ * Results travel only if a rank passes `results` or `counts`, and values that were there only with
+ * `found`, so a batch without them is faster. No memory for the call on one rank fails it on all;
+ * no memory in a shard is GA_SLABHASH_FULL for the requests that found none.
+ *
+ * GA_ERR_ARGUMENT     the batch has no keys, or no values and the operation needs them, or differs
+ *                     from that of another rank; nothing is done
+ * GA_ERR_MEMORY       no memory for the exchange on some rank; nothing is done
+ * GA_ERR_DEVICE       see above
+ * GA_ERR_UNSUPPORTED  the operation is none of this kind of table; nothing is done */
+GA_API ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_batch *batch,
+                                         uint64_t *counts, void *stream);
+
+/* Pairs in all shards. Collective. */
+GA_API ga_status ga_slabhash_sharded_size(ga_slabhash_sharded *table, uint64_t *pairs,
+                                          void *stream);
+
+/* Deletes all pairs. Collective. */
+GA_API ga_status ga_slabhash_sharded_clear(ga_slabhash_sharded *table, void *stream);
+
+/* _save writes a file for each rank, "PATH.RANK-of-RANKS", and _load inserts the pairs of such
+ * files, whatever their number. Collective; the ranks see the same files.
+ *
+ * GA_ERR_IO        a file of the set is missing, or ga_slabhash_save() and _load() refuse it
+ * GA_ERR_ARGUMENT  the files are of another mode
+ * GA_ERR_MEMORY    not all pairs were inserted */
+GA_API ga_status ga_slabhash_sharded_save(ga_slabhash_sharded *table, const char *path,
+                                          void *stream);
+GA_API ga_status ga_slabhash_sharded_load(ga_slabhash_sharded *table, const char *path,
+                                          void *stream);
+
+/* The rank that owns the key; and the table of this rank, as passed to _open(). No other rank is
+ * needed. */
+GA_API uint32_t ga_slabhash_sharded_owner(const ga_slabhash_sharded *table, uint64_t key);
+GA_API void *ga_slabhash_sharded_table(const ga_slabhash_sharded *table);
+
+/* What the last ga_slabhash_sharded_run() did on this rank. Times in microseconds of the host. */
+typedef struct ga_sharded_report {
+    uint64_t requests; /* of this rank */
+    uint64_t served;   /* of all ranks, by this rank's shard: with skewed keys, many more */
+    uint64_t sent;     /* bytes to other ranks, answers included */
+    uint64_t received; /* and from them */
+    uint32_t pieces;   /* of the batch */
+    uint32_t steps;    /* exchanges; above 8 for each piece because of skewed keys */
+} ga_sharded_report;
+
+GA_API void ga_slabhash_sharded_report(const ga_slabhash_sharded *table, ga_sharded_report *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

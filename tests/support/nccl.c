@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+#include "nccl.h"
+
+#include "ranks.h"
+
+#include <gpualloc/backend.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+    SUCCESS = 0,
+    INVALID_ARGUMENT = 4,
+    REMOTE_ERROR = 6,
+    VERSION = 22803,
+    OLD_CONFIG = 48, /* bytes of ncclConfig_t in NCCL 2.18 */
+    WORLDS_MOST = 4096
+};
+
+#define CONFIG_MAGIC 0xcafebeefu
+
+typedef struct comm comm;
+
+/* All ranks of a communicator. */
+typedef struct world {
+    ranks all;
+    comm *members[RANKS_MOST]; /* not destroyed yet */
+    struct world *child;       /* that is being split off */
+    uint32_t taken;            /* ranks that have it */
+} world;
+
+struct comm {
+    world *of;
+    uint32_t rank;
+    ga_exchange exchange;
+    bool is_split;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of the following */
+static world *worlds[WORLDS_MOST];
+static int world_count, aborts;
+static int fail_at[RANKS_MOST], fail_with[RANKS_MOST], calls[RANKS_MOST];
+
+/* With the lock held. */
+static world *make_world(uint32_t count)
+{
+    world *w = calloc(1, sizeof *w);
+    if (!w || world_count == WORLDS_MOST) {
+        abort();
+    }
+    ranks_begin(&w->all, count);
+    w->all.seconds = 60; /* the library has a shorter limit */
+    worlds[world_count++] = w;
+    return w;
+}
+
+static comm *make_comm(world *of, uint32_t rank, bool is_split)
+{
+    comm *c = calloc(1, sizeof *c);
+    *c = (comm){.of = of, .rank = rank, .is_split = is_split};
+    c->exchange = ranks_exchange(&of->all, rank);
+    of->members[rank] = c;
+    return c;
+}
+
+static void drop(comm *c)
+{
+    c->of->members[c->rank] = NULL;
+    c->exchange.close(c->exchange.context);
+    free(c);
+}
+
+/* The exchange's: here nobody reads the sentence. */
+ga_status ga_fail(ga_status status, const char *format, ...)
+{
+    (void)format;
+    return status;
+}
+
+EXPORT nccl_begin_fn nccl_begin;
+EXPORT nccl_end_fn nccl_end;
+EXPORT nccl_fail_fn nccl_fail;
+EXPORT nccl_calls_fn nccl_calls;
+EXPORT nccl_aborts_fn nccl_aborts;
+
+void nccl_begin(void **comms, uint32_t count)
+{
+    pthread_mutex_lock(&lock);
+    world *w = make_world(count);
+    for (uint32_t i = 0; i < count; i++) {
+        comms[i] = make_comm(w, i, false);
+        fail_at[i] = RANKS_NEVER;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void nccl_end(void)
+{
+    pthread_mutex_lock(&lock);
+    while (world_count) {
+        world *w = worlds[--world_count];
+        for (uint32_t i = 0; i < w->all.count; i++) {
+            if (w->members[i]) {
+                drop(w->members[i]);
+            }
+        }
+        ranks_end(&w->all);
+        free(w);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void nccl_fail(uint32_t rank, int n, int error)
+{
+    pthread_mutex_lock(&lock);
+    fail_at[rank] = n < 0 ? RANKS_NEVER : calls[rank] + n;
+    fail_with[rank] = error;
+    pthread_mutex_unlock(&lock);
+}
+
+int nccl_calls(uint32_t rank)
+{
+    return calls[rank];
+}
+
+int nccl_aborts(void)
+{
+    return aborts;
+}
+
+/* Counts a call. Returns the error with which it is to fail. */
+static int count(const comm *c)
+{
+    int error = SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (c->is_split && calls[c->rank]++ == fail_at[c->rank]) {
+        error = fail_with[c->rank];
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+/* ---- NCCL ------------------------------------------------------------------------------------ */
+
+typedef struct config {
+    size_t size;
+    unsigned magic, version;
+} config;
+
+/* The group of this thread. */
+static _Thread_local comm *grouped; /* the communicator of its messages */
+
+#define NCCL(name, ...)                                                                            \
+    EXPORT int name(__VA_ARGS__);                                                                  \
+    int name(__VA_ARGS__)
+
+NCCL(ncclGetVersion, int *version)
+{
+    *version = VERSION;
+    return SUCCESS;
+}
+
+EXPORT const char *ncclGetErrorString(int error);
+const char *ncclGetErrorString(int error)
+{
+    return error == SUCCESS ? "no error" : error == REMOTE_ERROR ? "remote error" : "an error";
+}
+
+NCCL(ncclCommCount, const comm *c, int *out)
+{
+    *out = (int)c->of->all.count;
+    return SUCCESS;
+}
+
+NCCL(ncclCommUserRank, const comm *c, int *out)
+{
+    *out = (int)c->rank;
+    return SUCCESS;
+}
+
+NCCL(ncclCommCuDevice, const comm *c, int *out)
+{
+    *out = (int)c->rank;
+    return SUCCESS;
+}
+
+NCCL(ncclCommGetAsyncError, const comm *c, int *out)
+{
+    *out = count(c);
+    return SUCCESS;
+}
+
+NCCL(ncclCommSplit, comm *c, int color, int key, comm **out, const config *how)
+{
+    if (color != 0 || key != (int)c->rank || !how || how->size < OLD_CONFIG ||
+        how->magic != CONFIG_MAGIC) {
+        return INVALID_ARGUMENT;
+    }
+    pthread_mutex_lock(&lock);
+    world *w = c->of;
+    w->child = w->taken ? w->child : make_world(w->all.count);
+    *out = make_comm(w->child, c->rank, true);
+    w->taken = (w->taken + 1) % w->all.count;
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+NCCL(ncclCommDestroy, comm *c)
+{
+    pthread_mutex_lock(&lock);
+    drop(c);
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+/* The communicator stays, because a thread may be in a call of it. */
+NCCL(ncclCommAbort, comm *c)
+{
+    pthread_mutex_lock(&lock);
+    aborts++;
+    pthread_mutex_unlock(&lock);
+    ranks_leave(&c->of->all, c->rank);
+    return SUCCESS;
+}
+
+NCCL(ncclGroupStart, void)
+{
+    grouped = NULL;
+    return SUCCESS;
+}
+
+static int begin_group(comm *c)
+{
+    if (grouped != c) {
+        grouped = c;
+        return c->exchange.begin(c->exchange.context) ? REMOTE_ERROR : SUCCESS;
+    }
+    return SUCCESS;
+}
+
+NCCL(ncclSend, const void *from, size_t bytes, int type, int peer, comm *c, void *stream)
+{
+    int error = type ? INVALID_ARGUMENT : count(c);
+    error = error ? error : begin_group(c);
+    return error ? error
+           : c->exchange.send(c->exchange.context, from, bytes, (uint32_t)peer, stream)
+               ? REMOTE_ERROR
+               : SUCCESS;
+}
+
+NCCL(ncclRecv, void *to, size_t bytes, int type, int peer, comm *c, void *stream)
+{
+    int error = type ? INVALID_ARGUMENT : count(c);
+    error = error ? error : begin_group(c);
+    return error ? error
+           : c->exchange.receive(c->exchange.context, to, bytes, (uint32_t)peer, stream)
+               ? REMOTE_ERROR
+               : SUCCESS;
+}
+
+NCCL(ncclGroupEnd, void)
+{
+    comm *c = grouped;
+    int error = c ? count(c) : SUCCESS;
+    return error                                                      ? error
+           : c && c->exchange.end(c->exchange.context, NULL) != GA_OK ? REMOTE_ERROR
+                                                                      : SUCCESS;
+}
+
+NCCL(ncclAllReduce, const void *from, void *to, size_t elements, int type, int op, comm *c,
+     void *stream)
+{
+    int error = from != to || type != 5 || op != 2 ? INVALID_ARGUMENT : count(c);
+    return error                                                                      ? error
+           : c->exchange.largest(c->exchange.context, to, (uint32_t)elements, stream) ? REMOTE_ERROR
+                                                                                      : SUCCESS;
+}

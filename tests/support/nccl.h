@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A libnccl.so.2 for machines without GPUs, whose ranks are threads of one process and whose device
+ * memory is memory of the host: with the driver of vmm_driver.h. Groups of messages are exchanged
+ * when they end. The test finds these functions by dlsym().
+ */
+#ifndef GPUALLOC_TESTS_SUPPORT_NCCL_H
+#define GPUALLOC_TESTS_SUPPORT_NCCL_H
+
+#include <stdint.h>
+
+/* Makes communicators of that many ranks, on devices 0, 1, ... */
+typedef void nccl_begin_fn(void **comms, uint32_t count);
+/* Frees all communicators. */
+typedef void nccl_end_fn(void);
+/* Let the n-th call from now on of that rank (0: the next) fail with `error`, in a communicator
+ * that was split off; n < 0: none. */
+typedef void nccl_fail_fn(uint32_t rank, int n, int error);
+/* Calls so far of that rank; communicators that were aborted. */
+typedef int nccl_calls_fn(uint32_t rank);
+typedef int nccl_aborts_fn(void);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sharded tables over NCCL, with a driver and an NCCL of the host's memory: operations, and
+ * failures of each call of NCCL and of the driver.
+ */
+#include <gpualloc/backend.h>
+#include <gpualloc/slabhash_nccl.h>
+
+#include "support/expect.h"
+#include "support/nccl.h"
+#include "support/ranks.h"
+#include "support/vmm_driver.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+enum {
+    KEYS = 3000,
+    PIECE = 1000,
+    LIMIT_MS = 120
+};
+
+static nccl_begin_fn *nccl_begin;
+static nccl_end_fn *nccl_end;
+static nccl_fail_fn *nccl_fail;
+static nccl_calls_fn *nccl_calls;
+static nccl_aborts_fn *nccl_aborts;
+
+/* Each test is a process of its own. */
+static void load(void)
+{
+    setenv("GPUALLOC_NCCL", NCCL_STAND_IN, 1);
+    void *library = dlopen(NCCL_STAND_IN, RTLD_NOW);
+    cr_assert_not_null(library, "%s", dlerror());
+    *(void **)&nccl_begin = dlsym(library, "nccl_begin");
+    *(void **)&nccl_end = dlsym(library, "nccl_end");
+    *(void **)&nccl_fail = dlsym(library, "nccl_fail");
+    *(void **)&nccl_calls = dlsym(library, "nccl_calls");
+    *(void **)&nccl_aborts = dlsym(library, "nccl_aborts");
+}
+
+TestSuite(slabhash_nccl, .init = load, .timeout = 60);
+
+/* ---- a shard: a table of the host, as this driver's memory is the host's --------------------- */
+
+static ga_status shard_run(void *table, const ga_slabhash_batch *batch, void *stream)
+{
+    (void)stream;
+    ga_status status = ga_slabhash_run(table, batch, NULL);
+    return status == GA_ERR_MEMORY || status == GA_ERR_ARGUMENT ? GA_OK : status;
+}
+
+static ga_status shard_fails(void *table, const ga_slabhash_batch *batch, void *stream)
+{
+    (void)table;
+    (void)batch;
+    (void)stream;
+    return ga_fail(GA_ERR_DEVICE, "told to fail");
+}
+
+static ga_status shard_size(void *table, uint64_t *pairs, void *stream)
+{
+    (void)stream;
+    return ga_slabhash_size(table, pairs);
+}
+
+static ga_status shard_close(void *table)
+{
+    return ga_slabhash_close(table);
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+typedef struct world {
+    ranks all; /* threads alone */
+    void *comms[RANKS_MOST];
+    bool fails; /* the shard of rank 1 */
+    ga_status opened[RANKS_MOST], statuses[RANKS_MOST];
+    ga_slabhash_sharded *tables[RANKS_MOST];
+    uint64_t counts[RANKS_MOST][4];
+    uint32_t keys[RANKS_MOST][KEYS], values[RANKS_MOST][KEYS], found[RANKS_MOST][KEYS];
+    uint8_t results[RANKS_MOST][KEYS];
+    CUstream streams[RANKS_MOST];
+    ga_slabhash_op op;
+} world;
+
+static void open_one(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    ga_exchange exchange;
+    ga_nccl_options limit = {.options_size = sizeof limit, .time_limit_ms = LIMIT_MS};
+    ga_sharded_options sharded = {.options_size = sizeof sharded, .piece = PIECE};
+    ga_slabhash_options options = {
+        .options_size = sizeof options, .mode = GA_SLABHASH_MAP32, .buckets = 500};
+    ga_slabhash_plan plan;
+    (void)all;
+    w->tables[rank] = NULL;
+    w->opened[rank] = ga_exchange_nccl(&exchange, w->comms[rank], &limit);
+    if (w->opened[rank] != GA_OK) {
+        cr_log_warn("rank %u: %s", rank, ga_error_text());
+        return;
+    }
+    cr_assert_eq(exchange.device, (int)rank);
+    ga_shard shard = {.mode = GA_SLABHASH_MAP32,
+                      .run = w->fails && rank == 1 ? shard_fails : shard_run,
+                      .size = shard_size,
+                      .close = shard_close};
+    w->opened[rank] = ga_sharded_seed(&exchange, &options.seed);
+    if (w->opened[rank] != GA_OK) {
+        cr_log_warn("rank %u: %s", rank, ga_error_text());
+        exchange.close(exchange.context);
+        return;
+    }
+    cr_assert_eq(ga_slabhash_plan_of(&options, &plan), GA_OK);
+    shard.a = plan.a;
+    shard.b = plan.b;
+    cr_assert_eq(ga_slabhash_open((ga_slabhash **)&shard.table, &options), GA_OK);
+    w->opened[rank] = ga_slabhash_sharded_open(&w->tables[rank], &exchange, &shard, &sharded);
+    if (w->opened[rank] != GA_OK) {
+        cr_log_warn("rank %u: %s", rank, ga_error_text());
+    }
+}
+
+static void run_one(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    ga_slabhash_batch batch = {.count = KEYS - 100 * rank,
+                               .keys = w->keys[rank],
+                               .values = w->op == GA_SLABHASH_INSERT ? w->values[rank] : NULL,
+                               .results = w->results[rank],
+                               .found = w->found[rank],
+                               .op = w->op};
+    (void)all;
+    if (w->tables[rank]) {
+        w->statuses[rank] = ga_slabhash_sharded_run(w->tables[rank], &batch, w->counts[rank], NULL);
+    }
+}
+
+static world *begin(uint32_t count)
+{
+    vmm_driver_options options = {.devices = VMM_DRIVER_DEVICES, .kernels = VMM_KERNELS_GROW};
+    world *w = calloc(1, sizeof *w);
+    vmm_driver_start(&options);
+    ranks_begin(&w->all, count);
+    nccl_begin(w->comms, count);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        for (uint32_t i = 0; i < KEYS; i++) {
+            w->keys[rank][i] = rank * KEYS + i;
+            w->values[rank][i] = w->keys[rank][i] + 7;
+        }
+    }
+    ranks_run(&w->all, open_one, w);
+    return w;
+}
+
+static void run(world *w, ga_slabhash_op op)
+{
+    w->op = op;
+    memset(w->statuses, 0, sizeof w->statuses);
+    ranks_run(&w->all, run_one, w);
+}
+
+static void end(world *w)
+{
+    for (uint32_t rank = 0; rank < w->all.count; rank++) {
+        assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
+    }
+    nccl_end();
+    ranks_end(&w->all);
+    vmm_driver_stop();
+    free(w);
+}
+
+static void expect_found(const world *w)
+{
+    for (uint32_t rank = 0; rank < w->all.count; rank++) {
+        for (uint32_t i = 0; i < KEYS - 100 * rank; i++) {
+            cr_assert_eq(w->results[rank][i], GA_SLABHASH_FOUND);
+            cr_assert_eq(w->found[rank][i], w->values[rank][i]);
+        }
+        cr_assert_eq(w->counts[rank][GA_SLABHASH_FOUND], KEYS - 100 * rank);
+    }
+}
+
+Test(slabhash_nccl, operations)
+{
+    for (uint32_t count = 1; count <= VMM_DRIVER_DEVICES; count++) {
+        world *w = begin(count);
+        for (uint32_t rank = 0; rank < count; rank++) {
+            assert_ok(w->opened[rank]);
+        }
+        run(w, GA_SLABHASH_INSERT);
+        run(w, GA_SLABHASH_SEARCH);
+        for (uint32_t rank = 0; rank < count; rank++) {
+            assert_ok(w->statuses[rank]);
+        }
+        expect_found(w);
+        cr_assert_eq(nccl_aborts(), 0);
+        vmm_driver_counts counts = vmm_driver_count();
+        cr_assert_eq(counts.streams, count);
+        for (uint32_t rank = 0; rank < count; rank++) {
+            assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
+            w->tables[rank] = NULL;
+        }
+        counts = vmm_driver_count();
+        cr_assert_eq(counts.blocks + counts.pinned + counts.streams + counts.events, 0);
+        end(w);
+    }
+}
+
+/* Each call of NCCL fails once, with a table that is new each time. The rank gets the reason, and
+ * the other one waits no longer than its limit. */
+Test(slabhash_nccl, calls_of_nccl_that_fail, .timeout = 240)
+{
+    world *w = begin(2);
+    int before = nccl_calls(1);
+    run(w, GA_SLABHASH_INSERT);
+    int made = nccl_calls(1) - before;
+    assert_ok(w->statuses[1]);
+    end(w);
+    cr_assert_gt(made, 20);
+    for (int at = 0; at < made; at++) {
+        w = begin(2);
+        assert_ok(w->opened[0]);
+        assert_ok(w->opened[1]);
+        nccl_fail(1, at, 6);
+        run(w, GA_SLABHASH_INSERT);
+        nccl_fail(1, -1, 0);
+        cr_assert_eq(w->statuses[1], GA_ERR_DEVICE, "call %d", at);
+        cr_assert_eq(w->statuses[0], GA_ERR_DEVICE, "call %d", at);
+        run(w, GA_SLABHASH_SEARCH);
+        cr_assert_eq(w->statuses[1], GA_ERR_DEVICE);
+        ga_slabhash_found found;
+        assert_ok(ga_slabhash_search(ga_slabhash_sharded_table(w->tables[1]), 5, &found));
+        end(w);
+    }
+}
+
+/* Each call of the driver fails once, of any rank: while the table is opened, and in a batch. */
+Test(slabhash_nccl, calls_of_the_driver_that_fail, .timeout = 240)
+{
+    world *w = begin(2);
+    uint64_t before = vmm_driver_calls(NULL);
+    run(w, GA_SLABHASH_INSERT);
+    uint64_t made = vmm_driver_calls(NULL) - before;
+    end(w);
+    cr_assert_gt(made, 50);
+    for (uint64_t at = 1; at <= made; at += 1 + at / 12) {
+        w = begin(2);
+        vmm_driver_fail(NULL, at, CUDA_ERROR_MAP_FAILED);
+        run(w, GA_SLABHASH_INSERT);
+        cr_assert(w->statuses[0] != GA_OK || w->statuses[1] != GA_OK || !vmm_driver_has_failed(),
+                  "call %lu", at);
+        vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+        end(w);
+    }
+}
+
+Test(slabhash_nccl, a_shard_that_fails)
+{
+    world *w = begin(1);
+    end(w);
+    w = begin(3);
+    w->fails = true;
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
+    }
+    ranks_run(&w->all, open_one, w);
+    run(w, GA_SLABHASH_INSERT);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        uint64_t full = 0;
+        cr_assert_eq(w->statuses[rank], GA_ERR_DEVICE);
+        for (uint32_t i = 0; i < PIECE; i++) {
+            full += w->results[rank][i] == GA_SLABHASH_FULL;
+        }
+        cr_assert(full > 0 && full < PIECE, "%lu", full); /* those of rank 1 */
+    }
+    cr_assert_eq(nccl_aborts(), 0); /* the exchange went on */
+    w->fails = false;
+    end(w);
+}
+
+/* Rank 1 does not come. */
+static void leave_out(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    if (rank == 0) {
+        run_one(all, rank, w);
+    }
+}
+
+Test(slabhash_nccl, a_rank_that_is_gone)
+{
+    world *w = begin(2);
+    ranks_run(&w->all, leave_out, w);
+    cr_assert_eq(w->statuses[0], GA_ERR_DEVICE);
+    cr_assert_eq(nccl_aborts(), 1);
+    end(w);
+}
+
+Test(slabhash_nccl, arguments)
+{
+    vmm_driver_options driver = {.devices = 1};
+    ga_exchange exchange;
+    ga_nccl_options options = {.options_size = 3};
+    void *comm;
+    vmm_driver_start(&driver);
+    nccl_begin(&comm, 1);
+    assert_fails_with(ga_exchange_nccl(&exchange, NULL, NULL), GA_ERR_ARGUMENT,
+                      "nccl: no communicator");
+    assert_fails_with(ga_exchange_nccl(&exchange, comm, &options), GA_ERR_ARGUMENT,
+                      "nccl: a communicator, options of 3 bytes");
+    nccl_end();
+    vmm_driver_stop();
+}
+
+Test(slabhash_nccl, no_nccl, .init = NULL)
+{
+    ga_exchange exchange;
+    setenv("GPUALLOC_NCCL", "/nonexistent/libnccl.so.2", 1);
+    assert_fails_with(ga_exchange_nccl(&exchange, &exchange, NULL), GA_ERR_UNSUPPORTED,
+                      "nccl: /nonexistent/libnccl.so.2");
+}

@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sharded tables of host threads, whose ranks are threads: all operations beside an array of the
+ * expected results, many pieces, skewed keys, ranks that disagree, fail or are gone, files.
+ */
+#include <gpualloc/backend.h>
+#include <gpualloc/slabhash_sharded.h>
+
+#include "support/expect.h"
+#include "support/random.h"
+#include "support/ranks.h"
+#include "support/slabhash_scene.h"
+
+#include <stdio.h>
+
+enum {
+    KEYS = 4000,
+    PIECE = 700
+};
+
+/* ---- a table on each rank -------------------------------------------------------------------- */
+
+typedef struct world {
+    ga_slabhash_mode mode;
+    uint32_t flags, buckets;
+    uint64_t limit;
+    ga_sharded_options options;
+    ga_status opened[RANKS_MOST];
+    ga_slabhash_sharded *tables[RANKS_MOST];
+} world;
+
+static void open_one(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    ga_exchange exchange = ranks_exchange(all, rank);
+    ga_slabhash_options options = {.options_size = sizeof options,
+                                   .mode = w->mode,
+                                   .flags = w->flags,
+                                   .buckets = w->buckets,
+                                   .seed = 7};
+    w->opened[rank] =
+        ga_slabhash_sharded_open_host(&w->tables[rank], &exchange, &options, &w->options);
+}
+
+static void begin(ranks *all, world *w, uint32_t count)
+{
+    ranks_begin(all, count);
+    w->options.options_size = sizeof w->options;
+    w->options.piece = w->options.piece ? w->options.piece : PIECE;
+    w->buckets = w->buckets ? w->buckets : 300;
+    ranks_run(all, open_one, w);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_ok(w->opened[i]);
+    }
+}
+
+static void end(ranks *all, world *w)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        assert_ok(ga_slabhash_sharded_close(w->tables[i]));
+    }
+    ranks_end(all);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* What each rank passes, and gets. */
+typedef struct calls {
+    world *w;
+    ga_slabhash_batch batches[RANKS_MOST];
+    uint64_t counts[RANKS_MOST][4];
+    ga_status statuses[RANKS_MOST];
+    bool counted;
+} calls;
+
+static void run_one(ranks *all, uint32_t rank, void *context)
+{
+    calls *c = context;
+    (void)all;
+    c->statuses[rank] = ga_slabhash_sharded_run(c->w->tables[rank], &c->batches[rank],
+                                                c->counted ? c->counts[rank] : NULL, NULL);
+}
+
+/* Requests of a rank, of 32 or 64 bits. */
+typedef struct requests {
+    uint64_t count;
+    uint64_t keys64[KEYS], values64[KEYS], found64[KEYS];
+    uint32_t keys32[KEYS], values32[KEYS], found32[KEYS];
+    uint8_t results[KEYS];
+} requests;
+
+static requests sets[RANKS_MOST];
+
+static void set_request(requests *r, uint64_t index, uint64_t key, uint64_t value)
+{
+    r->keys64[index] = key;
+    r->values64[index] = value;
+    r->keys32[index] = (uint32_t)key;
+    r->values32[index] = (uint32_t)value;
+    r->results[index] = 0xff;
+    r->found32[index] = 0xffffffff;
+    r->found64[index] = UINT64_MAX;
+}
+
+static uint64_t found_of(const requests *r, ga_slabhash_mode mode, uint64_t index)
+{
+    return mode == GA_SLABHASH_MAP64 ? r->found64[index] : r->found32[index];
+}
+
+static ga_slabhash_batch batch_of(requests *r, ga_slabhash_mode mode, ga_slabhash_op op)
+{
+    bool wide = mode == GA_SLABHASH_MAP64;
+    bool puts = op != GA_SLABHASH_SEARCH && op != GA_SLABHASH_DELETE;
+    return (ga_slabhash_batch){.count = r->count,
+                               .keys = wide ? (void *)r->keys64 : r->keys32,
+                               .values = !puts  ? NULL
+                                         : wide ? (void *)r->values64
+                                                : r->values32,
+                               .results = r->results,
+                               .found = wide ? (void *)r->found64 : r->found32,
+                               .op = op};
+}
+
+static void run_all(ranks *all, world *w, ga_slabhash_op op, calls *c)
+{
+    *c = (calls){.w = w, .counted = true};
+    for (uint32_t i = 0; i < all->count; i++) {
+        c->batches[i] = batch_of(&sets[i], w->mode, op);
+    }
+    ranks_run(all, run_one, c);
+    for (uint32_t i = 0; i < all->count; i++) {
+        assert_ok(c->statuses[i]);
+    }
+}
+
+static uint64_t value_of(ga_slabhash_mode mode, uint64_t key)
+{
+    return mode == GA_SLABHASH_SET32 ? 0 : key * 3 + 1;
+}
+
+/* Each key of all ranks together once; ranks have different numbers of them, the last one none. */
+static uint64_t deal_keys(const ranks *all, ga_slabhash_mode mode)
+{
+    uint64_t key = 0;
+    for (uint32_t rank = 0; rank < all->count; rank++) {
+        sets[rank].count = rank + 1 == all->count && rank ? 0 : KEYS - 37 * rank;
+        for (uint64_t i = 0; i < sets[rank].count; i++, key++) {
+            set_request(&sets[rank], i, key, value_of(mode, key));
+        }
+    }
+    return key;
+}
+
+static void expect_results(const ranks *all, const world *w, const calls *c, uint8_t result,
+                           bool has_value)
+{
+    for (uint32_t rank = 0; rank < all->count; rank++) {
+        const requests *r = &sets[rank];
+        for (uint64_t i = 0; i < r->count; i++) {
+            uint64_t value = has_value ? value_of(w->mode, r->keys64[i]) : 0;
+            cr_assert_eq(r->results[i], result, "rank %u, request %lu: %u", rank, i, r->results[i]);
+            cr_assert_eq(found_of(r, w->mode, i), value, "rank %u, request %lu", rank, i);
+        }
+        cr_assert_eq(c->counts[rank][result], r->count);
+    }
+}
+
+typedef struct sizes {
+    world *w;
+    uint64_t sizes[RANKS_MOST];
+} sizes;
+
+static void size_one(ranks *all, uint32_t rank, void *context)
+{
+    sizes *s = context;
+    (void)all;
+    assert_ok(ga_slabhash_sharded_size(s->w->tables[rank], &s->sizes[rank], NULL));
+}
+
+static void expect_size(ranks *all, world *w, uint64_t size)
+{
+    sizes s = {.w = w};
+    ranks_run(all, size_one, &s);
+    for (uint32_t i = 0; i < all->count; i++) {
+        cr_assert_eq(s.sizes[i], size, "rank %u: %lu of %lu", i, s.sizes[i], size);
+    }
+}
+
+static void clear_one(ranks *all, uint32_t rank, void *context)
+{
+    const world *w = context;
+    (void)all;
+    assert_ok(ga_slabhash_sharded_clear(w->tables[rank], NULL));
+}
+
+static void work_through(ga_slabhash_mode mode, uint32_t flags, uint32_t count)
+{
+    ranks all;
+    world w = {.mode = mode, .flags = flags};
+    calls c;
+    begin(&all, &w, count);
+    uint64_t keys = deal_keys(&all, mode);
+    run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
+    expect_results(&all, &w, &c, GA_SLABHASH_ABSENT, false);
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    expect_results(&all, &w, &c, GA_SLABHASH_ABSENT, false);
+    expect_size(&all, &w, keys);
+    run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
+    expect_results(&all, &w, &c, GA_SLABHASH_FOUND, true);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        ga_sharded_report report;
+        ga_slabhash_sharded_report(w.tables[rank], &report);
+        cr_assert_eq(report.requests, sets[rank].count);
+        cr_assert_geq(report.pieces, (KEYS + PIECE - 1) / PIECE);
+        cr_assert(count > 1 ? report.sent && report.received : !report.sent);
+    }
+    run_all(&all, &w, GA_SLABHASH_DELETE, &c);
+    expect_results(&all, &w, &c, GA_SLABHASH_FOUND, true);
+    expect_size(&all, &w, 0);
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    ranks_run(&all, clear_one, &w);
+    expect_size(&all, &w, 0);
+    end(&all, &w);
+}
+
+Test(slabhash_sharded, sets)
+{
+    work_through(GA_SLABHASH_SET32, 0, 3);
+}
+
+Test(slabhash_sharded, maps_of_32_bits)
+{
+    for (uint32_t count = 1; count <= 8; count++) {
+        work_through(GA_SLABHASH_MAP32, 0, count);
+    }
+}
+
+Test(slabhash_sharded, maps_of_64_bits)
+{
+    work_through(GA_SLABHASH_MAP64, 0, 2);
+    work_through(GA_SLABHASH_MAP64, 0, 5);
+}
+
+Test(slabhash_sharded, tables_that_grow)
+{
+    work_through(GA_SLABHASH_MAP32, GA_SLABHASH_GROW, 3);
+}
+
+Test(slabhash_sharded, most_ranks_of_a_test)
+{
+    work_through(GA_SLABHASH_MAP32, 0, RANKS_MOST);
+}
+
+/* One slice, and several: of a piece that is larger than GA_SHARDED_ONE_SLICE. */
+static uint32_t many_keys[1 << 20], many_found[1 << 20];
+
+static void run_many(ranks *all, uint32_t rank, void *context)
+{
+    const world *w = context;
+    uint64_t half = (sizeof many_keys / sizeof *many_keys) / 2;
+    ga_slabhash_batch batch = {.count = half,
+                               .keys = many_keys + rank * half,
+                               .values = many_keys + rank * half,
+                               .op = GA_SLABHASH_INSERT};
+    (void)all;
+    assert_ok(ga_slabhash_sharded_run(w->tables[rank], &batch, NULL, NULL));
+    batch.op = GA_SLABHASH_SEARCH;
+    batch.values = NULL;
+    batch.keys = many_keys + (1 - rank) * half; /* that the other rank has inserted */
+    batch.found = many_found + (1 - rank) * half;
+    assert_ok(ga_slabhash_sharded_run(w->tables[rank], &batch, NULL, NULL));
+}
+
+Test(slabhash_sharded, pieces_of_several_slices)
+{
+    ranks all;
+    ga_sharded_report report;
+    world w = {.mode = GA_SLABHASH_MAP32, .buckets = 90000, .options = {.piece = 1 << 19}};
+    for (uint32_t i = 0; i < sizeof many_keys / sizeof *many_keys; i++) {
+        many_keys[i] = i * 5 + 3;
+    }
+    begin(&all, &w, 2);
+    ranks_run(&all, run_many, &w);
+    cr_assert_arr_eq(many_found, many_keys, sizeof many_keys);
+    ga_slabhash_sharded_report(w.tables[0], &report);
+    cr_assert_eq(report.pieces, 1);
+    cr_assert_eq(report.steps, 8);
+    end(&all, &w);
+}
+
+/* ---- skewed keys, duplicates ----------------------------------------------------------------- */
+
+/* All requests of all ranks are for keys of one owner. */
+Test(slabhash_sharded, keys_of_one_owner)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP64};
+    calls c;
+    ga_sharded_report report;
+    begin(&all, &w, 4);
+    uint64_t key = 0;
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        sets[rank].count = KEYS;
+        for (uint64_t i = 0; i < KEYS; key++) {
+            if (ga_slabhash_sharded_owner(w.tables[0], key) == 2) {
+                set_request(&sets[rank], i++, key, value_of(w.mode, key));
+            }
+        }
+    }
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    expect_results(&all, &w, &c, GA_SLABHASH_ABSENT, false);
+    run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
+    expect_results(&all, &w, &c, GA_SLABHASH_FOUND, true);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        ga_slabhash_sharded_report(w.tables[rank], &report);
+        cr_assert_eq(report.served, rank == 2 ? 4 * KEYS : 0);
+        cr_assert_gt(report.steps, report.pieces); /* rounds */
+    }
+    end(&all, &w);
+}
+
+/* Ranks pass the same keys: one of them inserts each. Values of the others are found. */
+Test(slabhash_sharded, keys_of_several_ranks)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32};
+    calls c;
+    begin(&all, &w, 3);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        sets[rank].count = KEYS;
+        for (uint64_t i = 0; i < KEYS; i++) {
+            set_request(&sets[rank], i, i / 2, rank + 1);
+        }
+    }
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    uint64_t absent = 0;
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        absent += c.counts[rank][GA_SLABHASH_ABSENT];
+        for (uint64_t i = 0; i < KEYS; i++) {
+            bool found = sets[rank].results[i] == GA_SLABHASH_FOUND;
+            cr_assert(found ? sets[rank].found32[i] >= 1 && sets[rank].found32[i] <= 3
+                            : sets[rank].found32[i] == 0);
+        }
+    }
+    cr_assert_eq(absent, KEYS / 2);
+    expect_size(&all, &w, KEYS / 2);
+    end(&all, &w);
+}
+
+Test(slabhash_sharded, multimaps)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32, .flags = GA_SLABHASH_MULTI};
+    calls c;
+    begin(&all, &w, 3);
+    deal_keys(&all, w.mode);
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    expect_size(&all, &w, 2 * (2 * KEYS - 37));
+    for (uint32_t i = 0; i < 3; i++) {
+        c.batches[i].op = GA_SLABHASH_REPLACE;
+    }
+    ranks_run(&all, run_one, &c);
+    for (uint32_t i = 0; i < 3; i++) {
+        cr_assert_eq(c.statuses[i], GA_ERR_UNSUPPORTED);
+    }
+    end(&all, &w);
+}
+
+/* Sums over all ranks. */
+Test(slabhash_sharded, insert_or_apply)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP64};
+    calls c = {.w = &w, .counted = true};
+    begin(&all, &w, 4);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        sets[rank].count = KEYS;
+        for (uint64_t i = 0; i < KEYS; i++) {
+            set_request(&sets[rank], i, i % 100, 1);
+        }
+        c.batches[rank] = batch_of(&sets[rank], w.mode, GA_SLABHASH_APPLY);
+        c.batches[rank].how = GA_SLABHASH_ADD;
+    }
+    ranks_run(&all, run_one, &c);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        assert_ok(c.statuses[rank]);
+        sets[rank].count = 100;
+    }
+    run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
+    for (uint32_t i = 0; i < 100; i++) {
+        cr_assert_eq(sets[i % 4].found64[i], 4 * KEYS / 100);
+    }
+    end(&all, &w);
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+Test(slabhash_sharded, reserved_keys_are_refused_one_by_one)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32};
+    calls c;
+    begin(&all, &w, 2);
+    deal_keys(&all, w.mode);
+    sets[0].count = sets[1].count = 10;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        for (uint64_t i = 0; i < 10; i++) {
+            set_request(&sets[rank], i, i == 3 ? UINT32_MAX : 100 * rank + i, 1);
+        }
+    }
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        cr_assert_eq(c.counts[rank][GA_SLABHASH_REFUSED], 1);
+        cr_assert_eq(sets[rank].results[3], GA_SLABHASH_REFUSED);
+    }
+    expect_size(&all, &w, 18);
+    end(&all, &w);
+}
+
+Test(slabhash_sharded, ranks_that_disagree)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32};
+    calls c = {.w = &w};
+    begin(&all, &w, 3);
+    deal_keys(&all, w.mode);
+    for (uint32_t i = 0; i < 3; i++) {
+        c.batches[i] = batch_of(&sets[i], w.mode, i ? GA_SLABHASH_INSERT : GA_SLABHASH_REPLACE);
+    }
+    ranks_run(&all, run_one, &c);
+    for (uint32_t i = 0; i < 3; i++) {
+        cr_assert_eq(c.statuses[i], GA_ERR_ARGUMENT);
+    }
+    expect_size(&all, &w, 0); /* and the table goes on */
+    end(&all, &w);
+}
+
+/* A rank whose batch is refused tells the others. */
+Test(slabhash_sharded, a_rank_without_an_array)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32};
+    calls c = {.w = &w};
+    begin(&all, &w, 3);
+    deal_keys(&all, w.mode);
+    for (uint32_t i = 0; i < 3; i++) {
+        c.batches[i] = batch_of(&sets[i], w.mode, GA_SLABHASH_INSERT);
+    }
+    c.batches[1].values = NULL;
+    ranks_run(&all, run_one, &c);
+    for (uint32_t i = 0; i < 3; i++) {
+        cr_assert_eq(c.statuses[i], GA_ERR_ARGUMENT);
+    }
+    expect_size(&all, &w, 0);
+    end(&all, &w);
+}
+
+static void open_differently(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    ga_exchange exchange = ranks_exchange(all, rank);
+    ga_slabhash_options options = {.options_size = sizeof options, .mode = GA_SLABHASH_MAP32};
+    ga_sharded_options sharded = {.options_size = sizeof sharded, .piece = 100 + rank};
+    w->opened[rank] =
+        ga_slabhash_sharded_open_host(&w->tables[rank], &exchange, &options, &sharded);
+}
+
+static void open_badly(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    ga_exchange exchange = ranks_exchange(all, rank);
+    ga_slabhash_options options = {
+        .options_size = sizeof options, .mode = GA_SLABHASH_MAP32, .path = rank == 1 ? 99 : 1};
+    w->opened[rank] = ga_slabhash_sharded_open_host(&w->tables[rank], &exchange, &options, NULL);
+    if (rank == 1) {
+        cr_assert(strstr(ga_error_text(), "path"), "%s", ga_error_text());
+    }
+}
+
+Test(slabhash_sharded, ranks_that_open_differently)
+{
+    ranks all;
+    world w = {0};
+    ranks_begin(&all, 3);
+    ranks_run(&all, open_differently, &w);
+    for (uint32_t i = 0; i < 3; i++) {
+        cr_assert_eq(w.opened[i], GA_ERR_ARGUMENT);
+    }
+    ranks_run(&all, open_badly, &w);
+    for (uint32_t i = 0; i < 3; i++) {
+        cr_assert_neq(w.opened[i], GA_OK);
+    }
+    ranks_end(&all);
+}
+
+/* Two pieces of which rank 1 fails at call `at` of its exchange. Returns the number of calls. */
+static int fail_at(int at, ga_status statuses[2])
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32};
+    calls c = {.w = &w};
+    begin(&all, &w, 2);
+    all.seconds = 0.05;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        sets[rank].count = PIECE + 100;
+        for (uint64_t i = 0; i < sets[rank].count; i++) {
+            set_request(&sets[rank], i, 5000 * rank + i, 1);
+        }
+        c.batches[rank] = batch_of(&sets[rank], w.mode, GA_SLABHASH_INSERT);
+    }
+    int before = all.calls[1];
+    all.fail_at[1] = at == RANKS_NEVER ? at : before + at;
+    ranks_run(&all, run_one, &c);
+    memcpy(statuses, c.statuses, 2 * sizeof *statuses);
+    int made = all.calls[1] - before;
+    if (at != RANKS_NEVER) { /* the shard can be read; the exchange stays broken */
+        ga_slabhash_found found;
+        assert_ok(ga_slabhash_search(ga_slabhash_sharded_table(w.tables[0]), 1, &found));
+        cr_assert_eq(ga_slabhash_sharded_run(w.tables[1], &c.batches[1], NULL, NULL),
+                     GA_ERR_DEVICE);
+        cr_assert_eq(ga_slabhash_sharded_run(w.tables[0], &c.batches[0], NULL, NULL),
+                     GA_ERR_DEVICE);
+    }
+    end(&all, &w);
+    return made;
+}
+
+/* A rank fails at each call of its exchange, in turn: nothing hangs, and the other one learns it.
+ * After the last agreement there is nothing that it could still learn in that call. */
+Test(slabhash_sharded, exchanges_that_fail, .timeout = 60)
+{
+    ga_status statuses[2];
+    int calls_made = fail_at(RANKS_NEVER, statuses);
+    assert_ok(statuses[0]);
+    assert_ok(statuses[1]);
+    cr_assert_gt(calls_made, 20);
+    for (int at = 0; at < calls_made; at++) {
+        fail_at(at, statuses);
+        cr_assert_eq(statuses[1], GA_ERR_DEVICE, "call %d", at);
+        cr_assert(statuses[0] == GA_ERR_DEVICE || at == calls_made - 1, "call %d", at);
+    }
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+typedef struct saving {
+    world *w;
+    const char *path;
+    ga_status statuses[RANKS_MOST];
+    bool loads;
+} saving;
+
+static void save_one(ranks *all, uint32_t rank, void *context)
+{
+    saving *s = context;
+    (void)all;
+    s->statuses[rank] = s->loads ? ga_slabhash_sharded_load(s->w->tables[rank], s->path, NULL)
+                                 : ga_slabhash_sharded_save(s->w->tables[rank], s->path, NULL);
+}
+
+static void remove_files(const char *path, uint32_t ranks_saved)
+{
+    char name[128];
+    for (uint32_t i = 0; i < ranks_saved; i++) {
+        snprintf(name, sizeof name, "%s.%u-of-%u", path, i, ranks_saved);
+        remove(name);
+    }
+}
+
+static void load_into(const char *path, ga_slabhash_mode mode, uint32_t count, uint64_t keys,
+                      ga_status expected)
+{
+    ranks all;
+    world w = {.mode = mode};
+    saving s = {.w = &w, .path = path, .loads = true};
+    begin(&all, &w, count);
+    ranks_run(&all, save_one, &s);
+    for (uint32_t i = 0; i < count; i++) {
+        cr_assert_eq(s.statuses[i], expected, "%s", ga_error_text());
+    }
+    expect_size(&all, &w, keys);
+    end(&all, &w);
+}
+
+Test(slabhash_sharded, files)
+{
+    static const ga_slabhash_mode modes[] = {GA_SLABHASH_SET32, GA_SLABHASH_MAP32,
+                                             GA_SLABHASH_MAP64};
+    for (size_t i = 0; i < 3; i++) {
+        ranks all;
+        world w = {.mode = modes[i]};
+        calls c;
+        char path[64], name[128];
+        saving s = {.w = &w, .path = path};
+        make_path(path);
+        begin(&all, &w, 3);
+        uint64_t keys = deal_keys(&all, w.mode);
+        run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+        ranks_run(&all, save_one, &s);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            assert_ok(s.statuses[rank]);
+        }
+        end(&all, &w);
+        for (uint32_t count = 1; count <= 5; count++) {
+            load_into(path, modes[i], count, keys, GA_OK);
+        }
+        snprintf(name, sizeof name, "%s.1-of-3", path);
+        remove(name);
+        load_into(path, modes[i], 2, 0, GA_ERR_IO);
+        remove_files(path, 3);
+        load_into(path, modes[i], 2, 0, GA_ERR_IO);
+        remove(path);
+    }
+}
