@@ -8,6 +8,7 @@
 #include "contexts.h"
 #include "entry.h"
 #include "ipc.h"
+#include "kernel_contexts.h"
 #include "lookup.h"
 #include "next.h"
 #include "pinned.h"
@@ -228,6 +229,7 @@ CUresult cuCtxDestroy_v2(CUcontext gone)
 {
     of_context_fn *next = GA_CUDA_NEXT(of_context_fn, cuCtxDestroy_v2);
     ga_cuda_count(GA_HOOK_cuCtxDestroy_v2);
+    ga_cuda_kernel_destroying(gone);
     CUresult result = next ? next(gone) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
         ga_cuda_captures_end(gone);

@@ -15,8 +15,8 @@
  *            WATCHES  passed to the driver, and recorded
  *            RETRIES  passed to the driver; if it is out of memory, retried after freeing caches
  *            LIMITS   as RETRIES, and counted against limit=
- *            PATCHES  device code: passed to the driver; patched first if it calls malloc or free
- *                     and GPUALLOC_KERNEL is set
+ *            PATCHES  device code: passed to the driver; with stubs if it calls malloc or free and
+ *                     GPUALLOC_KERNEL is set
  *            PASSES   passed to the driver
  *   name     the name that cuGetProcAddress() takes
  *   since    the CUDA version from which on that name means this symbol
@@ -93,6 +93,9 @@
     X(WATCHES, cuDevicePrimaryCtxSetFlags, 11000, cuDevicePrimaryCtxSetFlags_v2, ANY,              \
       "keeps flags that a heap's blocks need")                                                     \
     X(WATCHES, cuCtxSetFlags, 12010, cuCtxSetFlags, ANY, "keeps flags that a heap's blocks need")  \
+    X(WATCHES, cuCtxCreate, 3020, cuCtxCreate_v2, ANY, "gets in-kernel malloc")                    \
+    X(WATCHES, cuCtxCreate, 11040, cuCtxCreate_v3, ANY, "gets in-kernel malloc")                   \
+    X(WATCHES, cuCtxCreate, 12050, cuCtxCreate_v4, ANY, "gets in-kernel malloc")                   \
     X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "ends captures in the context")           \
     X(WATCHES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
       "lets the other device reach a heap's blocks")                                               \
@@ -108,6 +111,8 @@
     X(PATCHES, cuModuleLoadFatBinary, 2000, cuModuleLoadFatBinary, ANY, "device code")             \
     X(PATCHES, cuLibraryLoadData, 12000, cuLibraryLoadData, ANY, "device code")                    \
     X(PATCHES, cuLibraryLoadFromFile, 12000, cuLibraryLoadFromFile, ANY, "device code in a file")  \
+    X(WATCHES, cuModuleUnload, 2000, cuModuleUnload, ANY, "device code with in-kernel malloc")     \
+    X(WATCHES, cuLibraryUnload, 12000, cuLibraryUnload, ANY, "device code with in-kernel malloc")  \
     X(LIMITS, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                   \
     X(RETRIES, cuMemHostRegister, 6050, cuMemHostRegister_v2, ANY, "pinned host memory")           \
     X(LIMITS, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                                \

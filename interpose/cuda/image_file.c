@@ -13,9 +13,6 @@
 #include <unistd.h>
 
 enum {
-    /* Zeros behind the content: a header that is cut off reads as damaged, and not as the memory
-     * that follows. */
-    TAIL = 64,
     SIZE_MAX_READ = 1 << 30
 };
 
@@ -31,26 +28,27 @@ static bool read_all(int fd, uint8_t *to, size_t size)
     return true;
 }
 
-static void *read_open(int fd)
+static void *read_open(int fd, size_t *size)
 {
     struct stat status;
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0 ||
         status.st_size > SIZE_MAX_READ) {
         return NULL;
     }
-    size_t size = (size_t)status.st_size;
-    uint8_t *content = ga_libc.calloc(1, size + TAIL);
-    if (content && !read_all(fd, content, size)) {
+    *size = (size_t)status.st_size;
+    uint8_t *content = ga_libc.calloc(1, *size + 1);
+    if (content && !read_all(fd, content, *size)) {
         ga_libc.free(content);
         content = NULL;
     }
     return content;
 }
 
-void *ga_image_file_read(const char *path)
+/* Not blocked by a FIFO without a writer, which is then no regular file. */
+void *ga_image_file_read(const char *path, size_t *size)
 {
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    void *content = fd >= 0 ? read_open(fd) : NULL;
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    void *content = fd >= 0 ? read_open(fd, size) : NULL;
     if (fd >= 0) {
         close(fd);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * In-kernel malloc of a device under the preload: the module with our functions in the primary
- * context, and the heap that serves them. Thread safe.
+ * The heap of a device for malloc in kernels under the preload, and the image of our module that
+ * serves from it. One thread at a time: kernel_contexts.c holds its lock.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_KERNEL_PLACE_H
 #define GPUALLOC_INTERPOSE_CUDA_KERNEL_PLACE_H
@@ -10,26 +10,25 @@
 
 #include <stdbool.h>
 
+typedef struct ga_cuda_place {
+    ga_cubin cubin;         /* our module, to be loaded in contexts of the device; and the stubs */
+    ga_cubin_needs plain;   /* of kernels that call malloc and free; `recursion` is not set */
+    ga_cubin_needs aligned; /* and of those that call the aligned malloc, too */
+} ga_cuda_place;
+
 /* Whether GPUALLOC_KERNEL names a heap. It does not if it is empty, or is `cuda`: CUDA's own
- * malloc. */
+ * malloc. Thread safe. */
 bool ga_cuda_kernel_wanted(void);
 
-/* The functions to call in the primary context of `device`, of compute capability `sm`, for code
- * that calls those of `calls` (GA_CALLS_*). The first call loads the module and opens the heap; a
- * failure is remembered until the context is reset. */
-ga_status ga_cuda_kernel_open(ga_cubin_callee *out, int device, unsigned sm, unsigned calls);
+/* The first call for a device, of compute capability `sm`, opens its heap; a failure is remembered
+ * until ga_cuda_place_close(). */
+ga_status ga_cuda_place_open(const ga_cuda_place **out, int device, unsigned sm);
+bool ga_cuda_place_is_open(int device);
 
-/* A library was patched for `device`. The driver keeps its code when the primary context is reset,
- * and loads it again in the next one. */
-void ga_cuda_kernel_library(int device);
+/* Close the heap with all its blocks. No kernel may use it any more. */
+void ga_cuda_place_close(int device);
 
-/* After the primary context is retained: if such libraries exist and the context is new, load our
- * module first of all. If it is not where it was, which the driver need not see to, an error is
- * logged: the libraries call functions that are gone. */
-void ga_cuda_kernel_reopen(int device);
-
-/* Before the primary context goes: close the heap with all its blocks. The driver unloads the
- * module with the context. */
-void ga_cuda_kernel_close(int device);
+/* In the child of a fork, which the driver does not outlive. */
+void ga_cuda_place_child(void);
 
 #endif

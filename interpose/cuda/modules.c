@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
  * Hooks of the functions that load device code. Code that calls malloc or free in kernels is
- * replaced by a patched copy of the machine code that the driver would choose; all other code is
- * passed on untouched.
+ * replaced by a copy of the machine code that the driver would choose, in which these are stubs.
+ * All other code is passed on untouched.
  *
  *   hook -> load -> replace            unless REPLACED: pass the code on
  *             find_code                the entry of a fat binary for this device
  *             serve
- *               compile                PTX becomes machine code by the driver's linker
- *               ga_cuda_kernel_open    our module in this context
- *               patch
+ *               ga_ptx_link            PTX becomes machine code by the driver's linker
+ *               ga_cuda_kernel_serve   our module in this context, and the copy
+ *           finish -> ga_cuda_kernel_loaded    the address of our functions
  *
  * The decision to serve is made once for a program, because a block must be freed by the malloc
  * that it came from, and modules may exchange pointers. If the first module that allocates cannot
- * be served, no later one is. A module that cannot be served after others were is reported.
+ * be served, no later one is, unless GPUALLOC_KERNEL_MIXED=allow. A module that cannot be served
+ * after others were is reported.
  *
  * STRUCTURE  the decision and three counters
  * ORDER      relaxed: single words, and each call of a hook is complete in itself
- * PROGRESS   no lock; see kernel_place.c
+ * PROGRESS   no lock; see kernel_contexts.c
  */
 #include "modules.h"
 
@@ -30,6 +31,7 @@
 #include "contexts.h"
 #include "entry.h"
 #include "image_file.h"
+#include "kernel_contexts.h"
 #include "kernel_place.h"
 #include "lookup.h"
 #include "next.h"
@@ -42,8 +44,10 @@
 #include <unistd.h>
 
 enum {
-    WORDS = 8, /* arguments of the longest hook here */
-    CODE = 1   /* the argument that is the code, or the name of its file */
+    WORDS = 8,              /* arguments of the longest hook here */
+    HANDLE = 0,             /* the argument that gets the module or library */
+    CODE = 1,               /* the one that is the code, or the name of its file */
+    BINARY_IS_PRESERVED = 1 /* CU_LIBRARY_BINARY_IS_PRESERVED */
 };
 
 /* One call of a hook. */
@@ -51,18 +55,13 @@ typedef struct loading {
     ga_cuda_hook_index row;
     ga_cuda_word words[WORDS];
     bool is_library;
+    bool is_kept;           /* the program keeps the code of a library until it unloads it */
+    size_t size;            /* of the code; SIZE_MAX: not known */
     ga_ptx_options options; /* of the compiler */
 } loading;
 
 typedef CUresult any8(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d,
                       ga_cuda_word e, ga_cuda_word f, ga_cuda_word g, ga_cuda_word h);
-
-/* The device that the code is for. */
-typedef struct target {
-    int device;
-    unsigned sm;
-    bool is_primary; /* its primary context is current, or none is */
-} target;
 
 /* ---- figures and the decision ---------------------------------------------------------------- */
 
@@ -114,12 +113,25 @@ static void stop_if_strict(void)
     }
 }
 
+enum {
+    TOLD_REFUSED = 0,
+    TOLD_MIXED,
+    TOLD_UNREAD,
+    TOLD_COUNT
+};
+
 /* A warning the first time; some programs load thousands of modules. */
-static int level_of(bool is_mixed)
+static int level_of(int subject)
 {
-    static int told[2];
+    static int told[TOLD_COUNT];
     /* relaxed: a flag of its own */
-    return __atomic_exchange_n(&told[is_mixed], 1, __ATOMIC_RELAXED) ? GA_LOG_INFO : GA_LOG_WARN;
+    return __atomic_exchange_n(&told[subject], 1, __ATOMIC_RELAXED) ? GA_LOG_INFO : GA_LOG_WARN;
+}
+
+static bool may_mix(void)
+{
+    const char *mixed = ga_environment("GPUALLOC_KERNEL_MIXED");
+    return mixed && strcmp(mixed, "allow") == 0;
 }
 
 /* Device code that the driver has loaded allocates and keeps CUDA's malloc, for the reason in
@@ -127,67 +139,64 @@ static int level_of(bool is_mixed)
 static void refuse(void)
 {
     stop_if_strict();
-    bool is_mixed = decide(REFUSING) == SERVING;
+    bool is_mixed = may_mix() || decide(REFUSING) == SERVING;
     add_one(&counts.refused);
-    ga_log(level_of(is_mixed), "a module keeps CUDA's malloc in kernels: %s%s", ga_error_text(),
+    ga_log(level_of(is_mixed ? TOLD_MIXED : TOLD_REFUSED),
+           "a module keeps CUDA's malloc in kernels: %s%s", ga_error_text(),
            is_mixed ? "; other modules have gpualloc's: they must not free each other's blocks"
                     : "");
 }
 
 /* ---- where the code will run ----------------------------------------------------------------- */
 
-static bool find_sm(const ga_cuda_api *api, target *out)
+static bool find_sm(const ga_cuda_api *api, int device, unsigned *sm)
 {
     int major;
     int minor;
-    if (api->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                                  out->device) != CUDA_SUCCESS ||
-        api->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-                                  out->device) != CUDA_SUCCESS) {
+    if (api->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
+            CUDA_SUCCESS ||
+        api->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
+            CUDA_SUCCESS) {
         return false;
     }
-    out->sm = (unsigned)(10 * major + minor);
+    *sm = (unsigned)(10 * major + minor);
     return true;
 }
 
 /* False: the driver will refuse the call, or cannot be asked. A library needs no context. */
-static bool find_target(target *out)
+static bool find_target(ga_cuda_target *out)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
-    CUcontext context = NULL;
+    *out = (ga_cuda_target){0};
     if (!api) {
         return false;
     }
-    out->device = ga_cuda_context_device(api, &context);
-    out->is_primary = out->device >= 0 || !context;
-    if (!context) {
+    out->device = ga_cuda_context_device(api, &out->context);
+    out->is_primary = out->device >= 0;
+    if (!out->context) {
         out->device = 0;
     } else if (!out->is_primary && api->cuCtxGetDevice(&out->device) != CUDA_SUCCESS) {
         return false;
     }
-    return out->device < GA_CUDA_DEVICES && find_sm(api, out);
+    return out->device < GA_CUDA_DEVICES && find_sm(api, out->device, &out->sm);
 }
 
-/* A library is loaded once for all devices, but our functions have other addresses on each. */
-static bool has_second_device(void)
+/* A library is loaded once for all devices, from one image. */
+static ga_status check_devices(const ga_cuda_target *t)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
     unsigned flags;
     int active;
-    return !api || api->cuDevicePrimaryCtxGetState(1, &flags, &active) == CUDA_SUCCESS;
-}
-
-static ga_status check_target(const target *t, bool is_library)
-{
-    if (!t->is_primary) {
-        return ga_fail(GA_ERR_UNSUPPORTED, "device %d: expected its primary context, got another",
-                       t->device);
-    }
-    if (is_library && has_second_device()) {
-        return ga_fail(GA_ERR_UNSUPPORTED,
-                       "a library (cuLibraryLoadData) may be used on each device: expected one "
-                       "device, as by CUDA_VISIBLE_DEVICES=%d",
-                       t->device);
+    for (int i = 0;
+         i < GA_CUDA_DEVICES && api->cuDevicePrimaryCtxGetState(i, &flags, &active) == CUDA_SUCCESS;
+         i++) {
+        unsigned sm = 0;
+        if (!find_sm(api, i, &sm) || sm != t->sm) {
+            return ga_fail(GA_ERR_UNSUPPORTED,
+                           "a library (cuLibraryLoadData) may be used on each device: expected "
+                           "sm_%u of all, got sm_%u of device %d; see CUDA_VISIBLE_DEVICES",
+                           t->sm, sm, i);
+        }
     }
     return GA_OK;
 }
@@ -221,34 +230,13 @@ static ga_status calls_of(unsigned *calls, ga_image image)
     return status;
 }
 
-/* A patched copy of a cubin. `*out` is to be freed. */
-static ga_status patch_copy(void **out, ga_image image, const ga_cubin_callee *callee)
-{
-    ga_cubin cubin;
-    uint8_t *copy = ga_libc.malloc(image.size);
-    if (!copy) {
-        return ga_fail(GA_ERR_MEMORY, "no memory for a copy of %zu bytes of code", image.size);
-    }
-    memcpy(copy, image.bytes, image.size);
-    ga_status status = ga_cubin_open(&cubin, (ga_image){copy, image.size});
-    if (status == GA_OK) {
-        status = ga_cubin_patch(&cubin, copy, callee);
-    }
-    if (status != GA_OK) {
-        ga_libc.free(copy);
-        copy = NULL;
-    }
-    *out = copy;
-    return status;
-}
-
 /* `image` calls malloc or free. */
-static ga_status serve(void **out, const loading *c, const target *t, ga_image image,
+static ga_status serve(void **out, const loading *c, const ga_cuda_target *t, ga_image image,
                        unsigned calls)
 {
-    ga_cubin_callee callee;
+    ga_image copy;
     void *compiled = NULL;
-    ga_status status = check_target(t, c->is_library);
+    ga_status status = c->is_library ? check_devices(t) : GA_OK;
     /* relaxed: see decide() */
     if (status == GA_OK && __atomic_load_n(&decision, __ATOMIC_RELAXED) == REFUSING) {
         status = ga_fail(GA_ERR_UNSUPPORTED, "an earlier module of the program keeps it");
@@ -257,50 +245,43 @@ static ga_status serve(void **out, const loading *c, const target *t, ga_image i
         status = ga_ptx_link(&image, &compiled, t->device, image, &c->options);
     }
     if (status == GA_OK) {
-        status = ga_cuda_kernel_open(&callee, t->device, t->sm, calls);
-    }
-    if (status == GA_OK) {
-        status = patch_copy(out, image, &callee);
+        status = ga_cuda_kernel_serve(&copy, out, t, image, calls);
     }
     ga_libc.free(compiled);
     return status;
 }
 
 typedef enum verdict {
-    PASSED,  /* the code does not allocate, or nobody can tell: it is loaded as it is */
+    PASSED,  /* the code does not allocate: it is loaded as it is */
+    UNREAD,  /* so is code that cannot be read; ga_error_text() says why */
     REFUSED, /* it allocates and cannot be served; ga_error_text() says why */
     REPLACED
 } verdict;
 
-/* REPLACED: `*out`, to be freed, is to be loaded instead, for `*device`. */
-static verdict replace(void **out, const loading *c, const void *code, int *device)
+/* REPLACED: `*out`, to be freed, is to be loaded instead. */
+static verdict replace(void **out, const loading *c, const void *code, ga_cuda_target *t)
 {
-    target t;
     ga_image image;
     void *owned = NULL;
     unsigned calls = 0;
     *out = NULL;
-    if (!ga_cuda_kernel_wanted() || !code || !find_target(&t)) {
-        return PASSED;
+    if (!ga_cuda_kernel_wanted() || !code || !find_target(t) || (!c->is_library && !t->context)) {
+        return PASSED; /* without a context, the driver refuses a module */
     }
-    ga_status status = ga_image_measure(&image, code);
+    ga_status status = ga_image_measure(&image, code, c->size);
     if (status == GA_OK) {
-        status = find_code(&image, &owned, t.sm);
+        status = find_code(&image, &owned, t->sm);
     }
     if (status == GA_OK) {
         status = calls_of(&calls, image);
     }
-    if (status != GA_OK) {
-        ga_log(GA_LOG_INFO, "a module is passed to the driver unread: %s", ga_error_text());
-    }
-    verdict found = PASSED;
+    verdict found = status == GA_OK ? PASSED : UNREAD;
     if (calls) {
-        found = serve(out, c, &t, image, calls) == GA_OK ? REPLACED : REFUSED;
+        found = serve(out, c, t, image, calls) == GA_OK ? REPLACED : REFUSED;
     } else {
         add_one(&counts.passed);
     }
     ga_libc.free(owned);
-    *device = t.device;
     return found;
 }
 
@@ -314,59 +295,83 @@ static CUresult forward(const loading *c, ga_cuda_hook_index row, const void *co
                 : ga_cuda_next_missing();
 }
 
-/* A program that gives a library options may promise that the code stays where it is, so the copy
- * stays, too. */
-static void drop_copy(const loading *c, void *copy)
-{
-    bool stays = c->is_library && (unsigned)c->words[7];
-    if (!stays) {
-        ga_libc.free(copy);
-    }
-}
-
-/* Load the program's code, which cannot be served for the reason in ga_error_text(). If the driver
- * refuses it, too, nothing was loaded, and other modules may still be served. */
-static CUresult load_refused(const loading *c)
+/* Load the program's code as it is. For the reason in ga_error_text(), it cannot be served or read.
+ * If the driver refuses it, too, nothing was loaded, and other modules may still be served. */
+static CUresult load_own(const loading *c, verdict found)
 {
     char reason[256];
     snprintf(reason, sizeof reason, "%s", ga_error_text());
     CUresult result = forward(c, c->row, (const void *)c->words[CODE]);
-    if (result == CUDA_SUCCESS) {
-        ga_fail(GA_ERR_UNSUPPORTED, "%s", reason);
+    if (result != CUDA_SUCCESS || found == PASSED) {
+        return result;
+    }
+    ga_fail(GA_ERR_UNSUPPORTED, "%s", reason);
+    if (found == REFUSED) {
         refuse();
+    } else {
+        ga_log(level_of(TOLD_UNREAD),
+               "a module is passed to the driver unread, and keeps CUDA's malloc in kernels if it "
+               "allocates: %s",
+               reason);
     }
     return result;
+}
+
+static void unload(const loading *c, void *handle)
+{
+    ga_cuda_any *next =
+        ga_cuda_next_find(c->is_library ? GA_HOOK_cuLibraryUnload : GA_HOOK_cuModuleUnload);
+    if (next) {
+        next((ga_cuda_word)handle, 0, 0, 0, 0, 0);
+    }
+}
+
+/* The driver has loaded `copy`. */
+static CUresult finish(const loading *c, void *copy, const ga_cuda_target *t)
+{
+    void *handle = *(void **)c->words[HANDLE];
+    void *kept = c->is_kept ? copy : NULL;
+    ga_status status = ga_cuda_kernel_loaded(handle, c->is_library, kept, t);
+    if (status != GA_OK) {
+        unload(c, handle);
+    }
+    if (status != GA_OK || !kept) {
+        ga_libc.free(copy);
+    }
+    if (status != GA_OK) {
+        return load_own(c, REFUSED);
+    }
+    decide(SERVING);
+    add_one(&counts.served);
+    return CUDA_SUCCESS;
 }
 
 /* `data_row`: the function that loads `code`, which the call names by itself or by its file. */
 static CUresult load(const loading *c, ga_cuda_hook_index data_row, const void *code)
 {
     void *copy;
+    ga_cuda_target target;
     ga_cuda_count(c->row);
-    int device = 0;
-    verdict found = replace(&copy, c, code, &device);
+    verdict found = replace(&copy, c, code, &target);
     if (found != REPLACED) {
-        return found == REFUSED ? load_refused(c)
-                                : forward(c, c->row, (const void *)c->words[CODE]);
+        return load_own(c, found);
     }
     CUresult result = forward(c, data_row, copy);
     if (result == CUDA_SUCCESS) {
-        if (c->is_library) {
-            ga_cuda_kernel_library(device);
-        }
-        decide(SERVING);
-        add_one(&counts.served);
-        drop_copy(c, copy);
-        return result;
+        return finish(c, copy, &target);
     }
     ga_libc.free(copy);
-    ga_fail(GA_ERR_DEVICE, "the driver answers %d to the patched code", result);
-    return load_refused(c);
+    ga_fail(GA_ERR_DEVICE, "the driver answers %d to the code with stubs", result);
+    return load_own(c, REFUSED);
 }
 
-static CUresult load_file(const loading *c, ga_cuda_hook_index data_row)
+/* With is_kept the call is invalid, which the driver will say. */
+static CUresult load_file(loading *c, ga_cuda_hook_index data_row)
 {
-    void *code = ga_cuda_kernel_wanted() ? ga_image_file_read((const char *)c->words[CODE]) : NULL;
+    void *code = ga_cuda_kernel_wanted() && !c->is_kept
+                     ? ga_image_file_read((const char *)c->words[CODE], &c->size)
+                     : NULL;
+    c->size += code ? 1 : 0; /* the NUL behind a text */
     CUresult result = load(c, data_row, code);
     ga_libc.free(code);
     return result;
@@ -389,7 +394,8 @@ CUresult cuModuleLoad(ga_cuda_word module, ga_cuda_word file, ga_cuda_word c, ga
 CUresult cuModuleLoadData(ga_cuda_word module, ga_cuda_word code, ga_cuda_word c, ga_cuda_word d,
                           ga_cuda_word e, ga_cuda_word f)
 {
-    loading call = {.row = GA_HOOK_cuModuleLoadData, .words = {module, code, c, d, e, f}};
+    loading call = {
+        .row = GA_HOOK_cuModuleLoadData, .size = SIZE_MAX, .words = {module, code, c, d, e, f}};
     return load(&call, call.row, (const void *)code);
 }
 
@@ -397,6 +403,7 @@ CUresult cuModuleLoadDataEx(ga_cuda_word module, ga_cuda_word code, ga_cuda_word
                             ga_cuda_word options, ga_cuda_word values, ga_cuda_word f)
 {
     loading call = {.row = GA_HOOK_cuModuleLoadDataEx,
+                    .size = SIZE_MAX,
                     .words = {module, code, count, options, values, f},
                     .options = {(unsigned)count, (int *)options, (void **)values}};
     return load(&call, call.row, (const void *)code);
@@ -405,16 +412,23 @@ CUresult cuModuleLoadDataEx(ga_cuda_word module, ga_cuda_word code, ga_cuda_word
 CUresult cuModuleLoadFatBinary(ga_cuda_word module, ga_cuda_word code, ga_cuda_word c,
                                ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
 {
-    loading call = {.row = GA_HOOK_cuModuleLoadFatBinary, .words = {module, code, c, d, e, f}};
+    loading call = {.row = GA_HOOK_cuModuleLoadFatBinary,
+                    .size = SIZE_MAX,
+                    .words = {module, code, c, d, e, f}};
     return load(&call, GA_HOOK_cuModuleLoadData,
-                (const void *)code); /* a patched copy is a cubin */
+                (const void *)code); /* a copy with stubs is a cubin */
 }
 
 static loading library_loading(ga_cuda_hook_index row, const ga_cuda_word words[WORDS])
 {
+    const int *options = (const int *)words[5];
     loading c = {.row = row,
                  .is_library = true,
+                 .size = SIZE_MAX,
                  .options = {(unsigned)words[4], (int *)words[2], (void **)words[3]}};
+    for (unsigned i = 0; options && i < (unsigned)words[7]; i++) {
+        c.is_kept = c.is_kept || options[i] == BINARY_IS_PRESERVED;
+    }
     memcpy(c.words, words, sizeof c.words);
     return c;
 }

@@ -18,7 +18,7 @@
 #include "contexts.h"
 #include "entry.h"
 #include "ipc.h"
-#include "kernel_place.h"
+#include "kernel_contexts.h"
 #include "lookup.h"
 #include "next.h"
 #include "pinned.h"
@@ -87,7 +87,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     }
     pthread_mutex_unlock(&lock);
     if (result == CUDA_SUCCESS) {
-        ga_cuda_kernel_reopen(device);
+        ga_cuda_kernel_retained(device);
     }
     return result;
 }

@@ -108,6 +108,7 @@ static ga_status find_sections(ga_cubin *out, const Elf64_Ehdr *header)
         return damaged("the names of sections");
     }
     out->names = part(out->image, first.sh_offset, first.sh_size);
+    out->names_index = (size_t)names;
     return GA_OK;
 }
 
@@ -129,7 +130,9 @@ static ga_status find_symbols(ga_cubin *out)
             return damaged("one table of symbols, with its names,");
         }
         out->symbols = section.content;
+        out->symbols_index = i;
         out->strings = strings.content;
+        out->strings_index = section.header.sh_link;
     }
     return GA_OK;
 }
@@ -179,49 +182,38 @@ unsigned ga_cubin_calls(const ga_cubin *cubin)
     return calls;
 }
 
-/* ---- needs of a kernel --------------------------------------------------------------------- */
+/* ---- relocations --------------------------------------------------------------------------- */
 
-static bool is_kernel(const ga_cubin *cubin, uint64_t index, const char *kernel)
+bool ga_cubin_has_relocations(const ga_cubin_section *section)
 {
-    Elf64_Sym symbol;
-    const char *name;
-    return ga_cubin_symbol_at(cubin, index, &symbol, &name) && strcmp(name, kernel) == 0 &&
-           symbol.st_other & GA_STO_ENTRY;
+    return section->header.sh_type == SHT_REL || section->header.sh_type == SHT_RELA;
 }
 
-/* From the attributes of all functions. */
-static void read_global(const ga_cubin *cubin, const ga_cubin_section *section, const char *kernel,
-                        ga_cubin_callee *out)
+ga_status ga_cubin_relocates(const ga_cubin *cubin, const ga_cubin_section *section,
+                             ga_cubin_section *target, size_t *step)
 {
-    ga_info_entry entry;
-    for (size_t at = 0; ga_info_next(&entry, section->content, &at);) {
-        if (entry.is_number && is_kernel(cubin, entry.symbol, kernel)) {
-            out->registers = entry.attribute == GA_INFO_REGCOUNT ? entry.number : out->registers;
-            out->stack = entry.attribute == GA_INFO_MIN_STACK_SIZE ? entry.number : out->stack;
-        }
+    *step = section->header.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+    if (section->header.sh_entsize != *step || section->content.size % *step) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "cubin: %s: expected entries of %zu bytes, got %zu bytes of %llu",
+                       section->name, *step, section->content.size,
+                       (unsigned long long)section->header.sh_entsize);
     }
+    if (section->header.sh_info >= cubin->section_count ||
+        !ga_cubin_section_at(cubin, section->header.sh_info, target)) {
+        return ga_fail(GA_ERR_UNSUPPORTED, "cubin: %s: expected a section to relocate, got %u",
+                       section->name, section->header.sh_info);
+    }
+    return GA_OK;
 }
 
-ga_status ga_cubin_needs(const ga_cubin *cubin, const char *kernel, ga_cubin_callee *out)
+ga_cubin_relocation ga_cubin_relocation_at(const ga_cubin_section *section, size_t offset)
 {
-    ga_cubin_section section;
-    out->registers = out->parameters = 0;
-    out->stack = GA_STACK_SIZE_UNKNOWN;
-    for (size_t i = 1; i < cubin->section_count; i++) {
-        if (!ga_cubin_section_at(cubin, i, &section)) {
-            continue;
-        }
-        if (ga_info_is_global(&section)) {
-            read_global(cubin, &section, kernel, out);
-        } else if (ga_info_is_local(&section) &&
-                   strcmp(section.name + sizeof GA_INFO_LOCAL - 1, kernel) == 0) {
-            out->parameters = ga_info_parameters(section.content);
-        }
-    }
-    return out->registers && out->parameters && out->stack != GA_STACK_SIZE_UNKNOWN
-               ? GA_OK
-               : ga_fail(GA_ERR_UNSUPPORTED,
-                         "cubin: expected registers, stack and parameters of a kernel \"%s\", got "
-                         "%u, %u and %u",
-                         kernel, out->registers, out->stack, out->parameters);
+    Elf64_Rela entry = {0};
+    size_t size = section->header.sh_type == SHT_RELA ? sizeof entry : sizeof(Elf64_Rel);
+    memcpy(&entry, section->content.bytes + offset, size);
+    return (ga_cubin_relocation){.offset = entry.r_offset,
+                                 .addend = (uint64_t)entry.r_addend,
+                                 .type = (uint32_t)ELF64_R_TYPE(entry.r_info),
+                                 .symbol = (uint32_t)ELF64_R_SYM(entry.r_info)};
 }

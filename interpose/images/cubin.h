@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A cubin: which functions of CUDA it calls, and a patch that makes it call others.
+ * A cubin: which functions of CUDA it calls, and a copy in which these are functions of ours.
  *
  * A final cubin (one that the driver loads without a linker) keeps `malloc` and `free` as undefined
  * functions. Each call is one of
@@ -10,16 +10,16 @@
  *   CALL.ABS malloc                      linked by nvlink (-rdc=true), or compiled with -G: a
  *                                        relocation in the instruction
  *
- * The patch writes the absolute address of another function to these places and removes the
- * relocations. The driver would refuse them as they are with another type. All other relocations
- * stay, as those of vprintf and __assertfail.
+ * ga_cubin_serve() defines these functions: by stubs, which call the address that a variable has.
+ * Relocations stay as they are. So the driver puts stubs and variable into each context in which it
+ * loads the code, and the address can be another one in each.
  *
  * Kernels whose parameters are at another offset than the callee's kernels expect are refused:
  * their constant bank 0 has another layout.
  *
- * The driver then no longer knows the callee, so the patch also raises the registers and stacks of
- * all kernels to what the callee needs. 32 registers cost no occupancy: a multiprocessor has 65536
- * for at most 2048 threads.
+ * The driver does not know the callee, so the registers and stacks of all kernels are raised, too,
+ * to what the callee needs. 32 registers cost no occupancy: a multiprocessor has 65536 for at most
+ * 2048 threads.
  */
 #ifndef GPUALLOC_INTERPOSE_IMAGES_CUBIN_H
 #define GPUALLOC_INTERPOSE_IMAGES_CUBIN_H
@@ -38,6 +38,7 @@ typedef struct ga_cubin {
     uint64_t sections; /* their table's offset */
     ga_image names;    /* of sections */
     ga_image symbols, strings;
+    size_t names_index, symbols_index, strings_index; /* of these sections */
 } ga_cubin;
 
 typedef struct ga_cubin_section {
@@ -46,16 +47,27 @@ typedef struct ga_cubin_section {
     ga_image content;
 } ga_cubin_section;
 
-/* The functions to call instead of CUDA's. */
-typedef struct ga_cubin_callee {
-    uint64_t addresses[GA_CALLS_COUNT]; /* by the bit's number in GA_CALLS_* */
-    uint32_t registers;                 /* that a kernel needs which calls them */
-    uint32_t stack;                     /* bytes that they need */
+/* The needs of a kernel that calls our functions. */
+typedef struct ga_cubin_needs {
+    uint32_t registers;
+    uint32_t stack;      /* bytes */
     uint32_t recursion;  /* bytes of stack of a kernel whose stack is not known, because it calls
-                         * itself: the limit of the context, and `stack` */
+                          * itself: the limit of the context, and `stack` */
     uint32_t parameters; /* offset of a kernel's parameters in constant bank 0. Below are values of
                           * the driver, which the functions read */
-} ga_cubin_callee;
+} ga_cubin_needs;
+
+/* The stubs, in the order of GA_CALLS_*, and the variable, a constant: words of 64 bits in the same
+ * order, each the address of a function of the stub's type. 0: the stub gives NULL, or does
+ * nothing. */
+#define GA_CUBIN_STUBS                                                                             \
+    {                                                                                              \
+        "gpualloc_call_malloc", "gpualloc_call_free", "gpualloc_call_malloc_aligned"               \
+    }
+#define GA_CUBIN_VARIABLE "gpualloc_calls"
+
+/* In stubs, the address of this variable stands for the offset of the other in constant bank 3. */
+#define GA_CUBIN_OFFSET "gpualloc_offset"
 
 /* Check the tables of sections and symbols. The image must outlive `out`.
  *
@@ -70,12 +82,21 @@ bool ga_cubin_section_at(const ga_cubin *cubin, size_t index, ga_cubin_section *
 /* The functions of GA_CALLS_* that the cubin calls without defining them. */
 unsigned ga_cubin_calls(const ga_cubin *cubin);
 
-/* Patch the cubin in place: `bytes` is its image, writable. If this fails, the bytes are of no use.
+/* A copy in which CUDA's functions are those of `stubs`, a final cubin for the same architecture
+ * that has them. `*owned` holds the copy: give it to ga_libc.free().
  *
- * GA_ERR_UNSUPPORTED  relocatable, or a relocation, instruction or attribute that is not
- *                     understood
+ * GA_ERR_UNSUPPORTED  relocatable, or a section or attribute that is not understood
+ * GA_ERR_MEMORY       no memory for the copy
  */
-ga_status ga_cubin_patch(const ga_cubin *cubin, uint8_t *bytes, const ga_cubin_callee *callee);
+ga_status ga_cubin_serve(ga_image *out, void **owned, const ga_cubin *cubin, const ga_cubin *stubs,
+                         const ga_cubin_needs *needs);
+
+/* Raise the registers and stacks of all kernels, in place: `bytes` is the cubin's image, writable.
+ * If this fails, the bytes are of no use.
+ *
+ * GA_ERR_UNSUPPORTED  an attribute that is not understood, or parameters at another offset
+ */
+ga_status ga_cubin_raise_needs(const ga_cubin *cubin, uint8_t *bytes, const ga_cubin_needs *needs);
 
 /* Numbers to put into code as constants. Code that reads them takes the address of a variable of
  * that name, which has no other use. */
@@ -85,17 +106,17 @@ typedef struct ga_cubin_words {
     size_t count;
 } ga_cubin_words;
 
-/* Write the numbers into the instructions, in place as ga_cubin_patch(), and remove the relocations
- * against the variables.
+/* Write the numbers into the instructions, in place as above, and remove the relocations against
+ * the variables.
  *
  * GA_ERR_UNSUPPORTED  damaged, or an instruction that takes an address in another way
  */
 ga_status ga_cubin_write_words(const ga_cubin *cubin, uint8_t *bytes, const ga_cubin_words *words);
 
-/* Set the members of `out` that say what a kernel needs, with all functions that it calls.
+/* Set registers, stack and parameters of `out`: those of a kernel with all functions that it calls.
  *
  * GA_ERR_UNSUPPORTED  there is no such kernel with parameters, or its stack is not known
  */
-ga_status ga_cubin_needs(const ga_cubin *cubin, const char *kernel, ga_cubin_callee *out);
+ga_status ga_cubin_read_needs(const ga_cubin *cubin, const char *kernel, ga_cubin_needs *out);
 
 #endif

@@ -93,8 +93,4 @@ enum {
 #define GA_SHT_CUDA_INFO      UINT32_C(0x70000000) /* .nv.info */
 #define GA_STACK_SIZE_UNKNOWN UINT32_MAX           /* recursion: the limit of the context holds */
 
-/* `CALL.ABS` with the target in the instruction: its low 12 bits. */
-#define GA_CALL_ABS_MASK UINT64_C(0xfff)
-#define GA_CALL_ABS      UINT64_C(0x943)
-
 #endif

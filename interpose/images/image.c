@@ -47,6 +47,11 @@ static bool is_readable(const void *start, size_t size)
     return readable;
 }
 
+static bool can_read(const void *start, uint64_t size, size_t limit)
+{
+    return size < SIZE_MAX && size <= limit && is_readable(start, (size_t)size);
+}
+
 /* Bytes from `start` to the end of its page, at most `limit`. */
 static size_t within_page(const uint8_t *start, size_t limit)
 {
@@ -55,11 +60,12 @@ static size_t within_page(const uint8_t *start, size_t limit)
     return left < limit ? left : limit;
 }
 
-/* The length of a text up to its NUL, read page by page. False: it runs into unreadable memory. */
-static bool measure_text(const uint8_t *start, size_t *length)
+/* The length of a text up to its NUL, read page by page. False: it runs into unreadable memory, or
+ * to `limit`. */
+static bool measure_text(const uint8_t *start, size_t limit, size_t *length)
 {
     for (*length = 0;;) {
-        size_t step = within_page(start + *length, SIZE_MAX);
+        size_t step = within_page(start + *length, limit - *length);
         if (!is_readable(start + *length, step)) {
             return false;
         }
@@ -139,7 +145,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 }
 
 /* An ELF file has no size field: its end is that of its last section or table. */
-static ga_status measure_elf(ga_image *out)
+static ga_status measure_elf(ga_image *out, size_t limit)
 {
     Elf64_Ehdr header;
     uint64_t end;
@@ -154,12 +160,12 @@ static ga_status measure_elf(ga_image *out)
     }
     Elf64_Shdr section;
     end = end_of(header.e_shoff, sizeof section);
-    if (count == 0 && header.e_shoff && end < SIZE_MAX && is_readable(out->bytes, (size_t)end)) {
+    if (count == 0 && header.e_shoff && can_read(out->bytes, end, limit)) {
         memcpy(&section, out->bytes + header.e_shoff, sizeof section);
         count = section.sh_size; /* more sections than e_shnum can say */
     }
     end = count < UINT32_MAX ? end_of(header.e_shoff, count * sizeof section) : UINT64_MAX;
-    if (end >= SIZE_MAX || !is_readable(out->bytes, (size_t)end)) {
+    if (!can_read(out->bytes, end, limit)) {
         return unreadable("ELF", out->bytes, end);
     }
     end = larger(end, larger(tables, sizeof header));
@@ -170,27 +176,25 @@ static ga_status measure_elf(ga_image *out)
         }
     }
     out->size = (size_t)end;
-    return end < SIZE_MAX && is_readable(out->bytes, (size_t)end)
-               ? GA_OK
-               : unreadable("ELF", out->bytes, end);
+    return can_read(out->bytes, end, limit) ? GA_OK : unreadable("ELF", out->bytes, end);
 }
 
-static ga_status measure_fatbin(ga_image *out)
+static ga_status measure_fatbin(ga_image *out, size_t limit)
 {
     ga_fatbin_header header;
     memcpy(&header, out->bytes, sizeof header);
     uint64_t end = end_of(header.header_size, header.size);
-    if (end >= SIZE_MAX || !is_readable(out->bytes, (size_t)end)) {
+    if (!can_read(out->bytes, end, limit)) {
         return unreadable("fat binary", out->bytes, end);
     }
     out->size = (size_t)end;
     return GA_OK;
 }
 
-static ga_status measure_ptx(ga_image *out)
+static ga_status measure_ptx(ga_image *out, size_t limit)
 {
     size_t length;
-    if (!measure_text(out->bytes, &length)) {
+    if (!measure_text(out->bytes, limit, &length)) {
         return ga_fail(GA_ERR_UNSUPPORTED, "PTX at %p: expected a NUL behind the text",
                        (const void *)out->bytes);
     }
@@ -198,22 +202,23 @@ static ga_status measure_ptx(ga_image *out)
     return GA_OK;
 }
 
-/* `is_wrapped`: a wrapper led here, and another would be a circle. */
-static ga_status measure(ga_image *out, const void *address, bool is_wrapped)
+/* `may_lead`: a wrapper's address is followed. Not so from a file, or from another wrapper: that
+ * would be a circle. */
+static ga_status measure(ga_image *out, const void *address, size_t limit, bool may_lead)
 {
     ga_wrapper wrapper;
-    *out = (ga_image){address, HEAD};
-    if (!is_readable(address, HEAD)) { /* a short text at the end of a mapping */
-        out->size = address ? within_page(address, HEAD) : 0;
+    *out = (ga_image){address, limit < HEAD ? limit : HEAD};
+    if (!is_readable(address, out->size)) { /* a short text at the end of a mapping */
+        out->size = address ? within_page(address, out->size) : 0;
     }
     if (!address || !is_readable(address, out->size)) {
         return unreadable("image", address, HEAD);
     }
     ga_image_kind kind = ga_image_kind_of(*out);
     if (kind == GA_IMAGE_PTX) {
-        return measure_ptx(out);
+        return measure_ptx(out, limit);
     }
-    if (kind == GA_IMAGE_UNKNOWN || out->size < HEAD || (kind == GA_IMAGE_WRAPPER && is_wrapped)) {
+    if (kind == GA_IMAGE_UNKNOWN || out->size < HEAD || (kind == GA_IMAGE_WRAPPER && !may_lead)) {
         return ga_fail(GA_ERR_UNSUPPORTED,
                        "image at %p: expected PTX, ELF or a fat binary, got the bytes %02x %02x "
                        "%02x %02x",
@@ -222,12 +227,12 @@ static ga_status measure(ga_image *out, const void *address, bool is_wrapped)
     }
     if (kind == GA_IMAGE_WRAPPER) {
         memcpy(&wrapper, out->bytes, sizeof wrapper);
-        return measure(out, (const void *)(uintptr_t)wrapper.fatbin, true);
+        return measure(out, (const void *)(uintptr_t)wrapper.fatbin, limit, false);
     }
-    return kind == GA_IMAGE_CUBIN ? measure_elf(out) : measure_fatbin(out);
+    return kind == GA_IMAGE_CUBIN ? measure_elf(out, limit) : measure_fatbin(out, limit);
 }
 
-ga_status ga_image_measure(ga_image *out, const void *address)
+ga_status ga_image_measure(ga_image *out, const void *address, size_t limit)
 {
-    return measure(out, address, false);
+    return measure(out, address, limit, limit == SIZE_MAX);
 }

@@ -39,11 +39,12 @@ unsigned ga_image_call_of(const char *name, size_t length);
 /* The kind, by its first bytes. */
 ga_image_kind ga_image_kind_of(ga_image image);
 
-/* Find the image behind an address that a program passes to cuModuleLoadData() and the like. A
- * wrapper is followed to its fat binary. PTX is measured with its terminating NUL.
+/* Find the image behind an address that a program passes to cuModuleLoadData() and the like, and
+ * read `limit` bytes at most; SIZE_MAX: the size is not known. A wrapper is followed to its fat
+ * binary. PTX is measured with its terminating NUL.
  *
  * GA_ERR_UNSUPPORTED  the content is of no known kind, or claims bytes that cannot be read
  */
-ga_status ga_image_measure(ga_image *out, const void *address);
+ga_status ga_image_measure(ga_image *out, const void *address, size_t limit);
 
 #endif

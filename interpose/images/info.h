@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The attributes of functions in .nv.info, and symbols: the parts of a cubin that its reader and
- * the patch share.
+ * The attributes of functions in .nv.info, symbols and relocations: the parts of a cubin that its
+ * reader and its writers share.
  */
 #ifndef GPUALLOC_INTERPOSE_IMAGES_INFO_H
 #define GPUALLOC_INTERPOSE_IMAGES_INFO_H
@@ -34,5 +34,22 @@ bool ga_cubin_symbol_at(const ga_cubin *cubin, uint64_t index, Elf64_Sym *out, c
 
 /* The bit of the undefined function at `index`; 0: another symbol. */
 unsigned ga_cubin_call_at(const ga_cubin *cubin, uint64_t index);
+
+typedef struct ga_cubin_relocation {
+    uint64_t offset, addend;
+    uint32_t type, symbol;
+} ga_cubin_relocation;
+
+bool ga_cubin_has_relocations(const ga_cubin_section *section);
+
+/* The section that `section` relocates, and the size of an entry.
+ *
+ * GA_ERR_UNSUPPORTED  damaged
+ */
+ga_status ga_cubin_relocates(const ga_cubin *cubin, const ga_cubin_section *section,
+                             ga_cubin_section *target, size_t *step);
+
+/* The entry at `offset`, which is within the section. */
+ga_cubin_relocation ga_cubin_relocation_at(const ga_cubin_section *section, size_t offset);
 
 #endif

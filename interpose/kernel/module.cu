@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * In-kernel malloc and free as a module of their own, for programs that are not linked with it. The
- * CUDA preload loads this module once in a context, and patches the program's modules so that their
- * calls come here (interpose/images/cubin.h).
+ * CUDA preload loads this module once in a context, and adds the stubs below to the program's
+ * modules, so that their calls come here (interpose/images/cubin.h).
  *
  * Calls come from kernels of other modules, and constant banks are those of the kernel's module. So
  * the view of the heap is written into instructions, the code is linked, so that addresses are in
@@ -53,16 +53,16 @@ static __device__ __forceinline__ ga_kernel_heap module_view()
 
 #include "malloc.cu"
 
-/* The addresses of the functions, in the order of GA_CALLS_*. */
-extern "C" __global__ void ga_module_addresses(unsigned long long *out)
-{
-    void *(*volatile allocate)(size_t) = ga_module_malloc;
-    void (*volatile release)(void *) = ga_module_free;
-    void *(*volatile allocate_aligned)(size_t, size_t) = ga_module_malloc_aligned;
-    out[0] = (unsigned long long)allocate;
-    out[1] = (unsigned long long)release;
-    out[2] = (unsigned long long)allocate_aligned;
+/* The addresses of the functions, in the order of GA_CALLS_*. The driver writes them when it loads
+ * the module. */
+extern "C" {
+__device__ void *ga_module_functions[] = {(void *)ga_module_malloc, (void *)ga_module_free,
+                                          (void *)ga_module_malloc_aligned};
 }
+
+#include "stubs.cuh"
+
+/* ---- needs ----------------------------------------------------------------------------------- */
 
 /* These two are never launched: their registers and stacks are those that a kernel needs which
  * calls the functions. */

@@ -17,7 +17,8 @@ typedef struct cu_handle {
     char bytes[64];
 } cu_handle;
 
-/* X(member, name, flags, parameters): flags 2 for threads' default streams. */
+/* X(member, name, flags, parameters): flags 2 for threads' default streams. create() gets zeros,
+ * which each version of cuCtxCreate takes for device 0. */
 /* clang-format off */
 #define CU_FUNCTIONS(X)                                                                            \
     X(init, "cuInit", 0, (unsigned flags))                                                         \
@@ -26,7 +27,8 @@ typedef struct cu_handle {
     X(release, "cuDevicePrimaryCtxRelease", 0, (CUdevice device))                                  \
     X(push, "cuCtxPushCurrent", 0, (CUcontext context))                                            \
     X(pop, "cuCtxPopCurrent", 0, (CUcontext *context))                                             \
-    X(create, "cuCtxCreate", 0, (CUcontext *context, unsigned flags, CUdevice device))             \
+    X(create, "cuCtxCreate", 0, (CUcontext *context, void *b, int c, int d, int e))                \
+    X(destroy, "cuCtxDestroy", 0, (CUcontext context))                                             \
     X(get_current, "cuCtxGetCurrent", 0, (CUcontext *context))                                     \
     X(stream, "cuStreamCreate", 0, (CUstream *stream, unsigned flags))                             \
     X(stream_destroy, "cuStreamDestroy", 0, (CUstream stream))                                     \

@@ -227,7 +227,7 @@ static void elsewhere(void)
     CUcontext other;
     CUcontext now;
     CUdeviceptr block = alloc(MIB);
-    CHECK_SAME(0, cu.create(&other, 0, 0));
+    CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
     CHECK_SAME(0, set_flags(1));
     CHECK_SAME(0, set_sync(block, 1));
     CHECK_SAME(1, is_sync(block));

@@ -380,7 +380,7 @@ static void contexts(void)
     CUcontext primary;
     CUdeviceptr before = alloc(MIB);
     uint64_t calls = cu.calls("cuMemAlloc_v2");
-    CHECK_SAME(0, cu.create(&other, 0, 0));
+    CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
     CUdeviceptr theirs = alloc(MIB);
     CHECK_SAME(calls + 1, cu.calls("cuMemAlloc_v2"));
     CHECK_SAME(0, cu.free(theirs));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The readers of device code on damaged images: cubins, fat binaries and PTX, and the patch. It
- * would catch reads and writes past an image, memory for sizes that only the image claims, a patch
- * that leaves relocations it should have removed, and messages that cannot be printed.
+ * The readers of device code on damaged images: cubins, fat binaries and PTX, and the writers. It
+ * would catch reads and writes past an image, memory for sizes that only the image claims, a copy
+ * with stubs that cannot be read or still calls CUDA's functions, and messages that cannot be
+ * printed.
  *
  * The image lies before an unmapped page, because ga_image_measure() gets no size; and once more in
  * a block of its exact size.
@@ -13,7 +14,7 @@
 #include "../../liballoc/platform/libc.h"
 #include "fuzz.h"
 
-#include "support/cubin_scene.h"
+#include "support/stubs_scene.h"
 
 #include <err.h>
 #include <stdbool.h>
@@ -47,7 +48,7 @@ const char *const fuzz_tokens[] = {
 
 enum {
     SCENES = 16, /* bits of a seed's number: ABI, addends, calls, compression */
-    FORMS = 5    /* cubin, fat binary, compressed fat binary (zstd, LZ4), PTX */
+    FORMS = 6    /* cubin, fat binary, compressed fat binary (zstd, LZ4), stubs, PTX */
 };
 
 /* ---- seeds --------------------------------------------------------------------------------- */
@@ -106,7 +107,7 @@ static size_t fatbin_seed(uint8_t *room, const cubin_scene *scene, uint64_t flag
 
 size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX])
 {
-    static const uint64_t flags[FORMS] = {0, 0, GA_FATBIN_ZSTD, GA_FATBIN_LZ4, 0};
+    static const uint64_t flags[FORMS] = {0, 0, GA_FATBIN_ZSTD, GA_FATBIN_LZ4, 0, 0};
     static const char ptx[] = "//\n.version 9.0\n.extern .func  (.param .b64 r) malloc\n(\n);\n";
     static cubin_scene scene;
     size_t form = number / SCENES;
@@ -117,6 +118,13 @@ size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX])
     if (form == FORMS - 1) {
         memcpy(room, ptx, sizeof ptx);
         return sizeof ptx - number % 2; /* with and without the NUL */
+    }
+    if (form == FORMS - 2) {
+        static stubs_scene stubs;
+        stubs = (stubs_scene){.sm = scene.sm};
+        stubs_scene_build(&stubs);
+        memcpy(room, stubs.cubin.bytes, stubs.cubin.size);
+        return stubs.cubin.size;
     }
     if (form == 0) {
         memcpy(room, scene.bytes, scene.size);
@@ -135,16 +143,52 @@ static void check_status(ga_status status)
     }
 }
 
-/* A second patch changes no address: the relocations are gone. Sections may overlap in a damaged
- * file, so only that both end is demanded of it. */
+static ga_cubin opened(const cubin_scene *scene)
+{
+    ga_cubin cubin;
+    FUZZ_NEED(ga_cubin_open(&cubin, (ga_image){scene->bytes, scene->size}) == GA_OK);
+    return cubin;
+}
+
+static void check_copy(const ga_cubin *cubin, const ga_cubin *stubs)
+{
+    static const ga_cubin_needs needs = {32, 200, 1224, CUBIN_PARAMETERS};
+    ga_image image;
+    void *owned;
+    ga_cubin copy;
+    ga_status status = ga_cubin_serve(&image, &owned, cubin, stubs, &needs);
+    check_status(status);
+    FUZZ_NEED((status == GA_OK) == (owned != NULL));
+    /* sections of a damaged file may overlap, and then the copy may be damaged, too */
+    if (status == GA_OK && ga_cubin_open(&copy, image) == GA_OK) {
+        FUZZ_NEED(ga_cubin_calls(&copy) == 0);
+    }
+    ga_libc.free(owned);
+}
+
+/* As the program's code, and as the code with stubs. */
+static void check_served(const ga_cubin *cubin)
+{
+    static stubs_scene stubs;
+    static cubin_scene program;
+    stubs = (stubs_scene){.sm = cubin->sm};
+    program = (cubin_scene){.sm = cubin->sm, .calls_cuda = true};
+    stubs_scene_build(&stubs);
+    cubin_scene_build(&program);
+    ga_cubin good = opened(&stubs.cubin);
+    check_copy(cubin, &good);
+    good = opened(&program);
+    check_copy(&good, cubin);
+}
+
+/* Sections may overlap in a damaged file, so only that the calls end is demanded of it. */
 static void check_cubin(ga_image image)
 {
-    static const ga_cubin_callee callee = {
-        {UINT64_C(0x7f8123456780), 4, UINT64_MAX}, 32, 200, 1224, CUBIN_PARAMETERS};
     static const char *const names[] = {"vprintf"};
-    static const ga_cubin_words words = {names, callee.addresses, 1};
+    static const uint64_t values[] = {UINT64_C(0x7f8123456780)};
+    static const ga_cubin_words words = {names, values, 1};
     ga_cubin cubin;
-    ga_cubin_callee needs;
+    ga_cubin_needs needs;
     uint8_t *copy = malloc(image.size + 1);
     FUZZ_NEED(copy);
     memcpy(copy, image.bytes, image.size);
@@ -152,9 +196,8 @@ static void check_cubin(ga_image image)
     check_status(status);
     if (status == GA_OK) {
         FUZZ_NEED(ga_cubin_calls(&cubin) < 1u << GA_CALLS_COUNT);
-        check_status(ga_cubin_needs(&cubin, "kernel", &needs));
-        check_status(ga_cubin_patch(&cubin, copy, &callee));
-        check_status(ga_cubin_patch(&cubin, copy, &callee));
+        check_status(ga_cubin_read_needs(&cubin, "kernel", &needs));
+        check_served(&cubin);
         check_status(ga_cubin_write_words(&cubin, copy, &words));
     }
     free(copy);
@@ -211,7 +254,7 @@ static void check_measured(const uint8_t *data, size_t size)
         return;
     }
     memcpy(end - size, data, size);
-    ga_status status = ga_image_measure(&image, end - size);
+    ga_status status = ga_image_measure(&image, end - size, SIZE_MAX);
     check_status(status);
     if (status == GA_OK && image.bytes == end - size) { /* a wrapper may lead anywhere */
         FUZZ_NEED(image.size <= size);

@@ -25,7 +25,9 @@ enum {
     CUBIN_TEXT_RELOCATIONS,
     CUBIN_TEXT,
     CUBIN_LOCAL_INFO,
+    CUBIN_CONSTANTS_OF_PROGRAM,
     CUBIN_SECTIONS,
+    CUBIN_SECTIONS_MOST = 16,
 
     CUBIN_KERNEL = 1, /* the symbols */
     CUBIN_MALLOC,
@@ -33,7 +35,8 @@ enum {
     CUBIN_VPRINTF,
     CUBIN_SYMBOL_COUNT,
 
-    CUBIN_CONSTANTS = 3,    /* of malloc, vprintf and free */
+    CUBIN_CONSTANTS = 3, /* of malloc, vprintf and free */
+    CUBIN_PROGRAM_CONSTANTS_MOST = 64,
     CUBIN_CALL_OFFSET = 16, /* in the code: calls of malloc, vprintf and free follow */
     CUBIN_REGISTERS = 24,
     CUBIN_STACK = 16,
@@ -48,9 +51,10 @@ typedef struct cubin_scene {
     bool calls_cuda;     /* malloc and free */
     uint32_t call_type;  /* GA_R_ABS47_34 or GA_R_ABS55_16_34; 0: no relocations of the code */
     uint32_t stack;      /* 0: CUBIN_STACK */
+    uint32_t constants;  /* bytes of the program's own, each 0x5a; 0: no such section */
     uint8_t bytes[CUBIN_SCENE_SIZE];
     size_t size;
-    size_t offsets[CUBIN_SECTIONS]; /* of the sections */
+    size_t offsets[CUBIN_SECTIONS_MOST]; /* of the sections */
 } cubin_scene;
 
 /* Append at a multiple of 8; returns the offset. */
@@ -156,8 +160,9 @@ static inline void cubin_scene_code(cubin_scene *scene, Elf64_Shdr *sections)
 static inline void cubin_scene_build(cubin_scene *scene)
 {
     static const char names[] = "\0.shstrtab\0.strtab\0.symtab\0.nv.info\0.rel.nv.constant4\0"
-                                ".nv.constant4\0.rel.text.kernel\0.text.kernel\0.nv.info.kernel";
-    static const uint32_t name_offsets[] = {0, 1, 11, 19, 27, 36, 54, 68, 85, 98};
+                                ".nv.constant4\0.rel.text.kernel\0.text.kernel\0.nv.info.kernel\0"
+                                ".nv.constant3";
+    static const uint32_t name_offsets[] = {0, 1, 11, 19, 27, 36, 54, 68, 85, 98, 114};
     static const uint8_t zeros[8 * CUBIN_CONSTANTS];
     Elf64_Shdr sections[CUBIN_SECTIONS] = {0};
     Elf64_Ehdr header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT,
@@ -181,6 +186,13 @@ static inline void cubin_scene_build(cubin_scene *scene)
                             CUBIN_CALL_OFFSET, 16);
     cubin_scene_code(scene, sections);
     cubin_scene_local_info(scene, sections);
+    if (scene->constants) {
+        uint8_t content[CUBIN_PROGRAM_CONSTANTS_MOST];
+        memset(content, 0x5a, sizeof content);
+        cubin_scene_section(scene, sections, CUBIN_CONSTANTS_OF_PROGRAM, SHT_PROGBITS, content,
+                            scene->constants);
+        sections[CUBIN_CONSTANTS_OF_PROGRAM].sh_addralign = 4;
+    }
     for (unsigned i = 0; i < CUBIN_SECTIONS; i++) {
         sections[i].sh_name = name_offsets[i];
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Images of device code: kinds, sizes, PTX, fat binaries and the patch of cubins, on images that
- * are made here. images_nvcc.c has the images of nvcc.
+ * Images of device code: kinds, sizes, PTX and fat binaries, on images that are made here.
+ * images_stubs.c has cubins; images_nvcc.c has the images of nvcc.
  */
 #include "../../interpose/images/cubin.h"
 #include "../../interpose/images/fatbin.h"
@@ -68,7 +68,7 @@ Test(images, size_of_elf_is_the_end_of_its_last_part)
 {
     cubin_scene scene = built(90);
     ga_image image;
-    cr_assert_eq(ga_image_measure(&image, scene.bytes), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_image_measure(&image, scene.bytes, SIZE_MAX), GA_OK, "%s", ga_error_text());
     cr_assert(image.bytes == scene.bytes && image.size == scene.size);
 }
 
@@ -83,14 +83,14 @@ Test(images, size_of_fat_binary_and_wrapper)
         ga_wrapper wrapper;
         uint8_t behind[64];
     } wrapped = {{GA_WRAPPER_MAGIC, 1, (uintptr_t)room, 0}, {0}};
-    cr_assert_eq(ga_image_measure(&image, room), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_image_measure(&image, room, SIZE_MAX), GA_OK, "%s", ga_error_text());
     cr_assert(image.bytes == (uint8_t *)room && image.size == size);
-    cr_assert_eq(ga_image_measure(&image, &wrapped), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_image_measure(&image, &wrapped, SIZE_MAX), GA_OK, "%s", ga_error_text());
     cr_assert(image.bytes == (uint8_t *)room && image.size == size);
     wrapped.wrapper.fatbin = (uintptr_t)&wrapped;
-    cr_assert_eq(ga_image_measure(&image, &wrapped), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, &wrapped, SIZE_MAX), GA_ERR_UNSUPPORTED);
     wrapped.wrapper.fatbin = 0;
-    cr_assert_eq(ga_image_measure(&image, &wrapped), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, &wrapped, SIZE_MAX), GA_ERR_UNSUPPORTED);
 }
 
 Test(images, unreadable_memory_is_not_read)
@@ -101,31 +101,48 @@ Test(images, unreadable_memory_is_not_read)
     ga_image image;
     char *end = pages + page;
     memcpy(end - 4, ".ve", 4);
-    cr_assert_eq(ga_image_measure(&image, end - 4), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_image_measure(&image, end - 4, SIZE_MAX), GA_OK, "%s", ga_error_text());
     cr_assert_eq(image.size, 4);
     memcpy(end - 4, ".ver", 4); /* no NUL before the end */
-    cr_assert_eq(ga_image_measure(&image, end - 4), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, end - 4, SIZE_MAX), GA_ERR_UNSUPPORTED);
     memcpy(end - 4,
            "\x7f"
            "ELF",
            4);
-    cr_assert_eq(ga_image_measure(&image, end - 4), GA_ERR_UNSUPPORTED);
-    cr_assert_eq(ga_image_measure(&image, end), GA_ERR_UNSUPPORTED);
-    cr_assert_eq(ga_image_measure(&image, NULL), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, end - 4, SIZE_MAX), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, end, SIZE_MAX), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, NULL, SIZE_MAX), GA_ERR_UNSUPPORTED);
     cubin_scene scene = built(90);
     char *at = end - (scene.size - 8) / 8 * 8; /* the last section header is cut off */
     memcpy(at, scene.bytes, (size_t)(end - at));
-    cr_assert_eq(ga_image_measure(&image, at), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, at, SIZE_MAX), GA_ERR_UNSUPPORTED);
     cr_assert(mprotect(pages, page, PROT_NONE) == 0);
-    cr_assert_eq(ga_image_measure(&image, pages), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, pages, SIZE_MAX), GA_ERR_UNSUPPORTED);
     munmap(pages, page);
+}
+
+Test(images, no_more_than_the_limit_is_read)
+{
+    cubin_scene scene = built(90);
+    ga_image image;
+    cr_assert_eq(ga_image_measure(&image, scene.bytes, scene.size), GA_OK, "%s", ga_error_text());
+    for (size_t limit = 0; limit < scene.size; limit++) {
+        cr_assert_eq(ga_image_measure(&image, scene.bytes, limit), GA_ERR_UNSUPPORTED, "%zu",
+                     limit);
+    }
+    static const char ptx[] = ".version 9.0\n.target sm_90\n";
+    cr_assert_eq(ga_image_measure(&image, ptx, sizeof ptx), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(image.size, sizeof ptx);
+    cr_assert_eq(ga_image_measure(&image, ptx, sizeof ptx - 1), GA_ERR_UNSUPPORTED);
+    ga_wrapper wrapper[3] = {{GA_WRAPPER_MAGIC, 1, (uintptr_t)ptx, 0}};
+    cr_assert_eq(ga_image_measure(&image, wrapper, sizeof wrapper), GA_ERR_UNSUPPORTED);
 }
 
 Test(images, unknown_bytes_are_named)
 {
     char noise[64] = "noise";
     ga_image image;
-    cr_assert_eq(ga_image_measure(&image, noise), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(ga_image_measure(&image, noise, SIZE_MAX), GA_ERR_UNSUPPORTED);
     expect_sentence("6e 6f 69 73");
 }
 
@@ -250,212 +267,4 @@ Test(images, unpacking_refuses_what_it_cannot_read)
         cr_assert_null(owned);
     }
     cr_assert(!ga_fatbin_next(&entry, (ga_image){room, size}, &at) && at == size);
-}
-
-/* ---- the patch ----------------------------------------------------------------------------- */
-
-static const ga_cubin_callee callee = {
-    {UINT64_C(0x7f8123456780), UINT64_C(0x7f8123457780), 0}, 32, 200, 1224, CUBIN_PARAMETERS};
-
-static ga_status patch(cubin_scene *scene)
-{
-    ga_cubin cubin;
-    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene->bytes, scene->size}), GA_OK, "%s",
-                 ga_error_text());
-    return ga_cubin_patch(&cubin, scene->bytes, &callee);
-}
-
-static uint64_t word_at(const cubin_scene *scene, unsigned section, size_t offset)
-{
-    uint64_t word;
-    memcpy(&word, scene->bytes + scene->offsets[section] + offset, sizeof word);
-    return word;
-}
-
-static Elf64_Shdr header_at(const cubin_scene *scene, unsigned section)
-{
-    Elf64_Ehdr header;
-    Elf64_Shdr found;
-    memcpy(&header, scene->bytes, sizeof header);
-    memcpy(&found, scene->bytes + header.e_shoff + section * sizeof found, sizeof found);
-    return found;
-}
-
-Test(images, cubins_tell_what_they_call)
-{
-    cubin_scene scene = built(90);
-    ga_cubin cubin;
-    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
-    cr_assert_eq(ga_cubin_calls(&cubin), GA_CALLS_MALLOC | GA_CALLS_FREE);
-    cr_assert(cubin.is_final && cubin.sm == 90);
-    scene.calls_cuda = false;
-    scene.is_old = true;
-    cubin_scene_build(&scene);
-    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
-    cr_assert_eq(ga_cubin_calls(&cubin), 0);
-    cr_assert_eq(cubin.sm, 90);
-}
-
-Test(images, addresses_go_where_relocations_name_them)
-{
-    static const unsigned architectures[] = {75, 80, 86, 89, 90, 100, 103, 110, 120, 121};
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
-        bool split = architectures[i] >= 90;
-        cubin_scene scene = built(architectures[i]);
-        cr_assert_eq(patch(&scene), GA_OK, "%s", ga_error_text());
-        cr_assert_eq(word_at(&scene, CUBIN_CONSTANT, 0), callee.addresses[0]);
-        cr_assert_eq(word_at(&scene, CUBIN_CONSTANT, 8), 0); /* vprintf's */
-        cr_assert_eq(word_at(&scene, CUBIN_CONSTANT, 16), callee.addresses[1]);
-        /* nvdisasm 13.0 prints these as CALL.ABS.NOINC 0x7f8123456780. */
-        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 16),
-                     split ? UINT64_C(0x8123456400e07943) : UINT64_C(0x2345678000007943));
-        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 24),
-                     split ? UINT64_C(0x000fea0003c0007f) : UINT64_C(0x000fea0003c07f81));
-        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 32), UINT64_C(0x7943));
-    }
-}
-
-Test(images, only_relocations_of_malloc_and_free_go)
-{
-    static const unsigned sections[] = {CUBIN_CONSTANT_RELOCATIONS, CUBIN_TEXT_RELOCATIONS};
-    for (unsigned sm = 80; sm <= 90; sm += 10) {
-        cubin_scene scene = built(sm);
-        cr_assert_eq(patch(&scene), GA_OK, "%s", ga_error_text());
-        for (int i = 0; i < 2; i++) {
-            Elf64_Shdr left = header_at(&scene, sections[i]);
-            cr_assert_eq(left.sh_size, left.sh_entsize);
-            cr_assert_eq(ELF64_R_SYM(word_at(&scene, sections[i], 8)), CUBIN_VPRINTF);
-            cr_assert_eq(word_at(&scene, sections[i], 0), i ? CUBIN_CALL_OFFSET + 16 : 8);
-        }
-    }
-}
-
-static uint32_t info_number(const cubin_scene *scene, unsigned index)
-{
-    uint32_t number;
-    memcpy(&number, scene->bytes + scene->offsets[CUBIN_INFO] + index * 12 + 8, sizeof number);
-    return number;
-}
-
-Test(images, registers_and_stack_are_raised)
-{
-    for (unsigned sm = 80; sm <= 90; sm += 10) {
-        cubin_scene scene = built(sm);
-        cr_assert_eq(patch(&scene), GA_OK, "%s", ga_error_text());
-        cr_assert_eq(info_number(&scene, 0), 32);
-        cr_assert_eq(info_number(&scene, 1), CUBIN_STACK); /* the kernel's own frame */
-        cr_assert_eq(info_number(&scene, 2), CUBIN_STACK + 200);
-        cr_assert_eq(header_at(&scene, CUBIN_TEXT).sh_info,
-                     sm < 90 ? 32u << 24 | CUBIN_KERNEL : CUBIN_KERNEL);
-    }
-    cubin_scene recursive = {.sm = 90, .calls_cuda = true, .stack = GA_STACK_SIZE_UNKNOWN};
-    cubin_scene_build(&recursive);
-    cr_assert_eq(patch(&recursive), GA_OK, "%s", ga_error_text());
-    cr_assert_eq(info_number(&recursive, 2), callee.recursion);
-}
-
-Test(images, needs_of_a_kernel)
-{
-    cubin_scene scene = built(90);
-    ga_cubin cubin;
-    ga_cubin_callee needs;
-    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
-    cr_assert_eq(ga_cubin_needs(&cubin, "kernel", &needs), GA_OK, "%s", ga_error_text());
-    cr_assert(needs.registers == CUBIN_REGISTERS && needs.stack == CUBIN_STACK &&
-              needs.parameters == CUBIN_PARAMETERS);
-    cr_assert_eq(ga_cubin_needs(&cubin, "malloc", &needs), GA_ERR_UNSUPPORTED);
-    expect_sentence("\"malloc\"");
-}
-
-Test(images, numbers_go_into_instructions)
-{
-    static const char *const names[] = {"malloc", "free"};
-    static const uint64_t values[] = {UINT64_C(0x1234567890abcdef), 0};
-    static const ga_cubin_words words = {names, values, 2};
-    static const uint32_t types[] = {GA_R_ABS32_LO_32, GA_R_ABS32_HI_32};
-    for (int i = 0; i < 2; i++) {
-        cubin_scene scene = {.sm = 90, .calls_cuda = true, .call_type = types[i]};
-        ga_cubin cubin;
-        cubin_scene_build(&scene);
-        Elf64_Shdr none = header_at(&scene, CUBIN_CONSTANT_RELOCATIONS);
-        cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
-        /* of .nv.constant4: an address that is no half */
-        cr_assert_eq(ga_cubin_write_words(&cubin, scene.bytes, &words), GA_ERR_UNSUPPORTED);
-        none.sh_size = 0;
-        memcpy(scene.bytes + cubin.sections + CUBIN_CONSTANT_RELOCATIONS * sizeof none, &none,
-               sizeof none);
-        cr_assert_eq(ga_cubin_write_words(&cubin, scene.bytes, &words), GA_OK, "%s",
-                     ga_error_text());
-        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 16),
-                     i ? UINT64_C(0x1234567800007943) : UINT64_C(0x90abcdef00007943));
-        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 48), UINT64_C(0x7943)); /* 0 */
-        cr_assert_eq(header_at(&scene, CUBIN_TEXT_RELOCATIONS).sh_size, sizeof(Elf64_Rel));
-    }
-}
-
-/* ---- refusals ------------------------------------------------------------------------------ */
-
-static void expect_refused(cubin_scene *scene, const char *part)
-{
-    cr_assert_eq(patch(scene), GA_ERR_UNSUPPORTED, "expected \"%s\"", part);
-    expect_sentence(part);
-}
-
-Test(images, forms_that_are_not_understood_are_refused)
-{
-    cubin_scene scene = built(90);
-    scene.is_relocatable = true;
-    cubin_scene_build(&scene);
-    expect_refused(&scene, "relocatable");
-    scene.is_relocatable = false;
-    scene.call_type = GA_R_64; /* in code */
-    cubin_scene_build(&scene);
-    expect_refused(&scene, "type 2");
-    scene = built(90);
-    scene.bytes[scene.offsets[CUBIN_TEXT] + CUBIN_CALL_OFFSET] ^= 1; /* another instruction */
-    expect_refused(&scene, ".text.kernel");
-    scene = built(90);
-    scene.bytes[scene.offsets[CUBIN_TEXT] + CUBIN_CALL_OFFSET + 8] = 1; /* has a target */
-    expect_refused(&scene, ".text.kernel");
-    scene = built(90);
-    scene.bytes[scene.offsets[CUBIN_CONSTANT] + 16] = 1;
-    expect_refused(&scene, ".nv.constant4");
-    scene = built(90);
-    scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS] + 16] = 1; /* an addend */
-    expect_refused(&scene, ".nv.constant4");
-    scene = built(90);
-    scene.bytes[scene.offsets[CUBIN_TEXT_RELOCATIONS] + 1] = 0xff; /* an offset behind the code */
-    expect_refused(&scene, "byte 65296");
-    scene = built(90);
-    scene.bytes[scene.offsets[CUBIN_INFO] + 12] = 9; /* an unknown format */
-    expect_refused(&scene, ".nv.info");
-    scene = built(90);
-    scene.bytes[scene.offsets[CUBIN_LOCAL_INFO] + 8] ^= 0x20; /* another layout of bank 0 */
-    expect_refused(&scene, ".nv.info.kernel: expected parameters at byte 528");
-}
-
-Test(images, elf_that_is_no_cubin_is_refused)
-{
-    ga_cubin cubin;
-    cubin_scene scene = built(90);
-    ga_image image = {scene.bytes, scene.size};
-    scene.bytes[offsetof(Elf64_Ehdr, e_machine)] = EM_X86_64;
-    cr_assert_eq(ga_cubin_open(&cubin, image), GA_ERR_UNSUPPORTED);
-    expect_sentence("machine 62");
-    scene = built(90);
-    scene.bytes[EI_OSABI] = 1;
-    cr_assert_eq(ga_cubin_open(&cubin, image), GA_ERR_UNSUPPORTED);
-    expect_sentence("ABI 0x1");
-}
-
-Test(images, cut_off_cubins_are_refused)
-{
-    cubin_scene scene = built(90);
-    ga_cubin cubin;
-    for (size_t size = 0; size < scene.size; size++) {
-        uint8_t *copy = malloc(size + 1);
-        memcpy(copy, scene.bytes, size);
-        cr_assert_eq(ga_cubin_open(&cubin, (ga_image){copy, size}), GA_ERR_UNSUPPORTED);
-        free(copy);
-    }
 }

@@ -2,7 +2,7 @@
  *
  * The images that nvcc makes of images.cu: fat binaries with machine code for all architectures,
  * compiled as a whole, linked (-rdc=true) and with -G, plain and compressed. If nvcc changes a
- * form, a test here fails.
+ * form, a test here fails. stubs.cu has the stubs for all architectures.
  */
 #include "../../interpose/images/cubin.h"
 #include "../../interpose/images/fatbin.h"
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     ALL_CALLS = GA_CALLS_MALLOC | GA_CALLS_FREE | GA_CALLS_ALIGNED,
@@ -56,40 +57,14 @@ static unsigned count_relocations(const ga_cubin *cubin, const char *callee)
     return count;
 }
 
-/* Occurrences of an address: 64 bits in memory, or the target of a call. */
-static unsigned count_addresses(const ga_cubin *cubin, uint64_t address)
-{
-    ga_cubin_section section;
-    unsigned count = 0;
-    uint64_t units = address / 4;
-    uint64_t low = cubin->sm >= 90 ? units >> 8 << 34 | (units & 0xff) << 16 : units << 34;
-    uint64_t mask = cubin->sm >= 90 ? UINT64_MAX << 34 | 0xff0000 : UINT64_MAX << 34;
-    for (size_t i = 1; i < cubin->section_count; i++) {
-        cr_assert(ga_cubin_section_at(cubin, i, &section));
-        bool is_code = strncmp(section.name, ".text.", 6) == 0;
-        for (size_t at = 0;
-             section.header.sh_type == SHT_PROGBITS && at + 8 <= section.content.size; at += 8) {
-            uint64_t word;
-            memcpy(&word, section.content.bytes + at, sizeof word);
-            count += is_code ? (word & 0xfff) == 0x943 && (word & mask) == low : word == address;
-        }
-    }
-    return count;
-}
-
-static const ga_cubin_callee callee = {
-    {UINT64_C(0x7f8123456780), UINT64_C(0x7f8123457880), UINT64_C(0x7f8123458980)},
-    NEEDED_REGISTERS,
-    NEEDED_STACK,
-    NEEDED_RECURSION,
-    0};
+static const ga_cubin_needs raised = {NEEDED_REGISTERS, NEEDED_STACK, NEEDED_RECURSION, 0};
 
 static const char *const names[] = {"malloc", "free", "__cuda_syscall_aligned_malloc"};
 
 static void expect_needs(const ga_cubin *cubin, const char *kernel)
 {
-    ga_cubin_callee needs;
-    ga_status status = ga_cubin_needs(cubin, kernel, &needs);
+    ga_cubin_needs needs;
+    ga_status status = ga_cubin_read_needs(cubin, kernel, &needs);
     cr_assert_eq(status, GA_OK, "%s: %s", kernel, ga_error_text());
     cr_assert_eq(needs.registers, NEEDED_REGISTERS, "%s: %u", kernel, needs.registers);
     cr_assert(needs.stack >= NEEDED_STACK, "%s: %u", kernel, needs.stack);
@@ -101,37 +76,122 @@ static uint32_t parameters_of(unsigned sm)
     return sm < 90 ? 0x160 : sm == 90 ? 0x210 : 0x380;
 }
 
-static void patch_and_check(ga_image image)
+/* The stubs for an architecture. They live as long as the program. */
+static ga_cubin stubs_for(unsigned sm)
+{
+    ga_image fatbin = read_file(getenv("IMAGES_STUBS"));
+    ga_fatbin_entry entry;
+    ga_image image;
+    void *owned;
+    ga_cubin stubs;
+    cr_assert_eq(ga_fatbin_choose(&entry, fatbin, sm), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_fatbin_unpack(&image, &owned, &entry), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_cubin_open(&stubs, image), GA_OK, "%s", ga_error_text());
+    return stubs;
+}
+
+static uint32_t symbol_called(const ga_cubin *cubin, const char *wanted, Elf64_Sym *out)
+{
+    for (uint32_t i = 1; i < cubin->symbols.size / sizeof *out; i++) {
+        memcpy(out, cubin->symbols.bytes + i * sizeof *out, sizeof *out);
+        if (strcmp((const char *)cubin->strings.bytes + out->st_name, wanted) == 0) {
+            return i;
+        }
+    }
+    cr_assert(false, "sm_%u: no symbol %s", cubin->sm, wanted);
+    return 0;
+}
+
+/* Instructions with these low 12 bits. */
+static unsigned count_instructions(const ga_cubin_section *code, unsigned low)
+{
+    unsigned count = 0;
+    for (size_t at = 0; at + 16 <= code->content.size; at += 16) {
+        uint64_t word;
+        memcpy(&word, code->content.bytes + at, sizeof word);
+        count += (word & 0xfff) == low;
+    }
+    return count;
+}
+
+/* The function is the stub's code, in a section of its own, without saves of the return address. */
+static void expect_stub(const ga_cubin *cubin, const ga_cubin *stubs, int i)
+{
+    enum {
+        NOP = 0x918,
+        STL = 0x387,
+        LDL = 0x983,
+        LDC = 0xb82,
+        SAVES = 8
+    };
+    static const char *const stub_names[] = GA_CUBIN_STUBS;
+    Elf64_Sym symbol[2];
+    ga_cubin_section code[2];
+    uint32_t index = symbol_called(cubin, names[i], &symbol[0]);
+    symbol_called(stubs, stub_names[i], &symbol[1]);
+    cr_assert(ga_cubin_section_at(cubin, symbol[0].st_shndx, &code[0]));
+    cr_assert(ga_cubin_section_at(stubs, symbol[1].st_shndx, &code[1]));
+    cr_assert(code[0].content.size && code[0].content.size == code[1].content.size);
+    cr_assert_eq(count_instructions(&code[0], NOP), count_instructions(&code[1], NOP) + SAVES);
+    cr_assert_eq(count_instructions(&code[0], STL) + count_instructions(&code[0], LDL), 0);
+    cr_assert_eq(count_instructions(&code[0], LDC), 1);
+    cr_assert_eq(symbol[0].st_size, symbol[1].st_size);
+    cr_assert_eq(code[0].header.sh_flags, code[1].header.sh_flags);
+    cr_assert_eq(code[0].header.sh_info & 0xffffff, index);
+    cr_assert_eq(code[0].header.sh_info >> 24, code[1].header.sh_info >> 24);
+}
+
+/* A disassembler, where there is one, reads the whole file. */
+static void expect_disassembled(ga_image image)
+{
+    const char *program = getenv("IMAGES_NVDISASM");
+    char path[] = "/tmp/images-XXXXXX";
+    char command[512];
+    if (!program || !*program) {
+        return;
+    }
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0 && write(fd, image.bytes, image.size) == (ssize_t)image.size);
+    snprintf(command, sizeof command, "'%s' '%s' | grep -q '^" GA_CUBIN_VARIABLE ":'", program,
+             path);
+    cr_assert_eq(system(command), 0, "%s", command);
+    close(fd);
+    unlink(path);
+}
+
+static void serve_and_check(ga_image image)
 {
     ga_cubin cubin;
     unsigned before[3];
-    uint8_t *bytes = malloc(image.size);
-    memcpy(bytes, image.bytes, image.size);
-    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){bytes, image.size}), GA_OK, "%s",
-                 ga_error_text());
+    void *owned;
+    cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK, "%s", ga_error_text());
     cr_assert(cubin.is_final);
     cr_assert_eq(ga_cubin_calls(&cubin), ALL_CALLS, "sm_%u", cubin.sm);
+    ga_cubin stubs = stubs_for(cubin.sm);
     unsigned printfs = count_relocations(&cubin, "vprintf");
     for (int i = 0; i < 3; i++) {
         before[i] = count_relocations(&cubin, names[i]);
         cr_assert(before[i] && printfs, "sm_%u: %s", cubin.sm, names[i]);
-        cr_assert_eq(count_addresses(&cubin, callee.addresses[i]), 0);
     }
-    ga_cubin_callee raised = callee;
-    raised.parameters = parameters_of(cubin.sm);
-    cr_assert_eq(ga_cubin_patch(&cubin, bytes, &raised), GA_OK, "%s", ga_error_text());
-    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){bytes, image.size}), GA_OK);
+    ga_cubin_needs needs = raised;
+    needs.parameters = parameters_of(cubin.sm);
+    cr_assert_eq(ga_cubin_serve(&image, &owned, &cubin, &stubs, &needs), GA_OK, "sm_%u: %s",
+                 cubin.sm, ga_error_text());
+    cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_cubin_calls(&cubin), 0);
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(count_relocations(&cubin, names[i]), 0, "sm_%u: %s", cubin.sm, names[i]);
-        cr_assert_eq(count_addresses(&cubin, callee.addresses[i]), before[i], "sm_%u: %s", cubin.sm,
+        expect_stub(&cubin, &stubs, i);
+        cr_assert_eq(count_relocations(&cubin, names[i]), before[i], "sm_%u: %s", cubin.sm,
                      names[i]);
     }
+    cr_assert_eq(count_relocations(&cubin, GA_CUBIN_OFFSET), 0, "sm_%u", cubin.sm);
     cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs);
     cr_assert(count_relocations(&cubin, "__assertfail") > 0);
     expect_needs(&cubin, "below");
     expect_needs(&cubin, "with_new");
     expect_needs(&cubin, "recursive");
-    free(bytes);
+    expect_disassembled(image);
+    ga_libc.free(owned);
 }
 
 /* `count`: the entries with machine code. */
@@ -148,9 +208,10 @@ static void check_all(const char *path, unsigned count)
                      ga_error_text());
         if (entry.record.kind == GA_FATBIN_ELF) {
             ga_image measured;
-            cr_assert_eq(ga_image_measure(&measured, image.bytes), GA_OK, "%s", ga_error_text());
+            cr_assert_eq(ga_image_measure(&measured, image.bytes, SIZE_MAX), GA_OK, "%s",
+                         ga_error_text());
             cr_assert(measured.size <= image.size && image.size - measured.size < 8);
-            patch_and_check(measured);
+            serve_and_check(measured);
             code++;
         } else {
             cr_assert_eq(ga_image_kind_of(image), GA_IMAGE_PTX);
@@ -230,15 +291,18 @@ Test(images_nvcc, our_module_can_be_called_from_others)
         void *owned;
         ga_image image;
         ga_cubin cubin;
-        ga_cubin_callee needs;
+        ga_cubin_needs needs;
         cr_assert_eq(ga_fatbin_unpack(&image, &owned, &entry), GA_OK, "%s", ga_error_text());
         cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK, "%s", ga_error_text());
         cr_assert_eq(ga_cubin_calls(&cubin), 0, "sm_%u calls CUDA's malloc", cubin.sm);
-        cr_assert_eq(ga_cubin_needs(&cubin, GA_KERNEL_MODULE_NEEDS, &needs), GA_OK, "%s",
+        cr_assert_eq(ga_cubin_read_needs(&cubin, GA_KERNEL_MODULE_NEEDS, &needs), GA_OK, "%s",
                      ga_error_text());
         cr_assert(needs.registers <= 32, "sm_%u: %u registers", cubin.sm, needs.registers);
-        cr_assert_eq(ga_cubin_needs(&cubin, GA_KERNEL_MODULE_ALIGNED, &needs), GA_OK);
+        cr_assert_eq(ga_cubin_read_needs(&cubin, GA_KERNEL_MODULE_ALIGNED, &needs), GA_OK);
         cr_assert(needs.registers <= 32, "sm_%u: %u registers", cubin.sm, needs.registers);
+        cr_assert_eq(ga_cubin_read_needs(&cubin, GA_KERNEL_MODULE_STUBS, &needs), GA_OK);
+        cr_assert(needs.registers <= 32, "sm_%u: %u registers", cubin.sm, needs.registers);
+        cr_assert_eq(count_relocations(&cubin, GA_CUBIN_OFFSET), 3, "sm_%u", cubin.sm);
         expect_no_constants(&cubin);
         expect_words(&cubin);
         ga_libc.free(owned);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Contexts, also others than the device's own, and captures: missing in vmm_driver.
+ * Primary contexts and captures: missing in vmm_driver.
  */
 #include "libcuda.h"
 
@@ -125,66 +125,7 @@ void stand_in_shut_down(void)
 
 /* ---- contexts ------------------------------------------------------------------------------ */
 
-/* A context that is not the device's own: calls on it act on the device's. `over` is its position
- * in the thread's stack. */
-static _Thread_local struct {
-    CUcontext other;
-    int depth, over;
-} stack;
-
-static char others[VMM_DRIVER_DEVICES]; /* an address for each */
-
-STAND_IN_API CUresult cuCtxPushCurrent_v2(CUcontext context);
-STAND_IN_API CUresult cuCtxPopCurrent_v2(CUcontext *context);
-STAND_IN_API CUresult cuCtxGetCurrent(CUcontext *context);
-STAND_IN_API CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
 STAND_IN_API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
-
-CUresult cuCtxPushCurrent_v2(CUcontext context)
-{
-    CUresult result = stand_in_arrive(true);
-    result = result == CUDA_SUCCESS ? stand_in_table.cuCtxPushCurrent(context) : result;
-    stack.depth += result == CUDA_SUCCESS;
-    return result;
-}
-
-CUresult cuCtxPopCurrent_v2(CUcontext *context)
-{
-    CUresult result = stand_in_arrive(true);
-    result = result == CUDA_SUCCESS ? stand_in_table.cuCtxPopCurrent(context) : result;
-    stack.depth -= result == CUDA_SUCCESS;
-    if (stack.other && stack.depth < stack.over) {
-        stack.other = NULL;
-    }
-    return result;
-}
-
-CUresult cuCtxGetCurrent(CUcontext *context)
-{
-    CUresult result = stand_in_arrive(true);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    if (stack.other && stack.depth == stack.over) {
-        *context = stack.other;
-        return CUDA_SUCCESS;
-    }
-    return stand_in_table.cuCtxGetCurrent(context);
-}
-
-CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
-{
-    CUcontext own;
-    CUresult result = stand_in_arrive(true);
-    result =
-        result == CUDA_SUCCESS ? stand_in_table.cuDevicePrimaryCtxRetain(&own, device) : result;
-    result = result == CUDA_SUCCESS ? cuCtxPushCurrent_v2(own) : result;
-    if (result == CUDA_SUCCESS) {
-        stack.other = *context = (CUcontext)(void *)&others[device];
-        stack.over = stack.depth;
-    }
-    return result;
-}
 
 static CUcontext own_context(CUdevice device)
 {
@@ -205,6 +146,9 @@ CUresult cuCtxGetDevice(CUdevice *device)
 {
     CUcontext current = NULL;
     CUresult result = stand_in_arrive(true);
+    if (result == CUDA_SUCCESS && stand_in_other_device(device)) {
+        return CUDA_SUCCESS;
+    }
     result = result == CUDA_SUCCESS ? stand_in_table.cuCtxGetCurrent(&current) : result;
     for (*device = 0; result == CUDA_SUCCESS && current && *device < device_count(); ++*device) {
         if (own_context(*device) == current) {
@@ -276,7 +220,7 @@ static unsigned *current_flags(void)
         cuCtxGetDevice(&device) != CUDA_SUCCESS) {
         return NULL;
     }
-    return &flags_of[current == stack.other ? VMM_DRIVER_DEVICES : device];
+    return &flags_of[stand_in_is_other(current) ? VMM_DRIVER_DEVICES : device];
 }
 
 STAND_IN_API CUresult cuCtxGetFlags(unsigned *flags);
@@ -312,6 +256,7 @@ static CUresult set_primary_flags(WORDS)
 
 static CUresult reset(WORDS)
 {
+    stand_in_modules_gone(own_context((CUdevice)a));
     vmm_driver_destroy_context((CUdevice)a);
     __atomic_store_n(&flags_of[a], 0, __ATOMIC_RELAXED);
     __atomic_store_n(&active[a], 0, __ATOMIC_RELAXED);
@@ -536,7 +481,6 @@ stand_in_function *stand_in_own_context(const char *symbol)
         {"cuDevicePrimaryCtxSetFlags", set_primary_flags},
         {"cuDevicePrimaryCtxSetFlags_v2", set_primary_flags},
         {"cuCtxSetFlags", set_flags},
-        {"cuCtxDestroy_v2", done},
         {"cuCtxEnablePeerAccess", done},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

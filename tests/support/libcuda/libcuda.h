@@ -63,17 +63,26 @@ STAND_IN_API CUresult stand_in_retain(CUcontext *context, CUdevice device);
  * objects. */
 STAND_IN_API uint64_t stand_in_graphs(void);
 
-/* Modules and libraries: images that arrived, in order; file names are images, too. The stand-in
- * keeps a copy of the first `size` bytes of those that arrive after stand_in_image_size().
- * `*passed` is the address that the caller gave. */
-STAND_IN_API void stand_in_image_size(size_t size);
+/* Modules and libraries: images that arrived, in order; file names are images, too. Returns a copy
+ * of a cubin, and NULL for others. `*passed` is the address that the caller gave. */
 STAND_IN_API int stand_in_images(void);
 STAND_IN_API const void *stand_in_image(int number, const void **passed);
 
-/* The preload's module says that its functions are here. */
-#define STAND_IN_MALLOC  UINT64_C(0x7f8123456780)
-#define STAND_IN_FREE    UINT64_C(0x7f8123457780)
-#define STAND_IN_ALIGNED UINT64_C(0x7f8123458780)
+/* The variable GA_CUBIN_VARIABLE of a module, or of a library in the current context; NULL: it has
+ * none. It begins with zeros in each context, and again after a reset. */
+STAND_IN_API const uint64_t *stand_in_calls_of(CUmodule code);
+
+/* The preload's module that was loaded last in the current context: the first of the addresses that
+ * it has for its functions. They are other ones for each load. 0: there is none. */
+STAND_IN_API uint64_t stand_in_functions(void);
+#define STAND_IN_FUNCTIONS UINT64_C(0x7f8123456780) /* of the first image */
+#define STAND_IN_STEP      UINT64_C(0x1000)         /* from one function to the next */
+
+/* The next `n` look-ups of variables fail. */
+STAND_IN_API void stand_in_hide_variables(int n);
+
+/* Calls with a module or library that is gone. */
+STAND_IN_API int stand_in_stale(void);
 
 /* ---- between its files --------------------------------------------------------------------- */
 
@@ -83,9 +92,10 @@ extern ga_cuda_driver stand_in_table; /* vmm_driver's */
  * child of fork(). */
 CUresult stand_in_arrive(bool needs_init);
 
-/* Functions of the hook table that vmm_driver has not, in contexts.c, memory.c and modules.c; NULL:
- * not there. */
+/* Functions of the hook table that vmm_driver has not, in contexts.c, others.c, memory.c and
+ * modules.c; NULL: not there. */
 stand_in_function *stand_in_own_context(const char *symbol);
+stand_in_function *stand_in_other_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 stand_in_function *stand_in_own_module(const char *symbol);
 
@@ -97,6 +107,16 @@ bool stand_in_capturing(CUstream stream);
 void stand_in_add_node(void);
 
 STAND_IN_API CUresult cuCtxGetDevice(CUdevice *device);
+STAND_IN_API CUresult cuCtxGetCurrent(CUcontext *context);
+
+/* Drop the modules of a context, and the variables that libraries have there. */
+void stand_in_modules_gone(CUcontext context);
+
+/* Whether a context is not a device's own. */
+bool stand_in_is_other(CUcontext context);
+
+/* False: the current context is a device's own, or there is none. */
+bool stand_in_other_device(CUdevice *device);
 
 /* graphs.c: the graphs of captures, the capture mode of a thread, and streams that wait for the
  * legacy one. */

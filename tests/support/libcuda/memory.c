@@ -615,7 +615,6 @@ static const struct {
     GA_CUDA_FUNCTIONS(FUNCTION) GA_CUDA_HOOKS(HOOK) /* the later in the table, the later in time */
     {"cuCtxGetDevice", 2000, GA_CUDA_ANY, "cuCtxGetDevice"},
     {"cuCtxGetFlags", 7000, GA_CUDA_ANY, "cuCtxGetFlags"},
-    {"cuCtxCreate", 3020, GA_CUDA_ANY, "cuCtxCreate_v2"},
     {"cuStreamIsCapturing", 10000, GA_CUDA_ANY, "cuStreamIsCapturing"},
     {"cuStreamGetCtx", 9020, GA_CUDA_ANY, "cuStreamGetCtx"},
     {"cuDeviceGetDefaultMemPool", 11020, GA_CUDA_ANY, "cuDeviceGetDefaultMemPool"},
@@ -624,21 +623,22 @@ static const struct {
 /* By the name, the latest version that is not later than requested. */
 static CUresult find(const char *name, void **function, int version, uint64_t flags, int *status)
 {
-    const char *symbol = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     bool named = false;
     int latest = -1;
+    *function = NULL;
     ga_cuda_streams unwanted = flags == GA_CUDA_THREAD ? GA_CUDA_LEGACY : GA_CUDA_THREAD;
     for (size_t i = 0; i < sizeof findable / sizeof *findable; i++) {
         if (strcmp(findable[i].name, name) != 0 || findable[i].streams == unwanted) {
             continue;
         }
+        void *exported = dlsym(driver, findable[i].symbol); /* not by an older driver */
         named = true;
-        if (findable[i].since <= version && findable[i].since > latest) {
+        if (exported && findable[i].since <= version && findable[i].since > latest) {
             latest = findable[i].since;
-            symbol = findable[i].symbol;
+            *function = exported;
         }
     }
-    *function = symbol ? dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), symbol) : NULL;
     *status = *function ? 0 : named ? 2 : 1;
     return *function ? CUDA_SUCCESS : NOT_FOUND;
 }

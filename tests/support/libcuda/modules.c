@@ -1,43 +1,50 @@
 /* SPDX-License-Identifier: MIT
  *
- * Device code of the stand-in: images are kept as they arrive, and run nowhere. The preload's own
- * module is told by its kernel that says its addresses: that kernel does run.
+ * Device code of the stand-in: images are kept as they arrive, and run nowhere. Variables are those
+ * of cubins, by name: the one of stubs, and the one with which the preload's module says where its
+ * functions are.
  *
- * A library is a module here. The linker gives the content of the file that STAND_IN_CUBIN names,
- * whatever it gets.
+ * The linker gives the content of the file that STAND_IN_CUBIN names, whatever it gets.
  */
 #include "libcuda.h"
 
+#include "../../../interpose/images/cubin.h"
 #include "../../../interpose/kernel/module.h"
 
+#include <elf.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    IMAGES = 64,
+    IMAGES = 256,
+    VARIABLES = 2048,
     LIBRARY_NOT_FOUND = 500 /* CUDA_ERROR_NOT_FOUND */
 };
 
 struct CUmod_st {
     const void *image; /* the address that the caller passed */
-    void *copy;        /* of stand_in_image_size bytes */
-    bool is_file;
+    void *copy;
+    bool is_cubin;
+    bool is_gone;
+    CUcontext context; /* NULL: a library */
 };
 
-struct CUfunc_st {
-    int unused;
-};
+/* A variable's instance in a context. */
+typedef struct variable {
+    CUmodule code;
+    CUcontext context;
+    uint64_t words[GA_CALLS_COUNT];
+} variable;
 
 static struct CUmod_st modules[IMAGES];
 static int module_count;
-static size_t image_size;
-static struct CUfunc_st addresses_kernel;
-
-void stand_in_image_size(size_t size)
-{
-    image_size = size;
-}
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables */
+static variable variables[VARIABLES];
+static int variable_count;
+static int stale;
+static int hidden;
 
 int stand_in_images(void)
 {
@@ -50,79 +57,259 @@ const void *stand_in_image(int number, const void **passed)
     return modules[number].copy;
 }
 
-static CUresult keep(CUmodule *out, const void *image, bool is_file)
+int stand_in_stale(void)
+{
+    return stale;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* The tables of a cubin are trusted, apart from the names of sections. */
+static Elf64_Shdr section_at(const uint8_t *image, size_t index)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr section;
+    memcpy(&header, image, sizeof header);
+    memcpy(&section, image + header.e_shoff + index * sizeof section, sizeof section);
+    return section;
+}
+
+static size_t section_count(const uint8_t *image)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, image, sizeof header);
+    return header.e_shnum;
+}
+
+static size_t size_of_cubin(const uint8_t *image)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, image, sizeof header);
+    size_t end = header.e_shoff + header.e_shnum * sizeof(Elf64_Shdr);
+    for (size_t i = 1; i < header.e_shnum; i++) {
+        Elf64_Shdr section = section_at(image, i);
+        size_t behind = section.sh_offset + (section.sh_type == SHT_NOBITS ? 0 : section.sh_size);
+        end = behind > end ? behind : end;
+    }
+    return end;
+}
+
+static void copy_image(CUmodule module, const void *image)
+{
+    module->is_cubin = memcmp(image, ELFMAG, SELFMAG) == 0;
+    if (module->is_cubin) {
+        size_t size = size_of_cubin(image);
+        module->copy = malloc(size);
+        memcpy(module->copy, image, size);
+    }
+}
+
+static CUresult keep(CUmodule *out, const void *image, bool is_file, bool is_library)
 {
     if (!image) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     int number = __atomic_fetch_add(&module_count, 1, __ATOMIC_RELAXED); /* a figure */
-    CUmodule module = &modules[number % IMAGES];
+    if (number >= IMAGES) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUmodule module = &modules[number];
     module->image = image;
-    module->is_file = is_file;
-    module->copy = malloc(image_size + 1);
-    if (!is_file && image_size) {
-        memcpy(module->copy, image, image_size);
+    if (!is_library) {
+        cuCtxGetCurrent(&module->context);
+    }
+    if (!is_file) {
+        copy_image(module, image);
     }
     *out = module;
     return CUDA_SUCCESS;
 }
 
-static CUresult load_code(stand_in_word out, stand_in_word image, stand_in_word c, stand_in_word d,
-                          stand_in_word e, stand_in_word f)
+static CUresult load_module(stand_in_word out, stand_in_word image, stand_in_word c,
+                            stand_in_word d, stand_in_word e, stand_in_word f)
 {
     (void)c, (void)d, (void)e, (void)f;
-    return keep((CUmodule *)out, (const void *)image, false);
+    return keep((CUmodule *)out, (const void *)image, false, false);
+}
+
+static CUresult load_library(stand_in_word out, stand_in_word image, stand_in_word c,
+                             stand_in_word d, stand_in_word e, stand_in_word f)
+{
+    (void)c, (void)d, (void)e, (void)f;
+    return keep((CUmodule *)out, (const void *)image, false, true);
 }
 
 static CUresult load_file(stand_in_word out, stand_in_word name, stand_in_word c, stand_in_word d,
                           stand_in_word e, stand_in_word f)
 {
     (void)c, (void)d, (void)e, (void)f;
-    return keep((CUmodule *)out, (const void *)name, true);
+    return keep((CUmodule *)out, (const void *)name, true, false);
+}
+
+static CUresult use(CUmodule code)
+{
+    bool is_gone = code < modules || code >= modules + IMAGES || code->is_gone;
+    stale += is_gone;
+    return is_gone ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+static CUresult unload(stand_in_word code, stand_in_word b, stand_in_word c, stand_in_word d,
+                       stand_in_word e, stand_in_word f)
+{
+    (void)b, (void)c, (void)d, (void)e, (void)f;
+    CUresult result = use((CUmodule)code);
+    if (result == CUDA_SUCCESS) {
+        ((CUmodule)code)->is_gone = true;
+    }
+    return result;
+}
+
+void stand_in_modules_gone(CUcontext context)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < module_count && i < IMAGES; i++) {
+        modules[i].is_gone = modules[i].is_gone || (context && modules[i].context == context);
+    }
+    for (int i = 0; i < variable_count; i++) {
+        if (variables[i].context == context) {
+            variables[i].code = NULL;
+        }
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 stand_in_function *stand_in_own_module(const char *symbol)
 {
-    static const char *const code[] = {"cuModuleLoadData", "cuModuleLoadDataEx",
-                                       "cuModuleLoadFatBinary", "cuLibraryLoadData"};
-    for (size_t i = 0; i < sizeof code / sizeof *code; i++) {
-        if (strcmp(code[i], symbol) == 0) {
-            return load_code;
+    static const struct {
+        const char *symbol;
+        stand_in_function *function;
+    } own[] = {
+        {"cuModuleLoadData", load_module},
+        {"cuModuleLoadDataEx", load_module},
+        {"cuModuleLoadFatBinary", load_module},
+        {"cuLibraryLoadData", load_library},
+        {"cuModuleLoad", load_file},
+        {"cuLibraryLoadFromFile", load_file},
+        {"cuModuleUnload", unload},
+        {"cuLibraryUnload", unload},
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (strcmp(own[i].symbol, symbol) == 0) {
+            return own[i].function;
         }
     }
-    bool is_file =
-        strcmp("cuModuleLoad", symbol) == 0 || strcmp("cuLibraryLoadFromFile", symbol) == 0;
-    return is_file ? load_file : NULL;
+    return NULL;
 }
 
-/* ---- kernels --------------------------------------------------------------------------------- */
+/* ---- variables ------------------------------------------------------------------------------- */
 
-STAND_IN_API CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name);
-STAND_IN_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                     unsigned grid_z, unsigned block_x, unsigned block_y,
-                                     unsigned block_z, unsigned shared, CUstream stream,
-                                     void **parameters, void **extra);
+STAND_IN_API CUresult cuModuleGetGlobal_v2(CUdeviceptr *start, size_t *size, CUmodule module,
+                                           const char *name);
+STAND_IN_API CUresult cuLibraryGetGlobal(CUdeviceptr *start, size_t *size, CUmodule library,
+                                         const char *name);
 
-CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
+/* The size of a variable that the cubin defines; 0: there is none. */
+static size_t size_of(const struct CUmod_st *code, const char *wanted)
 {
-    (void)module;
-    *out = &addresses_kernel;
-    return strcmp(name, GA_KERNEL_MODULE_ADDRESSES) == 0 ? CUDA_SUCCESS : LIBRARY_NOT_FOUND;
+    const uint8_t *image = code->copy;
+    size_t count = code->is_cubin ? section_count(image) : 0;
+    for (size_t i = 1; i < count; i++) {
+        Elf64_Shdr table = section_at(image, i);
+        for (size_t at = 0; table.sh_type == SHT_SYMTAB && at < table.sh_size;) {
+            Elf64_Sym symbol;
+            memcpy(&symbol, image + table.sh_offset + at, sizeof symbol);
+            const uint8_t *names = image + section_at(image, table.sh_link).sh_offset;
+            if (symbol.st_shndx && strcmp((const char *)names + symbol.st_name, wanted) == 0) {
+                return symbol.st_size;
+            }
+            at += sizeof symbol;
+        }
+    }
+    return 0;
+}
+
+/* The variable's instance in the current context. */
+static variable *instance_of(CUmodule code)
+{
+    CUcontext context = NULL;
+    variable *found = NULL;
+    cuCtxGetCurrent(&context);
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < variable_count; i++) {
+        if (variables[i].code == code && variables[i].context == context) {
+            found = &variables[i];
+        }
+    }
+    if (!found && variable_count < VARIABLES) {
+        found = &variables[variable_count++];
+        *found = (variable){code, context, {0}};
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static uint64_t functions_of(CUmodule module)
+{
+    return STAND_IN_FUNCTIONS + ((uint64_t)(module - modules) << 20);
+}
+
+void stand_in_hide_variables(int n)
+{
+    hidden = n;
 }
 
 /* Device pointers are host pointers here. */
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                        CUstream stream, void **parameters, void **extra)
+static CUresult get_global(CUdeviceptr *start, size_t *size, CUmodule code, const char *name)
 {
-    static const uint64_t answers[] = {STAND_IN_MALLOC, STAND_IN_FREE, STAND_IN_ALIGNED};
-    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
-    (void)shared, (void)stream, (void)extra;
-    if (function != &addresses_kernel) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    CUcontext context = NULL;
+    CUresult result = use(code);
+    if (result == CUDA_SUCCESS && (cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
     }
-    memcpy(*(void **)parameters[0], answers, sizeof answers);
+    if (result == CUDA_SUCCESS && hidden) {
+        hidden--;
+        result = LIBRARY_NOT_FOUND;
+    }
+    *size = result == CUDA_SUCCESS ? size_of(code, name) : 0;
+    variable *v = *size == sizeof v->words ? instance_of(code) : NULL;
+    if (!v) {
+        return result == CUDA_SUCCESS ? LIBRARY_NOT_FOUND : result;
+    }
+    if (strcmp(name, GA_KERNEL_MODULE_FUNCTIONS) == 0) {
+        for (int i = 0; i < GA_CALLS_COUNT; i++) {
+            v->words[i] = functions_of(code) + (uint64_t)i * STAND_IN_STEP;
+        }
+    }
+    *start = (CUdeviceptr)(uintptr_t)v->words;
     return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *start, size_t *size, CUmodule module, const char *name)
+{
+    return get_global(start, size, module, name);
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *start, size_t *size, CUmodule library, const char *name)
+{
+    return get_global(start, size, library, name);
+}
+
+const uint64_t *stand_in_calls_of(CUmodule code)
+{
+    return size_of(code, GA_CUBIN_VARIABLE) ? instance_of(code)->words : NULL;
+}
+
+uint64_t stand_in_functions(void)
+{
+    CUcontext context = NULL;
+    cuCtxGetCurrent(&context);
+    for (int i = module_count - 1; i >= 0; i--) {
+        if (!modules[i].is_gone && modules[i].context == context &&
+            size_of(&modules[i], GA_KERNEL_MODULE_FUNCTIONS)) {
+            return functions_of(&modules[i]);
+        }
+    }
+    return 0;
 }
 
 /* ---- the linker ------------------------------------------------------------------------------ */

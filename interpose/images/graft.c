@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A copy of a cubin with stubs in the place of CUDA's functions.
+ *
+ *   ga_cubin_serve
+ *     ga_cubin_raise_needs   registers and stacks of the kernels, in the copy
+ *     add_variable           at the end of the program's constants, .nv.constant3
+ *     define                 for each function that the cubin calls: the symbol gets a section
+ *       add_code             the stub's code: see stubs.c
+ *     finish                 tables and the file's header
+ *
+ * All is appended: what was in the file stays at its offset; constants and the tables that grow are
+ * written anew behind it, and the old ones stay as bytes that no header names. No symbol or section
+ * gets another number, so nothing else in the file changes. The driver (580) looks at sections: it
+ * needs neither program headers nor attributes for the added ones.
+ *
+ * The variable is a constant, because functions that order memory empty the L1 cache, but not the
+ * cache of constants.
+ */
+#include "../../liballoc/platform/libc.h"
+#include "cubin.h"
+#include "info.h"
+#include "stubs.h"
+
+#include <gpualloc/backend.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    VARIABLE_SIZE = GA_CALLS_COUNT * sizeof(uint64_t),
+    CONSTANTS_MOST = 1 << 16,        /* bytes of a bank */
+    ADDED_MOST = 1 + GA_CALLS_COUNT, /* sections: constants, and code */
+    NAME_SIZE = 64
+};
+
+/* Bytes that grow. After a failure it stays as it is. */
+typedef struct buffer {
+    uint8_t *bytes;
+    size_t size, capacity;
+    bool has_failed;
+} buffer;
+
+typedef struct graft {
+    const ga_cubin *cubin, *stubs;
+    buffer file, names, strings, symbols;
+    Elf64_Shdr *sections;
+    size_t section_count;
+    uint32_t variable;                  /* its offset in the constants */
+    uint32_t code[GA_CALLS_COUNT];      /* the sections of the stubs; 0: not added */
+    uint64_t code_size[GA_CALLS_COUNT]; /* and their sizes */
+} graft;
+
+/* ---- buffers ------------------------------------------------------------------------------- */
+
+static void reserve(buffer *b, size_t size)
+{
+    if (b->has_failed || size <= b->capacity) {
+        return;
+    }
+    size_t capacity = size + size / 2;
+    uint8_t *bytes = ga_libc.realloc(b->bytes, capacity);
+    b->has_failed = !bytes;
+    if (bytes) {
+        b->bytes = bytes;
+        b->capacity = capacity;
+    }
+}
+
+/* Append at a multiple of `align`; returns the offset. */
+static size_t append(buffer *b, const void *from, size_t size, size_t align)
+{
+    size_t at = (b->size + align - 1) / align * align;
+    reserve(b, at + size + 1); /* never NULL */
+    if (b->has_failed) {
+        return 0;
+    }
+    memset(b->bytes + b->size, 0, at - b->size);
+    if (size) {
+        memcpy(b->bytes + at, from, size);
+    }
+    b->size = at + size;
+    return at;
+}
+
+static uint32_t append_name(buffer *b, const char *prefix, const char *name)
+{
+    char whole[NAME_SIZE];
+    int length = snprintf(whole, sizeof whole, "%s%s", prefix, name);
+    return (uint32_t)append(b, whole, (size_t)length + 1, 1);
+}
+
+static uint32_t append_section(graft *g, const Elf64_Shdr *section)
+{
+    g->sections[g->section_count] = *section;
+    return (uint32_t)g->section_count++;
+}
+
+/* ---- the variable ---------------------------------------------------------------------------- */
+
+/* The section of constants; 0: there is none. */
+static uint32_t find_constants(const graft *g, ga_cubin_section *out)
+{
+    for (uint32_t i = 1; i < g->section_count; i++) {
+        if (ga_cubin_section_at(g->cubin, i, out) && out->header.sh_type == SHT_PROGBITS &&
+            strcmp(out->name, ".nv.constant3") == 0) {
+            return i;
+        }
+    }
+    *out = (ga_cubin_section){0};
+    return 0;
+}
+
+static ga_status add_variable(graft *g)
+{
+    static const uint64_t zeros[GA_CALLS_COUNT];
+    ga_cubin_section before;
+    uint32_t section = find_constants(g, &before);
+    size_t at = (before.content.size + 7) / 8 * 8;
+    if (at > CONSTANTS_MOST - VARIABLE_SIZE) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "cubin: expected room for %d bytes in %d of constants, got %zu used",
+                       VARIABLE_SIZE, CONSTANTS_MOST, before.content.size);
+    }
+    if (!section) {
+        Elf64_Shdr constants = {.sh_name = append_name(&g->names, "", ".nv.constant3"),
+                                .sh_type = SHT_PROGBITS,
+                                .sh_flags = SHF_ALLOC};
+        section = append_section(g, &constants);
+    }
+    Elf64_Shdr *constants = &g->sections[section];
+    uint64_t align = constants->sh_addralign < 8 ? 8 : constants->sh_addralign;
+    constants->sh_addralign = align;
+    constants->sh_offset = append(&g->file, before.content.bytes, before.content.size, 16);
+    constants->sh_size = at + VARIABLE_SIZE;
+    append(&g->file, zeros, sizeof zeros, 8);
+    Elf64_Sym symbol = {.st_name = append_name(&g->strings, "", GA_CUBIN_VARIABLE),
+                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+                        .st_shndx = (uint16_t)section,
+                        .st_value = at,
+                        .st_size = VARIABLE_SIZE};
+    append(&g->symbols, &symbol, sizeof symbol, 1);
+    g->variable = (uint32_t)at;
+    return GA_OK;
+}
+
+/* ---- stubs ----------------------------------------------------------------------------------- */
+
+/* Before sm_90, the top 8 bits of sh_info are the registers; the rest is the function's symbol. */
+static ga_status add_code(graft *g, unsigned call, uint32_t symbol, const char *name)
+{
+    ga_stub stub;
+    ga_status status = ga_stub_find(&stub, g->stubs, call);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_image code = stub.section.content;
+    Elf64_Shdr section = stub.section.header;
+    section.sh_name = append_name(&g->names, ".text.", name);
+    section.sh_offset = append(&g->file, code.bytes, code.size, 128);
+    section.sh_link = (uint32_t)g->cubin->symbols_index;
+    section.sh_info = (section.sh_info & 0xff000000) | symbol;
+    g->code_size[call] = code.size;
+    g->code[call] = append_section(g, &section);
+    return g->file.has_failed
+               ? GA_OK /* add_all() will say */
+               : ga_stub_finish(g->file.bytes + section.sh_offset, &stub, g->stubs, g->variable);
+}
+
+static ga_status define(graft *g, uint32_t index, unsigned call)
+{
+    Elf64_Sym symbol;
+    const char *name;
+    ga_status status = GA_OK;
+    ga_cubin_symbol_at(g->cubin, index, &symbol, &name);
+    if (!g->code[call]) {
+        status = add_code(g, call, index, name);
+    }
+    symbol.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
+    symbol.st_shndx = (uint16_t)g->code[call];
+    symbol.st_value = 0;
+    symbol.st_size = g->code_size[call];
+    memcpy(g->symbols.bytes + index * sizeof symbol, &symbol, sizeof symbol);
+    return status;
+}
+
+static ga_status define_all(graft *g)
+{
+    ga_status status = GA_OK;
+    for (uint32_t i = 0; status == GA_OK && i < g->cubin->symbols.size / sizeof(Elf64_Sym); i++) {
+        unsigned call = ga_cubin_call_at(g->cubin, i);
+        status = call ? define(g, i, (unsigned)__builtin_ctz(call)) : GA_OK;
+    }
+    return status;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static void put_table(graft *g, size_t index, const buffer *table)
+{
+    g->sections[index].sh_offset = append(&g->file, table->bytes, table->size, 8);
+    g->sections[index].sh_size = table->size;
+}
+
+static void finish(graft *g)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr *symbols = &g->sections[g->cubin->symbols_index];
+    size_t before = g->cubin->symbols.size / sizeof(Elf64_Sym);
+    size_t count = g->symbols.size / sizeof(Elf64_Sym);
+    if (symbols->sh_info == before) { /* as ptxas has it; nvlink: the first symbol that is global */
+        symbols->sh_info = (uint32_t)count;
+    }
+    put_table(g, g->cubin->symbols_index, &g->symbols);
+    put_table(g, g->cubin->strings_index, &g->strings);
+    put_table(g, g->cubin->names_index, &g->names);
+    size_t sections = append(&g->file, g->sections, g->section_count * sizeof *g->sections, 8);
+    if (!g->file.has_failed) {
+        memcpy(&header, g->file.bytes, sizeof header);
+        header.e_shoff = sections;
+        header.e_shnum = (uint16_t)g->section_count;
+        memcpy(g->file.bytes, &header, sizeof header);
+    }
+}
+
+/* Copies of the tables that grow, and room for more. */
+static ga_status begin(graft *g)
+{
+    const ga_cubin *c = g->cubin;
+    size_t count = c->section_count;
+    g->sections = ga_libc.calloc(count + ADDED_MOST, sizeof *g->sections);
+    append(&g->file, c->image.bytes, c->image.size, 1);
+    append(&g->names, c->names.bytes, c->names.size, 1);
+    append(&g->strings, c->strings.bytes, c->strings.size, 1);
+    append(&g->symbols, c->symbols.bytes, c->symbols.size, 1);
+    if (!g->sections || g->file.has_failed || g->symbols.has_failed) {
+        return ga_fail(GA_ERR_MEMORY, "no memory for a copy of %zu bytes of code", c->image.size);
+    }
+    memcpy(g->sections, c->image.bytes + c->sections, count * sizeof *g->sections);
+    g->section_count = count;
+    return GA_OK;
+}
+
+/* Tables that are three sections. */
+static bool has_tables(const ga_cubin *c)
+{
+    ga_cubin_section strings;
+    return c->symbols_index && c->strings_index && c->names_index &&
+           c->symbols_index != c->strings_index && c->symbols_index != c->names_index &&
+           c->strings_index != c->names_index &&
+           ga_cubin_section_at(c, c->strings_index, &strings) &&
+           strings.header.sh_type == SHT_STRTAB && c->symbols.size % sizeof(Elf64_Sym) == 0;
+}
+
+/* A symbol has 16 bits for its section, and a section with code 24 for its symbol. */
+static ga_status check(const ga_cubin *c)
+{
+    size_t symbols = c->symbols.size / sizeof(Elf64_Sym);
+    if (!c->is_final) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "cubin for sm_%u: expected one that is linked, got a relocatable one",
+                       c->sm);
+    }
+    return has_tables(c) && c->section_count < SHN_LORESERVE - ADDED_MOST && symbols < 0xffffff
+               ? GA_OK
+               : ga_fail(GA_ERR_UNSUPPORTED,
+                         "cubin: expected tables of symbols and of names, less than %d sections "
+                         "and %d symbols, got %zu and %zu",
+                         SHN_LORESERVE - ADDED_MOST, 0xffffff, c->section_count, symbols);
+}
+
+static ga_status add_all(graft *g, const ga_cubin_needs *needs)
+{
+    ga_status status = begin(g);
+    if (status == GA_OK) {
+        status = ga_cubin_raise_needs(g->cubin, g->file.bytes, needs);
+    }
+    if (status == GA_OK) { /* which may have raised registers in headers */
+        memcpy(g->sections, g->file.bytes + g->cubin->sections,
+               g->section_count * sizeof *g->sections);
+        status = add_variable(g);
+    }
+    if (status == GA_OK) {
+        status = define_all(g);
+    }
+    if (status == GA_OK) {
+        finish(g);
+    }
+    bool has_failed =
+        g->file.has_failed || g->names.has_failed || g->strings.has_failed || g->symbols.has_failed;
+    return status == GA_OK && has_failed ? ga_fail(GA_ERR_MEMORY, "no memory for a copy of code")
+                                         : status;
+}
+
+ga_status ga_cubin_serve(ga_image *out, void **owned, const ga_cubin *cubin, const ga_cubin *stubs,
+                         const ga_cubin_needs *needs)
+{
+    graft g = {.cubin = cubin, .stubs = stubs};
+    ga_status status = check(cubin);
+    *owned = NULL;
+    if (status == GA_OK && stubs->sm / 10 != cubin->sm / 10) {
+        return ga_fail(GA_ERR_UNSUPPORTED, "cubin for sm_%u: expected one for sm_%u", cubin->sm,
+                       stubs->sm);
+    }
+    if (status == GA_OK) {
+        status = add_all(&g, needs);
+    }
+    ga_libc.free(g.sections);
+    ga_libc.free(g.names.bytes);
+    ga_libc.free(g.strings.bytes);
+    ga_libc.free(g.symbols.bytes);
+    if (status != GA_OK) {
+        ga_libc.free(g.file.bytes);
+        return status;
+    }
+    *out = (ga_image){g.file.bytes, g.file.size};
+    *owned = g.file.bytes;
+    return GA_OK;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The stack of contexts of a thread, with contexts that are not a device's own: missing in
+ * vmm_driver.
+ */
+#include "libcuda.h"
+
+#include <string.h>
+
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* functions of one form, in a table */
+
+#define WORDS                                                                                      \
+    stand_in_word a, stand_in_word b, stand_in_word c, stand_in_word d, stand_in_word e,           \
+        stand_in_word f
+
+/* A context that is not the device's own: calls on it act on the device's. */
+enum {
+    OTHERS = 64,
+    DEPTH = 16
+};
+
+struct CUctx_st {
+    CUdevice device;
+    bool exists;
+};
+
+static struct CUctx_st others[OTHERS];
+static int other_count;
+
+/* The thread's stack: NULL where the device's own context is. */
+static _Thread_local struct {
+    CUcontext others[DEPTH];
+    int depth;
+} stack;
+
+STAND_IN_API CUresult cuCtxPushCurrent_v2(CUcontext context);
+STAND_IN_API CUresult cuCtxPopCurrent_v2(CUcontext *context);
+
+bool stand_in_is_other(CUcontext context)
+{
+    return context >= others && context < others + OTHERS;
+}
+
+/* The one that is current; NULL: it is a device's own, or there is none. */
+static CUcontext current_other(void)
+{
+    return stack.depth > 0 && stack.depth <= DEPTH ? stack.others[stack.depth - 1] : NULL;
+}
+
+bool stand_in_other_device(CUdevice *device)
+{
+    CUcontext other = current_other();
+    *device = other ? other->device : 0;
+    return other != NULL;
+}
+
+static CUresult push(CUcontext context)
+{
+    CUcontext own = context;
+    CUresult result = CUDA_SUCCESS;
+    if (stand_in_is_other(context)) {
+        result = context->exists ? stand_in_table.cuDevicePrimaryCtxRetain(&own, context->device)
+                                 : CUDA_ERROR_INVALID_CONTEXT;
+    }
+    result = result == CUDA_SUCCESS ? stand_in_table.cuCtxPushCurrent(own) : result;
+    if (result == CUDA_SUCCESS && stack.depth++ < DEPTH) {
+        stack.others[stack.depth - 1] = stand_in_is_other(context) ? context : NULL;
+    }
+    return result;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    CUresult result = stand_in_arrive(true);
+    return result == CUDA_SUCCESS ? push(context) : result;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    CUresult result = stand_in_arrive(true);
+    CUcontext other = current_other();
+    result = result == CUDA_SUCCESS ? stand_in_table.cuCtxPopCurrent(context) : result;
+    stack.depth -= result == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && other && context) {
+        *context = other;
+    }
+    return result;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    CUresult result = stand_in_arrive(true);
+    CUcontext other = current_other();
+    if (result == CUDA_SUCCESS && other) {
+        *context = other;
+        return CUDA_SUCCESS;
+    }
+    return result == CUDA_SUCCESS ? stand_in_table.cuCtxGetCurrent(context) : result;
+}
+
+static CUresult create(CUcontext *context, CUdevice device)
+{
+    int number = __atomic_fetch_add(&other_count, 1, __ATOMIC_RELAXED); /* a figure */
+    if (number >= OTHERS) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    others[number] = (struct CUctx_st){device, true};
+    *context = &others[number];
+    return push(*context);
+}
+
+static CUresult create_v2(WORDS)
+{
+    return create((CUcontext *)a, (CUdevice)c);
+}
+
+static CUresult create_v3(WORDS)
+{
+    return create((CUcontext *)a, (CUdevice)e);
+}
+
+static CUresult create_v4(WORDS)
+{
+    return create((CUcontext *)a, (CUdevice)d);
+}
+
+static CUresult destroy(WORDS)
+{
+    CUcontext context = (CUcontext)a;
+    CUcontext ours;
+    if (!stand_in_is_other(context)) {
+        return CUDA_SUCCESS;
+    }
+    if (!context->exists) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (current_other() == context) {
+        cuCtxPopCurrent_v2(&ours);
+    }
+    context->exists = false;
+    stand_in_modules_gone(context);
+    return CUDA_SUCCESS;
+}
+
+stand_in_function *stand_in_other_context(const char *symbol)
+{
+    static const struct {
+        const char *symbol;
+        stand_in_function *function;
+    } own[] = {
+        {"cuCtxCreate_v2", create_v2},
+        {"cuCtxCreate_v3", create_v3},
+        {"cuCtxCreate_v4", create_v4},
+        {"cuCtxDestroy_v2", destroy},
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (strcmp(own[i].symbol, symbol) == 0) {
+            return own[i].function;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cubins: what they call and need, numbers in their instructions, and copies with stubs, on cubins
+ * that are made here.
+ */
+#include "../../interpose/images/cubin.h"
+#include "../../liballoc/platform/libc.h"
+
+#include "support/stubs_scene.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void expect_sentence(const char *part)
+{
+    cr_assert(strstr(ga_error_text(), part), "expected \"%s\" in \"%s\"", part, ga_error_text());
+}
+
+static cubin_scene built(unsigned sm)
+{
+    cubin_scene scene = {.sm = sm,
+                         .calls_cuda = true,
+                         .has_addends = sm >= 90,
+                         .call_type = sm >= 90 ? GA_R_ABS55_16_34 : GA_R_ABS47_34};
+    cubin_scene_build(&scene);
+    return scene;
+}
+
+static uint64_t word_at(const cubin_scene *scene, unsigned section, size_t offset)
+{
+    uint64_t word;
+    memcpy(&word, scene->bytes + scene->offsets[section] + offset, sizeof word);
+    return word;
+}
+
+static Elf64_Shdr header_at(const cubin_scene *scene, unsigned section)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr found;
+    memcpy(&header, scene->bytes, sizeof header);
+    memcpy(&found, scene->bytes + header.e_shoff + section * sizeof found, sizeof found);
+    return found;
+}
+
+/* ---- what they say --------------------------------------------------------------------------- */
+
+Test(images_stubs, cubins_tell_what_they_call)
+{
+    cubin_scene scene = built(90);
+    ga_cubin cubin;
+    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
+    cr_assert_eq(ga_cubin_calls(&cubin), GA_CALLS_MALLOC | GA_CALLS_FREE);
+    cr_assert(cubin.is_final && cubin.sm == 90);
+    scene.calls_cuda = false;
+    scene.is_old = true;
+    cubin_scene_build(&scene);
+    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
+    cr_assert_eq(ga_cubin_calls(&cubin), 0);
+    cr_assert_eq(cubin.sm, 90);
+}
+
+Test(images_stubs, needs_of_a_kernel)
+{
+    cubin_scene scene = built(90);
+    ga_cubin cubin;
+    ga_cubin_needs needs;
+    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
+    cr_assert_eq(ga_cubin_read_needs(&cubin, "kernel", &needs), GA_OK, "%s", ga_error_text());
+    cr_assert(needs.registers == CUBIN_REGISTERS && needs.stack == CUBIN_STACK &&
+              needs.parameters == CUBIN_PARAMETERS);
+    cr_assert_eq(ga_cubin_read_needs(&cubin, "malloc", &needs), GA_ERR_UNSUPPORTED);
+    expect_sentence("\"malloc\"");
+}
+
+Test(images_stubs, elf_that_is_no_cubin_is_refused)
+{
+    ga_cubin cubin;
+    cubin_scene scene = built(90);
+    ga_image image = {scene.bytes, scene.size};
+    scene.bytes[offsetof(Elf64_Ehdr, e_machine)] = EM_X86_64;
+    cr_assert_eq(ga_cubin_open(&cubin, image), GA_ERR_UNSUPPORTED);
+    expect_sentence("machine 62");
+    scene = built(90);
+    scene.bytes[EI_OSABI] = 1;
+    cr_assert_eq(ga_cubin_open(&cubin, image), GA_ERR_UNSUPPORTED);
+    expect_sentence("ABI 0x1");
+}
+
+Test(images_stubs, cut_off_cubins_are_refused)
+{
+    cubin_scene scene = built(90);
+    ga_cubin cubin;
+    for (size_t size = 0; size < scene.size; size++) {
+        uint8_t *copy = malloc(size + 1);
+        memcpy(copy, scene.bytes, size);
+        cr_assert_eq(ga_cubin_open(&cubin, (ga_image){copy, size}), GA_ERR_UNSUPPORTED);
+        free(copy);
+    }
+}
+
+/* ---- numbers in instructions ----------------------------------------------------------------- */
+
+static const char *const variables[] = {"malloc", "free"};
+static const uint64_t values[] = {UINT64_C(0x1234567890abcdef), 0};
+static const ga_cubin_words words = {variables, values, 2};
+
+static ga_status write_words(cubin_scene *scene)
+{
+    ga_cubin cubin;
+    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene->bytes, scene->size}), GA_OK);
+    return ga_cubin_write_words(&cubin, scene->bytes, &words);
+}
+
+/* With relocations of the code only. */
+static cubin_scene halves(uint32_t type)
+{
+    cubin_scene scene = {.sm = 90, .calls_cuda = true, .call_type = type};
+    Elf64_Ehdr header;
+    cubin_scene_build(&scene);
+    Elf64_Shdr none = header_at(&scene, CUBIN_CONSTANT_RELOCATIONS);
+    none.sh_size = 0;
+    memcpy(&header, scene.bytes, sizeof header);
+    memcpy(scene.bytes + header.e_shoff + CUBIN_CONSTANT_RELOCATIONS * sizeof none, &none,
+           sizeof none);
+    return scene;
+}
+
+Test(images_stubs, numbers_go_into_instructions)
+{
+    static const uint32_t types[] = {GA_R_ABS32_LO_32, GA_R_ABS32_HI_32};
+    for (int i = 0; i < 2; i++) {
+        cubin_scene scene = halves(types[i]);
+        cr_assert_eq(write_words(&scene), GA_OK, "%s", ga_error_text());
+        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 16),
+                     i ? UINT64_C(0x1234567800007943) : UINT64_C(0x90abcdef00007943));
+        cr_assert_eq(word_at(&scene, CUBIN_TEXT, 48), UINT64_C(0x7943)); /* 0 */
+        Elf64_Shdr left = header_at(&scene, CUBIN_TEXT_RELOCATIONS);
+        cr_assert_eq(left.sh_size, left.sh_entsize);
+        cr_assert_eq(ELF64_R_SYM(word_at(&scene, CUBIN_TEXT_RELOCATIONS, 8)), CUBIN_VPRINTF);
+        cr_assert_eq(word_at(&scene, CUBIN_TEXT_RELOCATIONS, 0), CUBIN_CALL_OFFSET + 16);
+    }
+}
+
+static void expect_words_refused(cubin_scene *scene, const char *part)
+{
+    cr_assert_eq(write_words(scene), GA_ERR_UNSUPPORTED, "expected \"%s\"", part);
+    expect_sentence(part);
+}
+
+Test(images_stubs, other_places_for_numbers_are_refused)
+{
+    cubin_scene scene = built(90);
+    expect_words_refused(&scene, ".nv.constant4"); /* no instruction */
+    scene = halves(GA_R_64);
+    expect_words_refused(&scene, "type 2"); /* no half */
+    scene = halves(GA_R_ABS32_LO_32);
+    scene.bytes[scene.offsets[CUBIN_TEXT] + CUBIN_CALL_OFFSET + 4] = 1; /* not 0 before */
+    expect_words_refused(&scene, ".text.kernel");
+    scene = halves(GA_R_ABS32_LO_32);
+    scene.bytes[scene.offsets[CUBIN_TEXT_RELOCATIONS] + 1] = 0xff; /* an offset behind the code */
+    expect_words_refused(&scene, "byte 65296");
+}
+
+/* ---- stubs ----------------------------------------------------------------------------------- */
+
+static const ga_cubin_needs needs = {32, 200, 1224, CUBIN_PARAMETERS};
+
+/* A copy of `scene` with stubs, opened. */
+typedef struct served {
+    ga_cubin cubin, stubs;
+    stubs_scene from;
+    ga_image image;
+    void *owned;
+} served;
+
+static ga_status serve(served *out, const cubin_scene *scene, stubs_scene from)
+{
+    ga_cubin cubin;
+    out->from = from;
+    out->from.sm = scene->sm;
+    stubs_scene_build(&out->from);
+    cr_assert_eq(
+        ga_cubin_open(&out->stubs, (ga_image){out->from.cubin.bytes, out->from.cubin.size}), GA_OK,
+        "%s", ga_error_text());
+    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene->bytes, scene->size}), GA_OK, "%s",
+                 ga_error_text());
+    ga_status status = ga_cubin_serve(&out->image, &out->owned, &cubin, &out->stubs, &needs);
+    if (status != GA_OK) {
+        cr_assert_null(out->owned);
+        return status;
+    }
+    cr_assert_eq(ga_cubin_open(&out->cubin, out->image), GA_OK, "%s", ga_error_text());
+    return GA_OK;
+}
+
+static void drop(served *it)
+{
+    ga_libc.free(it->owned);
+}
+
+static uint32_t symbol_called(const ga_cubin *cubin, const char *wanted, Elf64_Sym *out)
+{
+    for (uint32_t i = 1; i < cubin->symbols.size / sizeof *out; i++) {
+        memcpy(out, cubin->symbols.bytes + i * sizeof *out, sizeof *out);
+        if (strcmp((const char *)cubin->strings.bytes + out->st_name, wanted) == 0) {
+            return i;
+        }
+    }
+    cr_assert(false, "no symbol %s", wanted);
+    return 0;
+}
+
+/* No section relocates `index`: the stub is complete. */
+static void expect_no_relocations(const ga_cubin *cubin, uint32_t index)
+{
+    ga_cubin_section section;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        uint32_t type = section.header.sh_type;
+        cr_assert(!(type == SHT_REL || type == SHT_RELA) || section.header.sh_info != index, "%s",
+                  section.name);
+    }
+}
+
+static void expect_code(const ga_cubin_section *code, unsigned stub, uint64_t offset)
+{
+    uint64_t expected[STUBS_INSTRUCTIONS][2];
+    memcpy(expected, stubs_scene_jump, sizeof expected);
+    expected[STUBS_OFFSET_MOVE][0] |= offset << 32;
+    cr_assert_eq(code->content.size, stubs_scene_size(stub));
+    for (size_t i = 0; i < STUBS_INSTRUCTIONS; i++) {
+        uint64_t got[2];
+        memcpy(got, code->content.bytes + i * sizeof got, sizeof got);
+        cr_assert(got[0] == expected[i][0] && got[1] == expected[i][1],
+                  "instruction %zu: %#llx %#llx", i, (unsigned long long)got[0],
+                  (unsigned long long)got[1]);
+    }
+    cr_assert_eq(code->content.bytes[(STUBS_INSTRUCTIONS + stub) * 16], stub + 1);
+}
+
+static void expect_stub(const served *it, unsigned stub, const char *name, uint64_t offset)
+{
+    Elf64_Sym symbol;
+    ga_cubin_section code;
+    char section[64];
+    uint32_t index = symbol_called(&it->cubin, name, &symbol);
+    snprintf(section, sizeof section, ".text.%s", name);
+    cr_assert(ga_cubin_section_at(&it->cubin, symbol.st_shndx, &code));
+    cr_assert_str_eq(code.name, section);
+    cr_assert_eq(symbol.st_info, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC));
+    cr_assert(symbol.st_value == 0 && symbol.st_size == stubs_scene_size(stub));
+    expect_code(&code, stub, offset);
+    cr_assert_eq(code.header.sh_offset % 128, 0);
+    cr_assert_eq(code.header.sh_link, CUBIN_SYMBOLS);
+    cr_assert_eq(code.header.sh_info,
+                 it->cubin.sm < 90 ? (uint32_t)STUBS_REGISTERS << 24 | index : index);
+    expect_no_relocations(&it->cubin, symbol.st_shndx);
+}
+
+/* Sections that were there are as they were, but for the tables and what needs raise. */
+static void expect_kept(const served *it, const cubin_scene *scene)
+{
+    static const unsigned kept[] = {CUBIN_CONSTANT_RELOCATIONS, CUBIN_CONSTANT,
+                                    CUBIN_TEXT_RELOCATIONS, CUBIN_TEXT, CUBIN_LOCAL_INFO};
+    ga_cubin_section section;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        Elf64_Shdr before = header_at(scene, kept[i]);
+        cr_assert(ga_cubin_section_at(&it->cubin, kept[i], &section));
+        cr_assert(section.header.sh_offset == before.sh_offset &&
+                  section.content.size == before.sh_size);
+        cr_assert_eq(memcmp(section.content.bytes, scene->bytes + before.sh_offset, before.sh_size),
+                     0);
+    }
+}
+
+Test(images_stubs, stubs_take_the_place_of_functions)
+{
+    static const unsigned architectures[] = {75, 80, 86, 89, 90, 100, 103, 110, 120, 121};
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        cubin_scene scene = built(architectures[i]);
+        Elf64_Sym symbol;
+        served it;
+        cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
+        cr_assert_eq(ga_cubin_calls(&it.cubin), 0);
+        expect_stub(&it, 0, "malloc", 0);
+        expect_stub(&it, 1, "free", 0);
+        symbol_called(&it.cubin, "vprintf", &symbol);
+        cr_assert_eq(symbol.st_shndx, SHN_UNDEF);
+        expect_kept(&it, &scene);
+        drop(&it);
+    }
+}
+
+static void expect_variable(uint32_t before, uint64_t offset)
+{
+    static const uint8_t zeros[24];
+    cubin_scene scene = {.sm = 90, .calls_cuda = true, .constants = before};
+    Elf64_Sym symbol;
+    ga_cubin_section constants;
+    served it;
+    cubin_scene_build(&scene);
+    cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
+    symbol_called(&it.cubin, GA_CUBIN_VARIABLE, &symbol);
+    cr_assert(symbol.st_value == offset && symbol.st_size == sizeof zeros);
+    cr_assert_eq(symbol.st_info, ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT));
+    cr_assert(ga_cubin_section_at(&it.cubin, symbol.st_shndx, &constants));
+    cr_assert_str_eq(constants.name, ".nv.constant3");
+    cr_assert(!before || symbol.st_shndx == CUBIN_CONSTANTS_OF_PROGRAM);
+    cr_assert_eq(constants.header.sh_type, SHT_PROGBITS);
+    cr_assert_eq(constants.header.sh_addralign, 8);
+    cr_assert_eq(constants.content.size, offset + sizeof zeros);
+    for (uint32_t i = 0; i < before; i++) {
+        cr_assert_eq(constants.content.bytes[i], 0x5a);
+    }
+    cr_assert_eq(memcmp(constants.content.bytes + offset, zeros, sizeof zeros), 0);
+    expect_stub(&it, 0, "malloc", offset);
+    expect_stub(&it, 1, "free", offset);
+    drop(&it);
+}
+
+Test(images_stubs, the_variable_goes_behind_the_programs_constants)
+{
+    expect_variable(0, 0);
+    expect_variable(1, 8);
+    expect_variable(16, 16);
+}
+
+static uint32_t info_number(const served *it, const cubin_scene *scene, unsigned index)
+{
+    uint32_t number;
+    memcpy(&number, it->image.bytes + scene->offsets[CUBIN_INFO] + index * 12 + 8, sizeof number);
+    return number;
+}
+
+Test(images_stubs, registers_and_stack_are_raised)
+{
+    for (unsigned sm = 80; sm <= 90; sm += 10) {
+        cubin_scene scene = built(sm);
+        ga_cubin_section text;
+        served it;
+        cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
+        cr_assert_eq(info_number(&it, &scene, 0), 32);
+        cr_assert_eq(info_number(&it, &scene, 1), CUBIN_STACK); /* the kernel's own frame */
+        cr_assert_eq(info_number(&it, &scene, 2), CUBIN_STACK + 200);
+        cr_assert(ga_cubin_section_at(&it.cubin, CUBIN_TEXT, &text));
+        cr_assert_eq(text.header.sh_info, sm < 90 ? 32u << 24 | CUBIN_KERNEL : CUBIN_KERNEL);
+        drop(&it);
+    }
+    cubin_scene recursive = {.sm = 90, .calls_cuda = true, .stack = GA_STACK_SIZE_UNKNOWN};
+    served it;
+    cubin_scene_build(&recursive);
+    cr_assert_eq(serve(&it, &recursive, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(info_number(&it, &recursive, 2), needs.recursion);
+    drop(&it);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void expect_refused(const cubin_scene *scene, stubs_scene from, const char *part)
+{
+    served it;
+    cr_assert_eq(serve(&it, scene, from), GA_ERR_UNSUPPORTED, "expected \"%s\"", part);
+    expect_sentence(part);
+}
+
+Test(images_stubs, forms_that_are_not_understood_are_refused)
+{
+    static const stubs_scene good;
+    cubin_scene scene = built(90);
+    scene.is_relocatable = true;
+    cubin_scene_build(&scene);
+    expect_refused(&scene, good, "relocatable");
+    scene = built(90);
+    scene.bytes[scene.offsets[CUBIN_INFO] + 12] = 9; /* an unknown format */
+    expect_refused(&scene, good, ".nv.info");
+    scene = built(90);
+    scene.bytes[scene.offsets[CUBIN_LOCAL_INFO] + 8] ^= 0x20; /* another layout of bank 0 */
+    expect_refused(&scene, good, ".nv.info.kernel: expected parameters at byte 528");
+}
+
+Test(images_stubs, other_forms_of_stubs_are_refused)
+{
+    cubin_scene scene = built(90);
+    expect_refused(&scene, (stubs_scene){.target = STUBS_OTHER}, "relocations for that address");
+    expect_refused(&scene, (stubs_scene){.target = STUBS_FIRST}, "relocations for that address");
+    for (int i = 1; i < STUBS_INSTRUCTIONS - 1; i++) {
+        if (i != STUBS_OFFSET_MOVE + 1 && i != STUBS_OFFSET_MOVE) {
+            expect_refused(&scene, (stubs_scene){.broken = i}, "a return address on the stack");
+        }
+    }
+}
+
+Test(images_stubs, a_full_bank_of_constants_is_refused)
+{
+    enum {
+        FULL = (1 << 16) - 16
+    };
+    static uint8_t bytes[2 * CUBIN_SCENE_SIZE + FULL];
+    cubin_scene scene = {.sm = 90, .calls_cuda = true, .constants = 8};
+    stubs_scene from = {.sm = 90};
+    ga_cubin cubin;
+    ga_cubin stubs;
+    ga_image image;
+    void *owned;
+    cubin_scene_build(&scene);
+    stubs_scene_build(&from);
+    memcpy(bytes, scene.bytes, scene.size);
+    Elf64_Shdr constants = header_at(&scene, CUBIN_CONSTANTS_OF_PROGRAM);
+    cr_assert_eq(ga_cubin_open(&stubs, (ga_image){from.cubin.bytes, from.cubin.size}), GA_OK);
+    for (int i = 0; i < 2; i++) { /* 16 bytes too few, and enough */
+        cr_assert_eq(ga_cubin_open(&cubin, (ga_image){bytes, sizeof bytes}), GA_OK);
+        constants.sh_size = i ? FULL - 8 : FULL;
+        memcpy(bytes + cubin.sections + CUBIN_CONSTANTS_OF_PROGRAM * sizeof constants, &constants,
+               sizeof constants);
+        cr_assert_eq(ga_cubin_serve(&image, &owned, &cubin, &stubs, &needs),
+                     i ? GA_OK : GA_ERR_UNSUPPORTED, "%s", ga_error_text());
+        ga_libc.free(owned);
+    }
+}
+
+Test(images_stubs, stubs_for_another_architecture_are_refused)
+{
+    cubin_scene scene = built(90);
+    stubs_scene from = {.sm = 80};
+    ga_cubin cubin;
+    ga_cubin stubs;
+    ga_image image;
+    void *owned;
+    stubs_scene_build(&from);
+    cr_assert_eq(ga_cubin_open(&cubin, (ga_image){scene.bytes, scene.size}), GA_OK);
+    cr_assert_eq(ga_cubin_open(&stubs, (ga_image){from.cubin.bytes, from.cubin.size}), GA_OK);
+    cr_assert_eq(ga_cubin_serve(&image, &owned, &cubin, &stubs, &needs), GA_ERR_UNSUPPORTED);
+    expect_sentence("sm_80");
+    cr_assert_eq(ga_cubin_serve(&image, &owned, &cubin, &cubin, &needs), GA_ERR_UNSUPPORTED);
+    expect_sentence("gpualloc_call_"); /* it has none */
+}
