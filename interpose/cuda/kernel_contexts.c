@@ -555,10 +555,12 @@ void ga_cuda_kernel_close(int device)
     if (device < 0 || device >= GA_CUDA_DEVICES) {
         return;
     }
+    unsigned others = 0;
     int mode = begin_locked();
     for (context *c = contexts; c;) {
         context *next = c->next;
         if (c->device == device) {
+            others += c->is_open && !c->is_primary && has_code(c);
             close_context(c);
             if (c->is_primary) {
                 remove_context(c);
@@ -568,4 +570,10 @@ void ga_cuda_kernel_close(int device)
     }
     ga_cuda_place_close(device);
     end_locked(mode);
+    if (others) {
+        ga_log(GA_LOG_WARN,
+               "the primary context of device %d goes, with the heap: until it is retained again, "
+               "malloc gives NULL in kernels of %u other contexts",
+               device, others);
+    }
 }

@@ -93,7 +93,9 @@ class Modules(Case):
         self.passed("library_after_reset")
 
     def test_another_context_after_a_reset(self) -> None:
-        self.served("reset_beside")
+        said = self.served("reset_beside", "malloc gives NULL in kernels of 1 other contexts",
+                           "malloc gives NULL in kernels of 2 other contexts")
+        self.assertEqual(said.count("gives NULL"), 2, said)
 
     def test_a_reference_that_bypassed_us(self) -> None:
         self.served("unknown_holder", STAND_IN_DEVICES="2")
