@@ -242,7 +242,8 @@ static ga_status serve(void **out, const loading *c, const ga_cuda_target *t, ga
         status = ga_fail(GA_ERR_UNSUPPORTED, "an earlier module of the program keeps it");
     }
     if (status == GA_OK && ga_image_kind_of(image) == GA_IMAGE_PTX) {
-        status = ga_ptx_link(&image, &compiled, t->device, image, &c->options);
+        ga_ptx_source source = {image, t->sm, &c->options};
+        status = ga_ptx_link(&image, &compiled, t->device, &source);
     }
     if (status == GA_OK) {
         status = ga_cuda_kernel_serve(&copy, out, t, image, calls);

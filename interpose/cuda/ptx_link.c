@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls of cuLinkCreate() and its kin.
+ * Calls of cuLinkCreate() and its kin, and of the cache of their results.
  */
 #include "ptx_link.h"
 
 #include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/libc.h"
+#include "../../liballoc/platform/log.h"
 #include "next.h"
+#include "ptx_cache.h"
 
 #include <gpualloc/backend.h>
 
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     INFO_LOG_BUFFER = 3, /* CU_JIT_* */
     ERROR_LOG_BUFFER = 5,
     ERROR_LOG_BUFFER_SIZE_BYTES = 6,
-    OPTIONS_MOST = 62,
     INPUT_PTX = 1, /* CU_JIT_INPUT_PTX */
     LOG_SIZE = 1024
 };
@@ -79,18 +81,19 @@ static unsigned copy_options(int *names, void **values, const ga_ptx_options *op
     return count;
 }
 
-static ga_status link_ptx(ga_image *out, void **owned, const linker *l, ga_image ptx,
-                          const ga_ptx_options *options)
+static ga_status link_ptx(ga_image *out, void **owned, const linker *l, const ga_ptx_source *source)
 {
     char log[LOG_SIZE] = "";
-    int names[OPTIONS_MOST + 2];
-    void *values[OPTIONS_MOST + 2];
+    int names[GA_PTX_OPTIONS_MOST + 2];
+    void *values[GA_PTX_OPTIONS_MOST + 2];
+    ga_image ptx = source->ptx;
+    const ga_ptx_options *options = source->options;
     link_state state;
     void *cubin = NULL;
     size_t size = 0;
-    if (options->count > OPTIONS_MOST) {
+    if (options->count > GA_PTX_OPTIONS_MOST) {
         return ga_fail(GA_ERR_UNSUPPORTED, "%u options for the PTX: expected at most %d",
-                       options->count, OPTIONS_MOST);
+                       options->count, GA_PTX_OPTIONS_MOST);
     }
     unsigned count = copy_options(names, values, options);
     names[count] = ERROR_LOG_BUFFER;
@@ -112,12 +115,10 @@ static ga_status link_ptx(ga_image *out, void **owned, const linker *l, ga_image
     return status;
 }
 
-ga_status ga_ptx_link(ga_image *out, void **owned, int device, ga_image ptx,
-                      const ga_ptx_options *options)
+static ga_status compile(ga_image *out, void **owned, int device, const ga_ptx_source *source)
 {
     linker l;
     ga_cuda_scope scope;
-    *owned = NULL;
     if (!find_linker(&l)) {
         return ga_fail(GA_ERR_UNSUPPORTED, "the driver has no cuLinkCreate(), to compile PTX with");
     }
@@ -125,7 +126,32 @@ ga_status ga_ptx_link(ga_image *out, void **owned, int device, ga_image ptx,
     if (status != GA_OK) {
         return status;
     }
-    status = link_ptx(out, owned, &l, ptx, options);
+    status = link_ptx(out, owned, &l, source);
     ga_cuda_leave(&scope);
+    return status;
+}
+
+static double milliseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+ga_status ga_ptx_link(ga_image *out, void **owned, int device, const ga_ptx_source *source)
+{
+    double begun = milliseconds();
+    *owned = NULL;
+    if (ga_ptx_cache_find(out, owned, source)) {
+        ga_log(GA_LOG_INFO, "PTX of %zu bytes was compiled before: read in %.2f ms",
+               source->ptx.size, milliseconds() - begun);
+        return GA_OK;
+    }
+    ga_status status = compile(out, owned, device, source);
+    if (status == GA_OK) {
+        ga_log(GA_LOG_INFO, "PTX of %zu bytes compiled in %.1f ms", source->ptx.size,
+               milliseconds() - begun);
+        ga_ptx_cache_keep(source, *out);
+    }
     return status;
 }

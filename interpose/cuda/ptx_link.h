@@ -6,20 +6,20 @@
 #define GPUALLOC_INTERPOSE_CUDA_PTX_LINK_H
 
 #include "../images/image.h"
+#include "ptx_options.h"
 
-/* Options of the driver's compiler, as a program gives them. */
-typedef struct ga_ptx_options {
-    unsigned count;
-    int *options;
-    void **values;
-} ga_ptx_options;
+typedef struct ga_ptx_source {
+    ga_image ptx;
+    unsigned sm; /* of the device */
+    const ga_ptx_options *options;
+} ga_ptx_source;
 
-/* Compile `ptx` for `device`, in its primary context. `*owned` holds the cubin: give it to
- * ga_libc.free(). The driver keeps malloc and free as undefined functions in it.
+/* Compile PTX for `device`, in its primary context, or take the result of an earlier time from the
+ * disk. `*owned` holds the cubin: give it to ga_libc.free(). The driver keeps malloc and free as
+ * undefined functions in it.
  *
  * GA_ERR_UNSUPPORTED  the driver has no linker, or refuses the PTX: the error has its first line
  */
-ga_status ga_ptx_link(ga_image *out, void **owned, int device, ga_image ptx,
-                      const ga_ptx_options *options);
+ga_status ga_ptx_link(ga_image *out, void **owned, int device, const ga_ptx_source *source);
 
 #endif

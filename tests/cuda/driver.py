@@ -26,11 +26,14 @@ class Case(support.Case):
     """A test with a folder of its own."""
 
     def run_cuda(self, program: str, *arguments: str, driver: str = LIBCUDA, device: str = "",
-                 preload: bool = True, behind: str = "", **variables: str) -> support.Outcome:
-        """Run a program to its end; `device` is GPUALLOC_DEVICE, `variables` more of the kind."""
-        environment = {"LD_LIBRARY_PATH": driver, "GPUALLOC_DEVICE": device} | variables
+                 preload: bool = True, behind: str = "", process: dict[str, object] | None = None,
+                 **variables: str | None) -> support.Outcome:
+        """Run a program to its end; `device` is GPUALLOC_DEVICE, `variables` more of the kind
+        (None: unset), `process` options of Popen. No compiled PTX is kept, unless asked for."""
+        environment = {"LD_LIBRARY_PATH": driver, "GPUALLOC_DEVICE": device,
+                       "GPUALLOC_CACHE": ""} | variables
         return support.run(program, *arguments, environment=environment, preload=preload,
-                           behind=behind)
+                           behind=behind, **(process or {}))
 
     def passes(self, program: str, *arguments: str, quiet: bool = True,
                **options: object) -> support.Outcome:

@@ -75,12 +75,13 @@ def configuration(name: str) -> Configuration:
     return next(one for one in known if one.name == name)
 
 
-def run(program: str, *arguments: str, environment: dict[str, str] | None = None,
+def run(program: str, *arguments: str, environment: dict[str, str | None] | None = None,
         preload: bool = True, behind: str = "", timeout: float = 60,
         **options: object) -> Outcome:
-    """Run a program; `environment` is added to a clean one, `behind` is a library to preload
-    after the preload. `options` go to Popen."""
+    """Run a program; `environment` is added to a clean one (None: unset), `behind` is a library to
+    preload after the preload. `options` go to Popen."""
     variables = CLEAN | {"LC_ALL": "C"} | (environment or {})
+    variables = {name: value for name, value in variables.items() if value is not None}
     libraries = [FIRST, PRELOAD, behind] if preload else [FIRST]
     if any(libraries):
         variables["LD_PRELOAD"] = ":".join(filter(None, libraries))

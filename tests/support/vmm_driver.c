@@ -286,7 +286,9 @@ static int attribute_of(CUdevice_attribute attribute)
     const vmm_driver_options *o = &vmm.options;
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        return 9;
+        return o->sm ? o->sm / 10 : 9;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        return o->sm % 10;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
         return 1;
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:

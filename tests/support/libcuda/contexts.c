@@ -61,6 +61,7 @@ static uint64_t number_in(const char *variable)
 static void begin(void)
 {
     vmm_driver_options options = {.devices = (int)number_in("STAND_IN_DEVICES"),
+                                  .sm = (int)number_in("STAND_IN_SM"),
                                   .memory = number_in("STAND_IN_MEMORY"),
                                   .pinned = number_in("STAND_IN_PINNED"),
                                   .no_fd = number_in("STAND_IN_NO_FD"),

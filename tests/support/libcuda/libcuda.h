@@ -5,9 +5,10 @@
  * functions of the hook table return as documented at stand_in_echo(). It is not a driver for the
  * CUDA runtime, which needs private tables of the driver.
  *
- * STAND_IN_DEVICES, STAND_IN_MEMORY, STAND_IN_PINNED (bytes, pinned at once), STAND_IN_NO_FD (1: no
- * memory for other processes) and STAND_IN_NO_RDMA (1: no network cards) in the environment
- * describe the machine. Programs find the functions below by dlsym().
+ * STAND_IN_DEVICES, STAND_IN_SM (90: compute capability 9.0), STAND_IN_MEMORY, STAND_IN_PINNED
+ * (bytes, pinned at once), STAND_IN_NO_FD (1: no memory for other processes) and STAND_IN_NO_RDMA
+ * (1: no network cards) in the environment describe the machine. Programs find the functions below
+ * by dlsym().
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_LIBCUDA_H
 #define GPUALLOC_TESTS_SUPPORT_LIBCUDA_H
@@ -83,6 +84,10 @@ STAND_IN_API void stand_in_hide_variables(int n);
 
 /* Calls with a module or library that is gone. */
 STAND_IN_API int stand_in_stale(void);
+/* Results of the linker so far; and the value of an option of its last state. False: the state has
+ * no such option. */
+STAND_IN_API uint64_t stand_in_links(void);
+STAND_IN_API bool stand_in_link_option(int option, uint32_t *value);
 
 /* ---- between its files --------------------------------------------------------------------- */
 

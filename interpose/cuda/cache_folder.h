@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A folder of files that processes of one user share: each file is written once, whole, and may go
+ * at any time. No function here fails a caller: a line of the log (INFO) has the reason. Thread
+ * safe.
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_CACHE_FOLDER_H
+#define GPUALLOC_INTERPOSE_CUDA_CACHE_FOLDER_H
+
+#include "../images/image.h"
+
+#include <stdbool.h>
+
+enum {
+    GA_CACHE_SIZE_MOST = 256 << 20,     /* bytes of all files */
+    GA_CACHE_FILE_SIZE_MOST = 64 << 20, /* bytes of one */
+    GA_CACHE_FILES_MOST = 1 << 14,
+    GA_CACHE_TEMPORARY_SECONDS = 60 * 60 /* a temporary file of this age has no writer */
+};
+
+/* The content of file `name`, to be given to ga_libc.free(). False: there is none, or the folder or
+ * the file cannot be trusted: others may write to it. */
+bool ga_cache_folder_read(ga_image *out, uint64_t name);
+
+/* Write file `name`, or replace it. The oldest files go if the folder has too many bytes. */
+void ga_cache_folder_write(uint64_t name, ga_image content);
+
+#endif

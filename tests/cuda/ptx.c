@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * PTX that allocates, loaded once under the preload.
+ *
+ *   ptx TEXT [OPTION=VALUE...]     numbers of CU_JIT_*
+ *   ptx TEXT limited               files of at most 4 KiB; other PTX, loaded before, opens the heap
+ *
+ * TEXT becomes a part of the PTX. Prints how often the driver's linker ran, and which numbers it
+ * got as options. The driver gets a patched image in any case.
+ */
+#include "../support/cubin_scene.h"
+
+#include "cu.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    OPTIONS = 8,
+    JIT_LAST = 40
+};
+
+typedef CUresult load_function(CUmodule *out, const void *code, unsigned count, int *options,
+                               void **values);
+
+static void *driver;
+static cubin_scene scene;
+
+static void *function_of_driver(const char *name)
+{
+    return dlsym(driver, name);
+}
+
+/* What the linker makes of any PTX. */
+static void place_cubin(void)
+{
+    static char name[64];
+    void (*image_size)(size_t size);
+    scene = (cubin_scene){
+        .sm = 90, .calls_cuda = true, .has_addends = true, .call_type = GA_R_ABS55_16_34};
+    cubin_scene_build(&scene);
+    int fd = memfd_create("cubin", 0);
+    CHECK(fd >= 0 && write(fd, scene.bytes, scene.size) == (ssize_t)scene.size, "%d", fd);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    setenv("STAND_IN_CUBIN", name, 1);
+    *(void **)&image_size = function_of_driver("stand_in_image_size");
+    image_size(scene.size);
+}
+
+/* The number of options. */
+static unsigned read_options(char **words, int *options, void **values)
+{
+    unsigned count = 0;
+    for (; count < OPTIONS && words[count]; count++) {
+        char *value;
+        options[count] = (int)strtol(words[count], &value, 10);
+        values[count] = (void *)(uintptr_t)strtoul(value + 1, NULL, 10);
+    }
+    return count;
+}
+
+static void expect_patched(void)
+{
+    int (*images)(void);
+    const void *(*image)(int number, const void **passed);
+    const void *passed;
+    uint64_t word;
+    *(void **)&images = function_of_driver("stand_in_images");
+    *(void **)&image = function_of_driver("stand_in_image");
+    const uint8_t *copy = image(images() - 1, &passed);
+    memcpy(&word, copy + scene.offsets[CUBIN_CONSTANT], sizeof word);
+    CHECK(word == STAND_IN_MALLOC, "%#llx", (unsigned long long)word);
+}
+
+static void say_options(void)
+{
+    bool (*link_option)(int option, uint32_t *value);
+    uint32_t value;
+    *(void **)&link_option = function_of_driver("stand_in_link_option");
+    for (int option = 0; option < JIT_LAST; option++) {
+        if ((option < 3 || option > 6) && link_option(option, &value)) {
+            printf("option %d=%u\n", option, value);
+        }
+    }
+}
+
+static void load_text(load_function *load, const char *text, unsigned count, int *options,
+                      void **values)
+{
+    static char ptx[8192];
+    CUmodule module;
+    snprintf(ptx, sizeof ptx, "// %s\n.version 9.0\n.target sm_75\n.extern .func free\n(\n)\n;\n",
+             text);
+    CHECK_SAME(0, load(&module, ptx, count, options, values));
+    expect_patched();
+}
+
+int main(int argc, char **argv)
+{
+    const struct rlimit limit = {4096, 4096};
+    int options[OPTIONS];
+    void *values[OPTIONS];
+    unsigned count = 0;
+    cu_get *get;
+    load_function *load;
+    uint64_t (*links)(void);
+    cu_open(0);
+    driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    *(void **)&get = dlsym(driver, "cuGetProcAddress_v2");
+    *(void **)&load = cu_find(get, "cuModuleLoadDataEx", 0);
+    *(void **)&links = function_of_driver("stand_in_links");
+    place_cubin();
+    if (argc > 2 && strcmp(argv[2], "limited") == 0) {
+        load_text(load, "other", 0, NULL, NULL);
+        CHECK_SAME(0, setrlimit(RLIMIT_FSIZE, &limit));
+    } else if (argc > 2) {
+        count = read_options(argv + 2, options, values);
+    }
+    load_text(load, argc > 1 ? argv[1] : "", count, options, values);
+    printf("links %llu\n", (unsigned long long)links());
+    say_options();
+    return not_so != 0;
+}
