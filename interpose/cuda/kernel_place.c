@@ -22,8 +22,8 @@
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/heap.h"
-#include "../images/fatbin.h"
 #include "../kernel/module.h"
+#include "kernel_code.h"
 
 #include <gpualloc/backend.h>
 
@@ -88,20 +88,10 @@ static ga_status read_needs(ga_cubin_needs *out, const ga_cubin *cubin, const ch
     return status;
 }
 
-static ga_status find_image(record *it, ga_image *image, void **owned, unsigned sm)
+static ga_status find_image(record *it, ga_image *image, void **owned, int device, unsigned sm)
 {
-    ga_fatbin_entry entry;
     ga_cubin cubin;
-    *owned = NULL;
-    if (!ga_kernel_module_size) {
-        return ga_fail(GA_ERR_UNSUPPORTED,
-                       "this build has no device code: nvcc was not found for it");
-    }
-    ga_image fatbin = {ga_kernel_module, (size_t)ga_kernel_module_size};
-    ga_status status = ga_fatbin_choose(&entry, fatbin, sm);
-    if (status == GA_OK) {
-        status = ga_fatbin_unpack(image, owned, &entry);
-    }
+    ga_status status = ga_kernel_code_find(image, owned, device, sm);
     if (status == GA_OK) {
         status = ga_cubin_open(&cubin, *image);
     }
@@ -155,7 +145,7 @@ static ga_status open_closed(record *it, int device, unsigned sm)
     ga_image image;
     void *owned;
     ga_kernel_heap view;
-    ga_status status = find_image(it, &image, &owned, sm);
+    ga_status status = find_image(it, &image, &owned, device, sm);
     if (status == GA_OK) {
         status = open_heap(it, device, &view);
     }

@@ -11,6 +11,10 @@
 extern const unsigned char ga_kernel_module[] __attribute__((visibility("hidden")));
 extern const uint64_t ga_kernel_module_size __attribute__((visibility("hidden")));
 
+/* Its PTX, in a fat binary, for architectures that the build does not know. */
+extern const unsigned char ga_kernel_module_ptx[] __attribute__((visibility("hidden")));
+extern const uint64_t ga_kernel_module_ptx_size __attribute__((visibility("hidden")));
+
 /* Its variables for the words of a ga_kernel_heap, the variable with the addresses of its
  * functions, and its kernels. */
 #define GA_KERNEL_MODULE_WORDS                                                                     \

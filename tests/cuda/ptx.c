@@ -46,6 +46,7 @@ static void place_cubin(void)
     CHECK(fd >= 0 && write(fd, scene.bytes, scene.size) == (ssize_t)scene.size, "%d", fd);
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     setenv("STAND_IN_CUBIN", name, 1);
+    setenv("STAND_IN_MODULE", name, 0); /* unless it is set: it has constants */
     *(void **)&image_size = function_of_driver("stand_in_image_size");
     image_size(scene.size);
 }

@@ -4,11 +4,13 @@
 reason."""
 
 import json
+import os
 import unittest
 from pathlib import Path
 
 from driver import Case
 
+MODULE = os.environ["GA_MODULE"]
 SPEC = "slab/vmm"
 GROWTH = "memory grows between launches only"
 REFUSED = "keeps CUDA's malloc in kernels: "
@@ -119,6 +121,26 @@ class Modules(Case):
                            GPUALLOC_KERNEL="slab:unit=x/cuda").stderr
         self.assertIn(REFUSED, said)
         self.assertIn("GPUALLOC_KERNEL: slab: unit: expected", said)
+
+    def test_a_newer_architecture(self) -> None:
+        """The preload's own PTX is compiled, with the registers that it may use."""
+        newer = {"GPUALLOC_KERNEL": SPEC, "STAND_IN_SM": "130", "GPUALLOC_LOG": "info",
+                 "GPUALLOC_CACHE": str(self.folder / "cache")}
+        outcome = self.passes("ptx", quiet=False, STAND_IN_MODULE=MODULE, **newer)
+        self.assertEqual(outcome.stdout, "links 2\noption 0=32\n")
+        self.assertIn("is served by", outcome.stderr)
+        outcome = self.passes("ptx", quiet=False, STAND_IN_MODULE=MODULE, **newer)
+        self.assertEqual(outcome.stdout, "links 0\n")
+
+    def test_a_newer_architecture_whose_code_has_constants(self) -> None:
+        outcome = self.run_cuda("ptx", GPUALLOC_KERNEL=SPEC, STAND_IN_SM="130")
+        self.assertEqual(outcome.status, 1)
+        self.assertIn(REFUSED + "sm_130: expected code of gpualloc without constants",
+                      outcome.stderr)
+
+    def test_an_older_architecture(self) -> None:
+        outcome = self.run_cuda("ptx", GPUALLOC_KERNEL=SPEC, STAND_IN_SM="70")
+        self.assertIn(REFUSED + "fat binary: expected code for sm_70", outcome.stderr)
 
     def test_strict(self) -> None:
         outcome = self.run_cuda("modules", "refused", "served", GPUALLOC_KERNEL=SPEC,

@@ -281,9 +281,9 @@ static void expect_words(const ga_cubin *cubin)
 }
 
 /* ptxas assumes that registers above 31 survive a call of malloc. */
-Test(images_nvcc, our_module_can_be_called_from_others)
+static void expect_callable(const char *file)
 {
-    ga_image fatbin = read_file(getenv("IMAGES_MODULE"));
+    ga_image fatbin = read_file(file);
     ga_fatbin_entry entry;
     size_t at = 0;
     unsigned count = 0;
@@ -310,6 +310,16 @@ Test(images_nvcc, our_module_can_be_called_from_others)
     }
     cr_assert(count > 0 && at == fatbin.size);
     free((void *)fatbin.bytes);
+}
+
+Test(images_nvcc, our_module_can_be_called_from_others)
+{
+    expect_callable(getenv("IMAGES_MODULE"));
+}
+
+Test(images_nvcc, and_as_compiled_from_ptx)
+{
+    expect_callable(getenv("IMAGES_NEWER"));
 }
 
 /* ---- compressed images --------------------------------------------------------------------- */

@@ -4,7 +4,8 @@
  * of cubins, by name: the one of stubs, and the one with which the preload's module says where its
  * functions are.
  *
- * The linker gives the content of the file that STAND_IN_CUBIN names, whatever it gets.
+ * The linker gives the content of the file that STAND_IN_MODULE names for the preload's own PTX,
+ * and STAND_IN_CUBIN for any other.
  */
 #include "libcuda.h"
 
@@ -21,6 +22,7 @@ enum {
     IMAGES = 256,
     VARIABLES = 2048,
     LINK_OPTIONS = 64,
+    CUBIN_SIZE = 1 << 22,
     LIBRARY_NOT_FOUND = 500 /* CUDA_ERROR_NOT_FOUND */
 };
 
@@ -316,6 +318,7 @@ uint64_t stand_in_functions(void)
 /* ---- the linker ------------------------------------------------------------------------------ */
 
 typedef struct CUlinkState_st {
+    bool is_own; /* the PTX is the preload's */
     void *cubin;
 } linker;
 
@@ -363,21 +366,22 @@ CUresult cuLinkCreate_v2(unsigned count, int *options, void **values, linker **o
 CUresult cuLinkAddData_v2(linker *state, int type, void *data, size_t size, const char *name,
                           unsigned count, int *options, void **values)
 {
-    (void)state, (void)name, (void)count, (void)options, (void)values;
+    (void)name, (void)count, (void)options, (void)values;
     bool is_text = type == 1 && size && ((char *)data)[size - 1] == '\0';
+    state->is_own = is_text && strstr(data, GA_KERNEL_MODULE_ADDRESSES);
     return is_text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuLinkComplete(linker *state, void **cubin, size_t *size)
 {
     __atomic_fetch_add(&link_count, 1, __ATOMIC_RELAXED); /* a figure */
-    const char *path = getenv("STAND_IN_CUBIN");
+    const char *path = getenv(state->is_own ? "STAND_IN_MODULE" : "STAND_IN_CUBIN");
     FILE *file = path ? fopen(path, "rbe") : NULL;
     if (!file) {
         return CUDA_ERROR_UNKNOWN;
     }
-    state->cubin = malloc(1 << 16);
-    *size = fread(state->cubin, 1, 1 << 16, file);
+    state->cubin = malloc(CUBIN_SIZE);
+    *size = fread(state->cubin, 1, CUBIN_SIZE, file);
     *cubin = state->cubin;
     fclose(file);
     return CUDA_SUCCESS;
