@@ -203,16 +203,15 @@ static ga_status check_devices(const ga_cuda_target *t)
 
 /* ---- replacing ------------------------------------------------------------------------------- */
 
-/* The code in `image`, or in the entry of it for this device. */
-static ga_status find_code(ga_image *image, void **owned, unsigned sm)
+/* The code in `image`, or in the entry of it for this device, which goes to `entry`. */
+static ga_status find_code(ga_image *image, void **owned, ga_fatbin_entry *entry, unsigned sm)
 {
-    ga_fatbin_entry entry;
     *owned = NULL;
     if (ga_image_kind_of(*image) != GA_IMAGE_FATBIN) {
         return GA_OK;
     }
-    ga_status status = ga_fatbin_choose(&entry, *image, sm);
-    return status == GA_OK ? ga_fatbin_unpack(image, owned, &entry) : status;
+    ga_status status = ga_fatbin_choose(entry, *image, sm);
+    return status == GA_OK ? ga_fatbin_unpack(image, owned, entry) : status;
 }
 
 static ga_status calls_of(unsigned *calls, ga_image image)
@@ -230,9 +229,9 @@ static ga_status calls_of(unsigned *calls, ga_image image)
     return status;
 }
 
-/* `image` calls malloc or free. */
+/* `image` calls malloc or free; a fat binary had it in `entry`. */
 static ga_status serve(void **out, const loading *c, const ga_cuda_target *t, ga_image image,
-                       unsigned calls)
+                       const ga_fatbin_entry *entry, unsigned calls)
 {
     ga_image copy;
     void *compiled = NULL;
@@ -242,7 +241,7 @@ static ga_status serve(void **out, const loading *c, const ga_cuda_target *t, ga
         status = ga_fail(GA_ERR_UNSUPPORTED, "an earlier module of the program keeps it");
     }
     if (status == GA_OK && ga_image_kind_of(image) == GA_IMAGE_PTX) {
-        ga_ptx_source source = {image, t->sm, &c->options};
+        ga_ptx_source source = {image, entry->payload.bytes ? entry : NULL, t->sm, &c->options};
         status = ga_ptx_link(&image, &compiled, t->device, &source);
     }
     if (status == GA_OK) {
@@ -263,6 +262,7 @@ typedef enum verdict {
 static verdict replace(void **out, const loading *c, const void *code, ga_cuda_target *t)
 {
     ga_image image;
+    ga_fatbin_entry entry = {0};
     void *owned = NULL;
     unsigned calls = 0;
     *out = NULL;
@@ -271,14 +271,14 @@ static verdict replace(void **out, const loading *c, const void *code, ga_cuda_t
     }
     ga_status status = ga_image_measure(&image, code, c->size);
     if (status == GA_OK) {
-        status = find_code(&image, &owned, t->sm);
+        status = find_code(&image, &owned, &entry, t->sm);
     }
     if (status == GA_OK) {
         status = calls_of(&calls, image);
     }
     verdict found = status == GA_OK ? PASSED : UNREAD;
     if (calls) {
-        found = serve(out, c, t, image, calls) == GA_OK ? REPLACED : REFUSED;
+        found = serve(out, c, t, image, &entry, calls) == GA_OK ? REPLACED : REFUSED;
     } else {
         add_one(&counts.passed);
     }

@@ -20,7 +20,8 @@ enum {
     INFO_LOG_BUFFER = 3, /* CU_JIT_* */
     ERROR_LOG_BUFFER = 5,
     ERROR_LOG_BUFFER_SIZE_BYTES = 6,
-    INPUT_PTX = 1, /* CU_JIT_INPUT_PTX */
+    INPUT_PTX = 1, /* CU_JIT_INPUT_* */
+    INPUT_FATBINARY = 2,
     LOG_SIZE = 1024
 };
 
@@ -81,12 +82,27 @@ static unsigned copy_options(int *names, void **values, const ga_ptx_options *op
     return count;
 }
 
+/* The driver reads the options of an entry only in a fat binary. Most have no CU_JIT_*, or one that
+ * has no effect on PTX: for -fmad=false the driver ignores CU_JIT_FMA. */
+static CUresult add_input(const linker *l, link_state state, const ga_ptx_source *source)
+{
+    ga_image input = source->ptx;
+    void *owned = NULL;
+    int type = source->entry ? INPUT_FATBINARY : INPUT_PTX;
+    if (source->entry && ga_fatbin_single(&input, &owned, source->entry) != GA_OK) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result =
+        l->add(state, type, (void *)(uintptr_t)input.bytes, input.size, "module", 0, NULL, NULL);
+    ga_libc.free(owned);
+    return result;
+}
+
 static ga_status link_ptx(ga_image *out, void **owned, const linker *l, const ga_ptx_source *source)
 {
     char log[LOG_SIZE] = "";
     int names[GA_PTX_OPTIONS_MOST + 2];
     void *values[GA_PTX_OPTIONS_MOST + 2];
-    ga_image ptx = source->ptx;
     const ga_ptx_options *options = source->options;
     link_state state;
     void *cubin = NULL;
@@ -104,8 +120,7 @@ static ga_status link_ptx(ga_image *out, void **owned, const linker *l, const ga
     if (result != CUDA_SUCCESS) {
         return refused(result, log);
     }
-    result =
-        l->add(state, INPUT_PTX, (void *)(uintptr_t)ptx.bytes, ptx.size, "module", 0, NULL, NULL);
+    result = add_input(l, state, source);
     if (result == CUDA_SUCCESS) {
         result = l->complete(state, &cubin, &size);
     }

@@ -5,12 +5,13 @@
 #ifndef GPUALLOC_INTERPOSE_CUDA_PTX_LINK_H
 #define GPUALLOC_INTERPOSE_CUDA_PTX_LINK_H
 
-#include "../images/image.h"
+#include "../images/fatbin.h"
 #include "ptx_options.h"
 
 typedef struct ga_ptx_source {
     ga_image ptx;
-    unsigned sm; /* of the device */
+    const ga_fatbin_entry *entry; /* that has the PTX, and options for it; NULL: there is none */
+    unsigned sm;                  /* of the device */
     const ga_ptx_options *options;
 } ga_ptx_source;
 

@@ -102,6 +102,29 @@ ga_status ga_fatbin_choose(ga_fatbin_entry *out, ga_image fatbin, unsigned sm)
                           count);
 }
 
+/* ---- entries as they are ------------------------------------------------------------------- */
+
+ga_image ga_fatbin_fields(const ga_fatbin_entry *entry)
+{
+    size_t size = entry->record.header_size;
+    return (ga_image){entry->payload.bytes - size, size};
+}
+
+ga_status ga_fatbin_single(ga_image *out, void **owned, const ga_fatbin_entry *entry)
+{
+    ga_image fields = ga_fatbin_fields(entry);
+    size_t size = fields.size + (size_t)entry->record.padded_size;
+    ga_fatbin_header header = {GA_FATBIN_MAGIC, 1, sizeof header, size};
+    uint8_t *bytes = *owned = ga_libc.malloc(sizeof header + size);
+    if (!bytes) {
+        return ga_fail(GA_ERR_MEMORY, "fat binary: no memory for a copy of %zu bytes", size);
+    }
+    memcpy(bytes, &header, sizeof header);
+    memcpy(bytes + sizeof header, fields.bytes, size);
+    *out = (ga_image){bytes, sizeof header + size};
+    return GA_OK;
+}
+
 /* ---- decompressing ------------------------------------------------------------------------- */
 
 /* A way to compress. `fits`: whether that many bytes can come from `from`, tested before memory is

@@ -26,6 +26,16 @@ bool ga_fatbin_next(ga_fatbin_entry *out, ga_image fatbin, size_t *at);
  */
 ga_status ga_fatbin_choose(ga_fatbin_entry *out, ga_image fatbin, unsigned sm);
 
+/* A fat binary of this entry alone, with all its fields. `*owned` holds it: give it to
+ * ga_libc.free().
+ *
+ * GA_ERR_MEMORY  no memory for it
+ */
+ga_status ga_fatbin_single(ga_image *out, void **owned, const ga_fatbin_entry *entry);
+
+/* The fields of an entry in front of its payload, the options of the compiler among them. */
+ga_image ga_fatbin_fields(const ga_fatbin_entry *entry);
+
 /* The image in an entry. `*owned` is NULL, or memory that holds it: give it to ga_libc.free().
  *
  * GA_ERR_UNSUPPORTED  intermediate code, damaged, or compressed in a way that this build cannot

@@ -4,6 +4,7 @@
  *
  *   ptx TEXT [OPTION=VALUE...]     numbers of CU_JIT_*
  *   ptx TEXT limited               files of at most 4 KiB; other PTX, loaded before, opens the heap
+ *   ptx TEXT in OPTIONS            the PTX is in a fat binary, with OPTIONS of the compiler
  *
  * TEXT becomes a part of the PTX. Prints how often the driver's linker ran, and which numbers it
  * got as options. The driver gets a patched image in any case.
@@ -88,20 +89,49 @@ static void say_options(void)
     }
 }
 
-static void load_text(load_function *load, const char *text, unsigned count, int *options,
-                      void **values)
+static const char *make_ptx(const char *text)
 {
     static char ptx[8192];
-    CUmodule module;
     snprintf(ptx, sizeof ptx, "// %s\n.version 9.0\n.target sm_75\n.extern .func free\n(\n)\n;\n",
              text);
-    CHECK_SAME(0, load(&module, ptx, count, options, values));
+    return ptx;
+}
+
+static void load_code(load_function *load, const void *code, unsigned count, int *options,
+                      void **values)
+{
+    CUmodule module;
+    CHECK_SAME(0, load(&module, code, count, options, values));
     expect_patched();
+}
+
+/* The linker gets the entry for the device as it is, and no other. */
+static void load_fatbin(load_function *load, const char *text, const char *options)
+{
+    static uint64_t room[2048];
+    uint8_t *fatbin = (uint8_t *)room;
+    const ga_fatbin_record other = {.kind = GA_FATBIN_PTX, .sm = 50};
+    const ga_fatbin_record record = {.kind = GA_FATBIN_PTX, .sm = 75};
+    const char *ptx = make_ptx(text);
+    const void *(*link_input)(size_t * size);
+    size_t size = 0;
+    size_t input_size;
+    fatbin_scene_add_with(fatbin, &size, other, "-O0", "//", 3);
+    size_t begin = size;
+    fatbin_scene_add_with(fatbin, &size, record, options, ptx, strlen(ptx) + 1);
+    load_code(load, fatbin, 0, NULL, NULL);
+    *(void **)&link_input = function_of_driver("stand_in_link_input");
+    const uint8_t *input = link_input(&input_size);
+    if (input_size) { /* it is not from the cache */
+        CHECK_SAME(sizeof(ga_fatbin_header) + size - begin, input_size);
+        CHECK_SAME(0, memcmp(input + sizeof(ga_fatbin_header), fatbin + begin, size - begin));
+    }
 }
 
 int main(int argc, char **argv)
 {
     const struct rlimit limit = {4096, 4096};
+    const char *text = argc > 1 ? argv[1] : "";
     int options[OPTIONS];
     void *values[OPTIONS];
     unsigned count = 0;
@@ -114,13 +144,18 @@ int main(int argc, char **argv)
     *(void **)&load = cu_find(get, "cuModuleLoadDataEx", 0);
     *(void **)&links = function_of_driver("stand_in_links");
     place_cubin();
+    bool is_in_fatbin = argc > 3 && strcmp(argv[2], "in") == 0;
     if (argc > 2 && strcmp(argv[2], "limited") == 0) {
-        load_text(load, "other", 0, NULL, NULL);
+        load_code(load, make_ptx("other"), 0, NULL, NULL);
         CHECK_SAME(0, setrlimit(RLIMIT_FSIZE, &limit));
-    } else if (argc > 2) {
+    } else if (argc > 2 && !is_in_fatbin) {
         count = read_options(argv + 2, options, values);
     }
-    load_text(load, argc > 1 ? argv[1] : "", count, options, values);
+    if (is_in_fatbin) {
+        load_fatbin(load, text, argv[3]);
+    } else {
+        load_code(load, make_ptx(text), count, options, values);
+    }
     printf("links %llu\n", (unsigned long long)links());
     say_options();
     return not_so != 0;

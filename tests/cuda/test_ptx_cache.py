@@ -69,10 +69,14 @@ class PtxCache(Case):
         self.compiles("a", "7=2")
         self.compiles("a", "0=7")  # CU_JIT_MAX_REGISTERS
         self.compiles("a", STAND_IN_SM="91")
-        self.assertEqual(len(self.files()), 6)
-        for arguments in ("a",), ("b",), ("a", "7=1"), ("a", "7=2"), ("a", "0=7"):
+        self.compiles("a", "in", "-O1  ")  # in a fat binary, with options
+        self.compiles("a", "in", "-O2  ")
+        self.compiles("b", "in", "-O2  ")
+        self.assertEqual(len(self.files()), 9)
+        for arguments in (("a",), ("b",), ("a", "7=1"), ("a", "7=2"), ("a", "0=7"),
+                          ("a", "in", "-O1  "), ("a", "in", "-O2  "), ("b", "in", "-O2  ")):
             self.hits(*arguments)
-        self.assertEqual(len(self.files()), 6)
+        self.assertEqual(len(self.files()), 9)
 
     def test_another_driver(self) -> None:
         self.compiles()

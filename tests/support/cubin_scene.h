@@ -200,23 +200,39 @@ static inline void cubin_scene_build(cubin_scene *scene)
     memcpy(scene->bytes, &header, sizeof header);
 }
 
-/* Append an entry to the fat binary in `room`, of which `*size` bytes are used; 0: none yet. */
-static inline void fatbin_scene_add(uint8_t *room, size_t *size, ga_fatbin_record record,
-                                    const void *payload, size_t stored)
+/* Append an entry whose compiler options are `options`, as nvcc writes them: the record, the offset
+ * and the size of the text, the text. */
+static inline void fatbin_scene_add_with(uint8_t *room, size_t *size, ga_fatbin_record record,
+                                         const char *options, const void *payload, size_t stored)
 {
     ga_fatbin_header header = {GA_FATBIN_MAGIC, 1, sizeof header, 0};
+    uint32_t text[2] = {sizeof record + sizeof text, options ? (uint32_t)strlen(options) : 0};
+    size_t fields = options ? sizeof text + (text[1] + 7) / 8 * 8 : 0;
     if (*size == 0) {
         *size = sizeof header;
     }
     record.version = 0x101;
-    record.header_size = sizeof record;
+    record.header_size = (uint32_t)(sizeof record + fields);
     record.padded_size = (stored + 7) / 8 * 8;
-    memcpy(room + *size, &record, sizeof record);
-    memset(room + *size + sizeof record, 0, (size_t)record.padded_size);
-    memcpy(room + *size + sizeof record, payload, stored);
-    *size += sizeof record + (size_t)record.padded_size;
+    record.options_offset = options ? sizeof record : 0;
+    uint8_t *at = room + *size;
+    memset(at, 0, record.header_size + (size_t)record.padded_size);
+    memcpy(at, &record, sizeof record);
+    if (options) {
+        memcpy(at + sizeof record, text, sizeof text);
+        memcpy(at + text[0], options, text[1]);
+    }
+    memcpy(at + record.header_size, payload, stored);
+    *size += record.header_size + (size_t)record.padded_size;
     header.size = *size - sizeof header;
     memcpy(room, &header, sizeof header);
+}
+
+/* Append an entry to the fat binary in `room`, of which `*size` bytes are used; 0: none yet. */
+static inline void fatbin_scene_add(uint8_t *room, size_t *size, ga_fatbin_record record,
+                                    const void *payload, size_t stored)
+{
+    fatbin_scene_add_with(room, size, record, NULL, payload, stored);
 }
 
 #endif

@@ -89,6 +89,9 @@ STAND_IN_API int stand_in_stale(void);
 STAND_IN_API uint64_t stand_in_links(void);
 STAND_IN_API bool stand_in_link_option(int option, uint32_t *value);
 
+/* The first 16 KiB of the linker's last input. */
+STAND_IN_API const void *stand_in_link_input(size_t *size);
+
 /* ---- between its files --------------------------------------------------------------------- */
 
 extern ga_cuda_driver stand_in_table; /* vmm_driver's */

@@ -22,6 +22,7 @@ enum {
     IMAGES = 256,
     VARIABLES = 2048,
     LINK_OPTIONS = 64,
+    LINK_INPUT = 1 << 14,
     CUBIN_SIZE = 1 << 22,
     LIBRARY_NOT_FOUND = 500 /* CUDA_ERROR_NOT_FOUND */
 };
@@ -326,6 +327,14 @@ static uint64_t link_count;
 static unsigned link_option_count;
 static int link_options[LINK_OPTIONS];
 static void *link_values[LINK_OPTIONS];
+static uint8_t link_input[LINK_INPUT];
+static size_t link_input_size;
+
+const void *stand_in_link_input(size_t *size)
+{
+    *size = link_input_size;
+    return link_input;
+}
 
 uint64_t stand_in_links(void)
 {
@@ -362,14 +371,17 @@ CUresult cuLinkCreate_v2(unsigned count, int *options, void **values, linker **o
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Type 1 is PTX. */
+/* Type 1 is PTX, type 2 a fat binary, which is the preload's if it is large. */
 CUresult cuLinkAddData_v2(linker *state, int type, void *data, size_t size, const char *name,
                           unsigned count, int *options, void **values)
 {
     (void)name, (void)count, (void)options, (void)values;
     bool is_text = type == 1 && size && ((char *)data)[size - 1] == '\0';
-    state->is_own = is_text && strstr(data, GA_KERNEL_MODULE_ADDRESSES);
-    return is_text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    bool is_fatbin = type == 2 && size >= 4 && memcmp(data, "\x50\xed\x55\xba", 4) == 0;
+    state->is_own = is_fatbin && size > LINK_INPUT;
+    link_input_size = size < LINK_INPUT ? size : LINK_INPUT;
+    memcpy(link_input, data, link_input_size);
+    return is_text || is_fatbin ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuLinkComplete(linker *state, void **cubin, size_t *size)
