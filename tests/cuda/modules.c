@@ -195,7 +195,9 @@ static void containers(void)
     fatbin_scene_add((uint8_t *)room, &size, (ga_fatbin_record){.kind = GA_FATBIN_ELF, .sm = 90},
                      scene.bytes, scene.size);
     load_each_way(room, expect_image);
-    ga_wrapper wrapper[3] = {{GA_WRAPPER_MAGIC, 1, (uintptr_t)room, 0}};
+    /* As long as the images, of which the stand-in copies so many bytes. */
+    ga_wrapper wrapper[CUBIN_SCENE_SIZE / sizeof(ga_wrapper)] = {
+        {GA_WRAPPER_MAGIC, 1, (uintptr_t)room, 0}};
     load_each_way(wrapper, expect_image);
 }
 
