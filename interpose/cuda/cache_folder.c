@@ -65,7 +65,13 @@ static bool find_path(char path[PATH_MAX])
     } else if (home && *home == '/') {
         length = snprintf(path, PATH_MAX, "%s/.cache/gpualloc", home);
     }
-    return length > 0 && length < PATH_MAX;
+    if (length <= 0 || length >= PATH_MAX) {
+        return false;
+    }
+    while (length > 1 && path[length - 1] == '/') { /* behind which a link would be followed */
+        path[--length] = '\0';
+    }
+    return true;
 }
 
 /* Make the folder, and the one that it is in. */

@@ -213,6 +213,7 @@ class PtxCache(Case):
         link = self.folder / "link"
         link.symlink_to(self.cache)
         self.refuses("expected no symbolic link", GPUALLOC_CACHE=str(link))
+        self.refuses("expected no symbolic link", GPUALLOC_CACHE=f"{link}//")
 
     def test_other_kinds(self) -> None:
         self.compiles()
