@@ -294,7 +294,9 @@ void collector::add(change::kind what, const SourceManager &sources, SourceLocat
                     unsigned length, std::string text)
 {
     std::string file = path_of(sources, at);
-    parsed.try_emplace(file, sources.getBufferData(sources.getFileID(at)).str());
+    if (!parsed.count(file)) {
+        parsed[file] = sources.getBufferData(sources.getFileID(at)).str();
+    }
     changes.insert({what, std::move(file), sources.getFileOffset(at), length,
                     sources.getSpellingLineNumber(at), sources.getSpellingColumnNumber(at),
                     std::move(text)});
@@ -307,9 +309,9 @@ void collector::leave(const SourceManager &sources, SourceLocation at, std::stri
 
 bool collector::changes_before(const std::string &file, unsigned offset) const
 {
-    return std::any_of(changes.begin(), changes.end(), [&](const change &c) {
-        return c.file == file && c.offset < offset && c.what != change::INCLUDE;
-    });
+    auto first = changes.lower_bound({change::OWN, file, 0, 0, 0, 0, ""});
+    auto end = changes.lower_bound({change::OWN, file, offset, 0, 0, 0, ""});
+    return std::any_of(first, end, [](const change &c) { return c.what != change::INCLUDE; });
 }
 
 const char *obstacle_to_parameter(const FunctionDecl *declaration, const std::string &project)
@@ -432,11 +434,11 @@ std::string change_set::apply(const std::string &file) const
     const std::string &text = parsed.find(file)->second;
     std::string result;
     size_t done = 0;
-    for (const change &c : changes) {
-        if (c.file == file) {
-            result.append(text, done, c.offset - done).append(c.text);
-            done = c.offset + c.length;
-        }
+    auto c =
+        std::lower_bound(changes.begin(), changes.end(), change{change::OWN, file, 0, 0, 0, 0, ""});
+    for (; c != changes.end() && c->file == file; ++c) {
+        result.append(text, done, c->offset - done).append(c->text);
+        done = c->offset + c->length;
     }
     return result.append(text, done, std::string::npos);
 }

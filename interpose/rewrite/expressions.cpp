@@ -57,8 +57,9 @@ const VarDecl *base_variable(const Expr *base)
 const cause *function::explain(const void *key, bool divergent, SourceLocation where,
                                const std::string &text, const cause *origin) const
 {
+    const cause *known = around.explained(key, text);
     const SourceManager &sources = definition->getASTContext().getSourceManager();
-    return around.explain(key, {divergent, text, place_of(sources, where), origin});
+    return known ? known : around.explain(key, {divergent, text, place_of(sources, where), origin});
 }
 
 const cause *function::explain_at(const Expr *where, bool divergent, const std::string &text,

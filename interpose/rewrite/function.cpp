@@ -9,10 +9,7 @@
 #include <clang/AST/StmtOpenMP.h>
 #include <clang/Basic/SourceManager.h>
 #include <clang/Lex/Lexer.h>
-#include <llvm/ADT/SmallString.h>
 #include <llvm/Support/Casting.h>
-#include <llvm/Support/FileSystem.h>
-#include <llvm/Support/Path.h>
 
 using namespace clang;
 using llvm::cast;
@@ -55,19 +52,6 @@ bool is_followed(const VarDecl *variable)
     type = variable->getASTContext().getBaseElementType(type);
     return !type.isVolatileQualified() && !type->isReferenceType() && !has_union(type) &&
            !(is_array && (isa<ParmVarDecl>(variable) || !variable->hasGlobalStorage()));
-}
-
-place place_of(const SourceManager &sources, SourceLocation location)
-{
-    SourceLocation at = sources.getExpansionLoc(location);
-    if (at.isInvalid()) {
-        return {"?", 0, 0};
-    }
-    llvm::SmallString<256> path(sources.getFilename(at));
-    llvm::sys::fs::make_absolute(path);
-    llvm::sys::path::remove_dots(path, true);
-    return {path.str().str(), sources.getSpellingLineNumber(at),
-            sources.getSpellingColumnNumber(at)};
 }
 
 /* `x` in `x[i]`, where x is an array and no pointer, or NULL. */
@@ -497,10 +481,11 @@ bool function::run_block(const CFGBlock &block, state &scratch)
     now = &scratch;
     here = control(at);
     events[at].clear();
+    const variance of_block = here;
     for (const CFGElement &element : block) {
         if (auto statement = element.getAs<CFGStmt>()) {
             auto thread = parallel.find(statement->getStmt());
-            here = control(at) | variance{0, thread == parallel.end() ? nullptr : thread->second};
+            here = of_block | variance{0, thread == parallel.end() ? nullptr : thread->second};
             run(statement->getStmt());
         } else if (auto destructor = element.getAs<CFGImplicitDtor>()) {
             const CXXDestructorDecl *called =

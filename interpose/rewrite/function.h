@@ -79,8 +79,11 @@ class surroundings
     /* The library function allocates in collective calls and takes the argument, or NULL. */
     virtual const allocation_function *registered(llvm::StringRef name) = 0;
 
-    /* `why` is kept for ever, and equal for equal keys. */
+    /* `why` is kept for ever. Equal keys with equal texts have one cause, the first. */
     virtual const cause *explain(const void *key, cause why) = 0;
+
+    /* The cause that explain() has made, or NULL. */
+    virtual const cause *explained(const void *key, llvm::StringRef text) const = 0;
 
     /* MPI calls end the program unless they succeed. */
     virtual bool errors_are_fatal() const = 0;

@@ -64,7 +64,7 @@ bool takes_handler(const FunctionDecl *f)
 } // namespace
 
 /* The name of a function or variable, equal in all files; those of one file alone differ. */
-std::string program::key_of(const Decl *declaration) const
+static std::string make_key(const Decl *declaration)
 {
     llvm::SmallString<128> name;
     if (index::generateUSRForDecl(declaration, name)) {
@@ -85,6 +85,13 @@ std::string program::key_of(const Decl *declaration) const
         key += "@weak";
     }
     return key;
+}
+
+const std::string &program::key_of(const Decl *declaration) const
+{
+    auto found = keys.find(declaration);
+    return found != keys.end() ? found->second
+                               : keys.emplace(declaration, make_key(declaration)).first->second;
 }
 
 /* The function may be called other than by a call that the analysis sees. */
@@ -299,7 +306,7 @@ function *program::find(const FunctionDecl *called)
     const FunctionDecl *canonical = called->getCanonicalDecl();
     auto found = known.find(canonical);
     if (found == known.end()) {
-        std::string key = key_of(called);
+        const std::string &key = key_of(called);
         auto entry = by_key.find(key);
         if (ambiguous.count(key)) {
             return nullptr;
@@ -327,7 +334,7 @@ function *program::find(const FunctionDecl *called)
             waiting.insert(number);
             entry = by_key.emplace(key, members.back().get()).first;
         }
-        found = known.emplace(canonical, entry->second).first;
+        found = known.try_emplace(canonical, entry->second).first;
     }
     if (running) {
         found->second->callers.insert(running->number);
@@ -415,12 +422,26 @@ const allocation_function *program::registered(llvm::StringRef name)
 
 const cause *program::explain(const void *key, cause why)
 {
-    auto made = explained.try_emplace({key, why.text}, nullptr);
-    if (made.second) {
+    const cause *known = explained(key, why.text);
+    if (!known) {
         all_causes.push_back(std::move(why));
-        made.first->second = &all_causes.back();
+        known = &all_causes.back();
+        causes_of[key].push_back(known);
     }
-    return made.first->second;
+    return known;
+}
+
+const cause *program::explained(const void *key, llvm::StringRef text) const
+{
+    auto found = causes_of.find(key);
+    if (found != causes_of.end()) {
+        for (const cause *known : found->second) {
+            if (known->text == text) {
+                return known;
+            }
+        }
+    }
+    return nullptr;
 }
 
 bool program::errors_are_fatal() const

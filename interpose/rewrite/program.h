@@ -10,11 +10,13 @@
 #include "messages.h"
 
 #include <clang/AST/ASTContext.h>
+#include <llvm/ADT/DenseMap.h>
 
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -110,6 +112,7 @@ class program : public surroundings
     void call_unknown(const cause *why) override;
     const allocation_function *registered(llvm::StringRef name) override;
     const cause *explain(const void *key, cause why) override;
+    const cause *explained(const void *key, llvm::StringRef text) const override;
     bool errors_are_fatal() const override;
     bool ends_all(const clang::CallExpr *call) const override;
     bool is_cuda() const override;
@@ -176,7 +179,7 @@ class program : public surroundings
     void refuse(decision &of, verdict what, const cause *why);
 
     member &member_of(const function *f) const;
-    std::string key_of(const clang::Decl *declaration) const;
+    const std::string &key_of(const clang::Decl *declaration) const;
     void add_initial(const clang::VarDecl *variable, const clang::Stmt *value);
 
     const bool cuda;
@@ -190,7 +193,8 @@ class program : public surroundings
     std::set<std::string> defined; /* variables that outlive a call, of all files */
     std::map<std::string, const clang::FunctionDecl *> definitions;
     std::set<std::string> ambiguous; /* functions with several definitions that differ */
-    std::map<const clang::FunctionDecl *, member *> known; /* by canonical declaration */
+    mutable std::unordered_map<const clang::Decl *, std::string> keys; /* key_of() */
+    llvm::DenseMap<const clang::FunctionDecl *, member *> known; /* by canonical declaration */
     std::map<std::string, member *> by_key;
     std::vector<std::unique_ptr<member>> members; /* by their functions' numbers */
     std::map<std::string, global_variable> globals;
@@ -203,7 +207,7 @@ class program : public surroundings
     std::set<size_t> collective;             /* functions with collective calls */
     std::map<const clang::Expr *, const cause *> calls_alone; /* that get no argument */
     causes all_causes;
-    std::map<std::pair<const void *, std::string>, const cause *> explained;
+    std::unordered_map<const void *, std::vector<const cause *>> causes_of; /* by keys */
 };
 
 } // namespace rewrite

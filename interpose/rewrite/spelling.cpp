@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spelling.h"
 
+#include "variance.h"
+
 #include <clang/Lex/Lexer.h>
 #include <llvm/ADT/SmallString.h>
 #include <llvm/ADT/StringMap.h>
@@ -13,6 +15,30 @@ using namespace clang;
 
 namespace rewrite
 {
+
+/* The name of a file without . and .. but with its links. Each file is asked for once. */
+static const std::string &absolute_path(llvm::StringRef name)
+{
+    static llvm::StringMap<std::string> known;
+    std::string &found = known[name];
+    if (found.empty()) {
+        llvm::SmallString<256> path(name);
+        llvm::sys::fs::make_absolute(path);
+        llvm::sys::path::remove_dots(path, true);
+        found = path.str().str();
+    }
+    return found;
+}
+
+place place_of(const SourceManager &sources, SourceLocation location)
+{
+    SourceLocation at = sources.getExpansionLoc(location);
+    if (at.isInvalid()) {
+        return {"?", 0, 0};
+    }
+    return {absolute_path(sources.getFilename(at)), sources.getSpellingLineNumber(at),
+            sources.getSpellingColumnNumber(at)};
+}
 
 std::string path_of(const SourceManager &sources, SourceLocation location)
 {
