@@ -7,15 +7,6 @@
  *
  * All calls that can be collective for themselves have the argument at first. Then calls lose it
  * until the conditions hold for all others, so that recursive functions need no special care.
- *
- * Whether messages come between depends on the callers, too: a call in a function may need that
- * none comes between the call of the function and the barrier before (B), or the one after it (A).
- * The beginning of an entry is a barrier before all its calls. The end of main() is one after them,
- * but that of a kernel is not: a thread that ends no longer keeps others waiting at
- * __syncthreads(), as if it had sent a message.
- *
- * A table of four bits says for each combination if the call is safe: bit 0 for neither, bit 1 for
- * B alone, bit 2 for A alone, bit 3 for both.
  */
 #include "edit.h"
 #include "program.h"
@@ -36,8 +27,6 @@ namespace rewrite
 namespace
 {
 
-constexpr unsigned ROWS = 4, ALWAYS = 15;
-
 /* The function has a parameter or a variable of the name that it would get. */
 bool names_coalesce(const FunctionDecl *f)
 {
@@ -47,15 +36,10 @@ bool names_coalesce(const FunctionDecl *f)
     }
     each_statement(f->getBody(), nullptr, [&](const Stmt *statement, const Stmt *) {
         const auto *name = dyn_cast<DeclRefExpr>(statement);
-        found = found || (name && name->getDecl()->getNameAsString() == "coalesce");
+        const auto *named = name ? name->getDecl()->getIdentifier() : nullptr;
+        found = found || (named && named->isStr("coalesce"));
     });
     return found;
-}
-
-/* No exchange comes between this point and the barrier, where B or A (`outside`) holds. */
-bool is_clear(const exchange_state &state, bool outside)
-{
-    return !state.exchange && (!state.at_edge || outside);
 }
 
 } // namespace
@@ -66,46 +50,6 @@ bool program::has_parameter(const function *f) const
     return !f->is_entry && !of.left_alone &&
            std::any_of(of.decisions.begin(), of.decisions.end(),
                        [this](size_t i) { return decisions[i].gets != flag::none; });
-}
-
-/* The variance that must be empty for the call to be collective. */
-variance program::needs(const decision &of) const
-{
-    variance found = of.site->reached;
-    if (!of.site->callee) {
-        return found | of.site->size;
-    }
-    uint64_t required = member_of(of.site->callee).required;
-    if (required & variance::ALONE) {
-        found.join(of.site->alone);
-    }
-    for (unsigned i = 0; i < variance::PARAMETERS; i++) {
-        if (required >> i & 1) {
-            found.join(i < of.site->arguments.size()
-                           ? of.site->arguments[i]
-                           : variance{0, of.in->explain_at(of.site->expression, false,
-                                                           "an argument is missing", nullptr)});
-        }
-    }
-    return found;
-}
-
-/* The table of a call within its function. */
-unsigned program::table_of(const decision &of) const
-{
-    const message_flow &messages = *member_of(of.in).messages;
-    size_t index = of.site - of.in->sites.data();
-    unsigned table = 0;
-    for (unsigned row = 0; row < ROWS; row++) {
-        bool entry = of.in->is_entry;
-        bool before = is_clear(messages.before[index], entry || (row & 1));
-        bool after = is_clear(messages.after[index], (entry && !cuda) || (row & 2 && !entry));
-        bool safe = of.site->callee
-                        ? member_of(of.site->callee).tolerates >> (before + 2 * after) & 1
-                        : before || after;
-        table |= (unsigned)safe << row;
-    }
-    return table;
 }
 
 /* Why the function cannot get a parameter, or NULL. */
@@ -121,9 +65,8 @@ const cause *program::leave_alone(const member &of) const
     if (of.analysis->is_entry) {
         return nullptr;
     }
-    auto taken = address_taken.find(key_of(f));
-    if (taken != address_taken.end()) {
-        return taken->second;
+    if (const cause *elsewhere = called_elsewhere(of)) {
+        return elsewhere;
     }
     if (f->isVariadic()) {
         return because("the function has a variable number of arguments");
@@ -183,6 +126,22 @@ void program::refuse(decision &of, verdict what, const cause *why)
     of.why = why;
 }
 
+/* Likewise, and look again at all that depends on the argument: the conditions of the function
+ * around the call, the calls within the function that is called, and, if it was the last one, the
+ * calls of the function around it. */
+void program::drop(decision &of, verdict what, const cause *why)
+{
+    refuse(of, what, why);
+    const member &in = member_of(of.in);
+    unsettled.add(in.component);
+    if (of.site->callee) {
+        unserved.add(of.site->callee->number);
+    }
+    if (!has_parameter(of.in)) {
+        unfit.add(in.calls.begin(), in.calls.end());
+    }
+}
+
 /* ---- calls that stay alone ------------------------------------------------------------------- */
 
 /* The value of the argument that the call has already is not that which the analysis would give. */
@@ -237,6 +196,10 @@ bool program::leave_calls_alone()
 
 void program::make_decisions(member &of)
 {
+    if (!of.is_decided) {
+        of.left_alone = leave_alone(of);
+        of.is_decided = true;
+    }
     for (const call_site &site : of.analysis->sites) {
         decision made;
         made.site = &site;
@@ -266,48 +229,6 @@ void program::make_decisions(member &of)
     }
 }
 
-/* ---- conditions between functions ----------------------------------------------------------- */
-
-/* Each function's conditions, from its calls that still have the argument. */
-void program::summarise()
-{
-    for (bool grows = true; grows;) {
-        grows = false;
-        for (auto &m : members) {
-            uint64_t required = m->required;
-            unsigned tolerates = m->tolerates;
-            for (size_t i : m->decisions) {
-                if (decisions[i].gets != flag::none) {
-                    required |= needs(decisions[i]).parameters;
-                    tolerates &= table_of(decisions[i]);
-                }
-            }
-            grows |= required != m->required || tolerates != m->tolerates;
-            m->required = required;
-            m->tolerates = tolerates;
-        }
-    }
-}
-
-/* The call meets these conditions of its callee, if its own callers do their part. */
-bool program::fits(const decision &call, uint64_t required, unsigned tolerates) const
-{
-    if ((required & variance::ALONE) && call.site->alone.why) {
-        return false;
-    }
-    for (unsigned i = 0; i < variance::PARAMETERS; i++) {
-        if ((required >> i & 1) &&
-            (i >= call.site->arguments.size() || call.site->arguments[i].why)) {
-            return false;
-        }
-    }
-    const message_flow &messages = *member_of(call.in).messages;
-    size_t index = call.site - call.in->sites.data();
-    bool before = is_clear(messages.before[index], true);
-    bool after = is_clear(messages.after[index], true);
-    return tolerates >> (before + 2 * after) & 1;
-}
-
 /* Why no call of the function has the argument: the cause of one of its calls. */
 const cause *program::no_caller(const member &of) const
 {
@@ -324,34 +245,39 @@ const cause *program::no_caller(const member &of) const
     return nullptr;
 }
 
+/* Some call of the function around it meets the conditions of the call. */
+bool program::is_served(const decision &of) const
+{
+    const std::vector<size_t> &calls = member_of(of.in).calls;
+    uint64_t required = needs(of).parameters;
+    unsigned table = table_of(of);
+    return std::any_of(calls.begin(), calls.end(), [&](size_t call) {
+        return decisions[call].gets != flag::none && fits(decisions[call], required, table);
+    });
+}
+
 /* A call that demands more than any caller of its function has loses the argument, rather than the
  * callers theirs. A function without callers may have some in other files. Returns true if there
  * was such a call. */
 bool program::drop_sites()
 {
     bool dropped = false;
-    for (auto &m : members) {
-        if (m->analysis->is_entry || m->calls.empty()) {
+    for (size_t number; unserved.next_here(number);) {
+        const member &m = *members[number];
+        steps++;
+        if (m.analysis->is_entry || m.calls.empty()) {
             continue;
         }
-        for (size_t i : m->decisions) {
+        for (size_t i : m.decisions) {
             decision &d = decisions[i];
-            if (d.gets == flag::none) {
+            if (d.gets == flag::none || is_served(d)) {
                 continue;
             }
-            variance needed = needs(d);
-            unsigned table = table_of(d);
-            bool served = std::any_of(m->calls.begin(), m->calls.end(), [&](size_t call) {
-                return decisions[call].gets != flag::none &&
-                       fits(decisions[call], needed.parameters, table);
-            });
-            if (!served) {
-                const cause *alone = no_caller(*m);
-                const cause *why = alone ? alone : explain_needs(d);
-                verdict what = alone && alone->divergent ? verdict::divergent : verdict_of(d, why);
-                refuse(d, what, why);
-                dropped = true;
-            }
+            const cause *alone = no_caller(m);
+            const cause *why = alone ? alone : explain_needs(d);
+            verdict what = alone && alone->divergent ? verdict::divergent : verdict_of(d, why);
+            drop(d, what, why);
+            dropped = true;
         }
     }
     return dropped;
@@ -400,28 +326,42 @@ verdict program::verdict_of(const decision &of, const cause *why) const
                                                                      : verdict::divergent;
 }
 
-/* A source that is compiled several times, in a header or a template, gets one text. If one of its
- * uses cannot have the argument, none has. */
-bool program::drop_disagreeing()
+/* Find the decisions for sources that are compiled several times, in a header or a template. */
+void program::find_shared()
 {
-    std::map<place, const decision *> refused;
-    bool dropped = false;
-    auto at = [](const decision &d) {
+    std::map<place, std::vector<size_t>> known;
+    for (size_t i = 0; i < decisions.size(); i++) {
+        const decision &d = decisions[i];
         const SourceManager &sources = d.in->definition->getASTContext().getSourceManager();
-        return place_of(sources, d.site->expression->getEndLoc());
-    };
-    for (const decision &d : decisions) {
-        if (d.gets == flag::none) {
-            refused.emplace(at(d), &d);
+        known[place_of(sources, d.site->expression->getEndLoc())].push_back(i);
+    }
+    shared.clear();
+    for (const auto &[at, same] : known) {
+        for (size_t i = 0; i < same.size() && same.size() > 1; i++) {
+            shared.emplace_back(same[i], same.front());
         }
     }
-    for (decision &d : decisions) {
-        auto other = d.gets == flag::none ? refused.end() : refused.find(at(d));
+    std::sort(shared.begin(), shared.end());
+}
+
+/* Such a source gets one text. If one of its uses cannot have the argument, none has. */
+bool program::drop_disagreeing()
+{
+    std::map<size_t, const decision *> refused; /* by the first decision for the source */
+    bool dropped = false;
+    for (auto [i, first] : shared) {
+        if (decisions[i].gets == flag::none) {
+            refused.emplace(first, &decisions[i]);
+        }
+    }
+    for (auto [i, first] : shared) {
+        decision &d = decisions[i];
+        auto other = d.gets == flag::none ? refused.end() : refused.find(first);
         if (other != refused.end()) {
             const cause *why = d.in->explain_at(d.site->expression, false,
                                                 "this source is also compiled with another meaning",
                                                 other->second->why);
-            refuse(d, verdict::unknown, why);
+            drop(d, verdict::unknown, why);
             dropped = true;
         }
     }
@@ -431,16 +371,18 @@ bool program::drop_disagreeing()
 bool program::drop_calls()
 {
     bool dropped = false;
-    for (decision &d : decisions) {
+    for (size_t i; unfit.next_here(i);) {
+        decision &d = decisions[i];
+        steps++;
         if (d.gets == flag::none) {
             continue;
         }
         if (needs(d).why || !table_of(d)) {
             const cause *why = explain_needs(d);
-            refuse(d, why->divergent ? verdict::divergent : verdict::unknown, why);
+            drop(d, why->divergent ? verdict::divergent : verdict::unknown, why);
             dropped = true;
         } else if (d.site->callee && !has_parameter(d.site->callee)) {
-            refuse(d, verdict::unknown, nullptr); /* it makes no allocation together */
+            drop(d, verdict::unknown, nullptr); /* it makes no allocation together */
             dropped = true;
         }
     }
@@ -452,16 +394,24 @@ bool program::drop_calls()
 std::vector<bool> program::find_reached(bool other_files) const
 {
     std::vector<bool> reached(members.size());
+    std::vector<const member *> open;
+    auto reach = [&](const member &m) {
+        if (!reached[m.analysis->number]) {
+            reached[m.analysis->number] = true;
+            open.push_back(&m);
+        }
+    };
     for (const auto &m : members) {
-        reached[m->analysis->number] = m->analysis->is_entry || (other_files && m->calls.empty());
+        if (m->analysis->is_entry || (other_files && m->calls.empty())) {
+            reach(*m);
+        }
     }
-    for (bool grows = true; grows;) {
-        grows = false;
-        for (const decision &d : decisions) {
-            if (d.gets != flag::none && d.site->callee && reached[d.in->number] &&
-                !reached[d.site->callee->number]) {
-                reached[d.site->callee->number] = true;
-                grows = true;
+    while (!open.empty()) {
+        const member &next = *open.back();
+        open.pop_back();
+        for (size_t i : next.decisions) {
+            if (decisions[i].gets != flag::none && decisions[i].site->callee) {
+                reach(member_of(decisions[i].site->callee));
             }
         }
     }
@@ -478,8 +428,8 @@ bool program::drop_unreached()
         for (size_t i : m->decisions) {
             if (!reached[m->analysis->number] && decisions[i].gets != flag::none) {
                 const cause *why = no_caller(*m);
-                refuse(decisions[i], why && why->divergent ? verdict::divergent : verdict::unknown,
-                       why);
+                drop(decisions[i], why && why->divergent ? verdict::divergent : verdict::unknown,
+                     why);
                 dropped = true;
             }
         }
@@ -487,75 +437,12 @@ bool program::drop_unreached()
     return dropped;
 }
 
-/* ---- the paper's patterns ------------------------------------------------------------------- */
-
-/* Collect the calls that are below none of the statements that the paper's patterns exclude. */
-static void find_unconditional(const Stmt *statement, std::set<const Stmt *> &found)
+/* Find the decisions for the calls of each function. */
+void program::find_calls()
 {
-    if (!statement || isa<IfStmt>(statement) || isa<ForStmt>(statement) ||
-        isa<WhileStmt>(statement) || isa<DoStmt>(statement) ||
-        isa<AbstractConditionalOperator>(statement)) {
-        return;
-    }
-    if (isa<CallExpr>(statement)) {
-        found.insert(statement);
-    }
-    for (const Stmt *child : statement->children()) {
-        find_unconditional(child, found);
-    }
-}
-
-/* Without a look at sizes or at the ways by which threads leave. */
-void program::decide_by_pattern()
-{
-    for (auto &m : members) {
-        m->left_alone = leave_alone(*m);
-        make_decisions(*m);
-        std::set<const Stmt *> unconditional;
-        find_unconditional(m->analysis->definition->getBody(), unconditional);
-        for (size_t i : m->decisions) {
-            decision &d = decisions[i];
-            const Expr *call = d.site->expression;
-            bool can =
-                !m->left_alone &&
-                !obstacle_to_argument(call, m->analysis->definition->getASTContext(), project) &&
-                (d.site->callee || (d.site->allocates && d.site->allocates->collective));
-            if (can && unconditional.count(call)) {
-                d.gets = d.in->is_entry ? flag::always : flag::passed;
-                d.what = verdict::together;
-            } else {
-                const char *text =
-                    can ? "the call is below an if, a loop or a ?:" : "it stays as it is";
-                refuse(d, verdict::unknown, d.in->explain_at(call, false, text, nullptr));
-            }
-        }
-    }
-    /* A call of a function gets the argument if the function allocates, by itself or, in the
-     * better of the two grades, through others. */
-    for (bool dropped = true; dropped;) {
-        dropped = false;
-        for (decision &d : decisions) {
-            if (d.gets == flag::none || !d.site->callee) {
-                continue;
-            }
-            const member &callee = member_of(d.site->callee);
-            bool allocates =
-                std::any_of(callee.decisions.begin(), callee.decisions.end(), [&](size_t i) {
-                    return decisions[i].gets != flag::none &&
-                           (by == grade::call_graph || !decisions[i].site->callee);
-                });
-            bool around = d.in->is_entry || by == grade::call_graph ||
-                          std::any_of(member_of(d.in).decisions.begin(),
-                                      member_of(d.in).decisions.end(), [&](size_t i) {
-                                          return decisions[i].gets != flag::none &&
-                                                 !decisions[i].site->callee;
-                                      });
-            if (!allocates || !around) {
-                refuse(d, verdict::unknown,
-                       d.in->explain_at(d.site->expression, false,
-                                        "the function makes no such allocation", nullptr));
-                dropped = true;
-            }
+    for (size_t i = 0; i < decisions.size(); i++) {
+        if (decisions[i].site->callee) {
+            member_of(decisions[i].site->callee).calls.push_back(i);
         }
     }
 }
@@ -566,23 +453,20 @@ void program::decide()
     for (auto &m : members) {
         m->decisions.clear();
         m->calls.clear();
-        m->left_alone = leave_alone(*m);
         make_decisions(*m);
+        m->required = 0;
+        m->tolerates = ALWAYS;
+        unserved.add(m->analysis->number);
     }
     for (size_t i = 0; i < decisions.size(); i++) {
-        if (decisions[i].site->callee) {
-            member_of(decisions[i].site->callee).calls.push_back(i);
-        }
+        unfit.add(i);
     }
-    bool dropped = true;
-    while (dropped) {
-        for (auto &m : members) {
-            m->required = 0;
-            m->tolerates = ALWAYS;
-        }
+    find_calls();
+    find_shared();
+    find_components();
+    do {
         summarise();
-        dropped = drop_sites() || drop_calls() || drop_unreached() || drop_disagreeing();
-    }
+    } while (drop_sites() || drop_calls() || drop_unreached() || drop_disagreeing());
 }
 
 } // namespace rewrite

@@ -9,6 +9,8 @@
 #include <clang/AST/ASTContext.h>
 #include <llvm/Support/Casting.h>
 
+#include <algorithm>
+
 using namespace clang;
 using llvm::dyn_cast;
 
@@ -51,13 +53,20 @@ bool endings::finalizes(const callee &called) const
  * is none. */
 void endings::find_finalizers()
 {
-    for (bool grows = true; grows;) {
-        grows = false;
-        for (const auto &[f, of_f] : calls) {
-            if (!finalizers.count(f) && follow(f, nullptr)) {
-                finalizers.insert(f);
-                grows = true;
-            }
+    std::map<definition, std::vector<definition>> callers;
+    std::vector<definition> open;
+    for (const auto &[f, of_f] : calls) {
+        for (const callee &called : of_f) {
+            callers[called.body].push_back(f);
+        }
+        open.push_back(f);
+    }
+    while (!open.empty()) {
+        definition f = open.back();
+        open.pop_back();
+        if (!finalizers.count(f) && follow(f, nullptr)) {
+            finalizers.insert(f);
+            open.insert(open.end(), callers[f].begin(), callers[f].end());
         }
     }
 }
@@ -74,14 +83,14 @@ void endings::mark_late(const callee &called)
  * reached are entered in `reached`, unless it is NULL. Returns true if the function may return. */
 bool endings::follow(definition f, std::set<const callee *> *reached) const
 {
-    std::map<const Stmt *, const callee *> known;
-    bool hidden = false; /* MPI_Finalize() is called at a place that the graph does not have */
-    for (const callee &called : calls.at(f)) {
-        known[called.call] = &called;
-        hidden = hidden || finalizes(called);
-    }
-    if (!hidden) {
+    const std::vector<callee> &of_f = calls.at(f);
+    if (std::none_of(of_f.begin(), of_f.end(),
+                     [this](const callee &called) { return finalizes(called); })) {
         return false;
+    }
+    std::map<const Stmt *, const callee *> known;
+    for (const callee &called : of_f) {
+        known[called.call] = &called;
     }
     auto cfg = CFG::buildCFG(f, f->getBody(), &f->getASTContext(), graph_options());
     std::vector<const CFGBlock *> open;
@@ -115,11 +124,11 @@ bool endings::follow(definition f, std::set<const callee *> *reached) const
         open.pop_back();
         run(*block, true);
     }
-    hidden = !cfg;
-    for (const callee &called : calls.at(f)) { /* some statements of OpenMP are not in the graph */
+    bool hidden = !cfg; /* MPI_Finalize() is called at a place that the graph does not have */
+    for (const callee &called : of_f) { /* some statements of OpenMP are not in the graph */
         hidden = hidden || (!visited.count(&called) && finalizes(called));
     }
-    for (const callee &called : calls.at(f)) {
+    for (const callee &called : of_f) {
         if (reached && (hidden || !visited.count(&called))) {
             reached->insert(&called);
         }

@@ -363,10 +363,10 @@ const char *const of_block[] = {"__nvvm_read_ptx_sreg_ctaid_x",  "__nvvm_read_pt
 const struct {
     const char *name;
     int communicator;
-} meeting[] = {{"MPI_Gather", 7},       {"MPI_Gatherv", 8},     {"MPI_Scatter", 7},
-               {"MPI_Scatterv", 8},     {"MPI_Scan", 5},        {"MPI_Exscan", 5},
-               {"MPI_Comm_split", 0},   {"MPI_Comm_create", 0}, {"MPI_Cart_create", 0},
-               {"MPI_Graph_create", 0}, {"MPI_Cart_sub", 0},    {"MPI_File_open", 0}},
+} meetings[] = {{"MPI_Gather", 7},       {"MPI_Gatherv", 8},     {"MPI_Scatter", 7},
+                {"MPI_Scatterv", 8},     {"MPI_Scan", 5},        {"MPI_Exscan", 5},
+                {"MPI_Comm_split", 0},   {"MPI_Comm_create", 0}, {"MPI_Cart_create", 0},
+                {"MPI_Graph_create", 0}, {"MPI_Cart_sub", 0},    {"MPI_File_open", 0}},
   barriers[] = {{"MPI_Allgather", 6}, {"MPI_Allgatherv", 7},     {"MPI_Alltoall", 6},
                 {"MPI_Alltoallv", 8}, {"MPI_Reduce_scatter", 5}, {"MPI_Barrier", 0}};
 
@@ -441,7 +441,7 @@ llvm::StringMap<library_function> all_functions()
     for (const char *name : of_block) {
         add(name, same);
     }
-    for (const auto &f : meeting) { /* errors of files do not end the program */
+    for (const auto &f : meetings) { /* errors of files do not end the program */
         bool of_file = has_prefix(llvm::StringRef(f.name), "MPI_File_");
         add(f.name, of_file ? unknown : status, MEETS, f.communicator);
     }

@@ -376,7 +376,11 @@ variance program::global(const VarDecl *variable)
 void program::assign_global(const VarDecl *variable, const variance &value, const function &in)
 {
     global_variable &found = globals[key_of(variable)];
-    found.assigned[&in].join(value);
+    auto known = found.assigned.try_emplace(in.number);
+    if (known.first->second.join(value) || known.second) {
+        unresolved.insert(&found);
+        member_of(&in).assigns.insert(&found);
+    }
     vary(found, value.why);
 }
 
@@ -457,119 +461,6 @@ bool program::ends_all(const CallExpr *call) const
 bool program::is_cuda() const
 {
     return cuda;
-}
-
-/* ---- analysis ------------------------------------------------------------------------------- */
-
-void program::run_all()
-{
-    while (!waiting.empty()) {
-        member &next = *members[*waiting.begin()];
-        waiting.erase(waiting.begin());
-        running = next.analysis.get();
-        if (next.analysis->analyse()) {
-            waiting.insert(next.callers.begin(), next.callers.end());
-        }
-    }
-    running = nullptr;
-}
-
-/* The variance of a value of a function over all its calls. */
-const cause *program::resolve(const member &in, const variance &of) const
-{
-    const cause *why = of.why ? of.why : in.entry_varies;
-    for (unsigned i = 0; i < in.parameter_varies.size() && i < variance::PARAMETERS; i++) {
-        if (!why && (of.parameters >> i & 1)) {
-            why = in.parameter_varies[i];
-        }
-    }
-    return why || !(of.parameters & variance::ALONE) ? why : in.called_alone;
-}
-
-/* Find which parameters vary in some call, and which functions some threads enter alone. */
-void program::find_contexts()
-{
-    bool grows = true;
-    auto set = [&grows](const cause *&known, const cause *why) {
-        if (why && !known) {
-            known = why;
-            grows = true;
-        }
-    };
-    while (grows) {
-        grows = false;
-        for (auto &in : members) {
-            auto taken = address_taken.find(key_of(in->analysis->definition));
-            set(in->entry_varies, taken == address_taken.end() ? nullptr : taken->second);
-            set(in->called_alone, taken == address_taken.end() ? nullptr : taken->second);
-            for (const cause *&parameter : in->parameter_varies) {
-                set(parameter, taken == address_taken.end() ? nullptr : taken->second);
-            }
-            for (const call_site &site : in->analysis->sites) {
-                if (!site.callee) {
-                    continue;
-                }
-                member &callee = member_of(site.callee);
-                set(callee.entry_varies, resolve(*in, site.reached));
-                set(callee.called_alone, resolve(*in, site.alone));
-                for (size_t i = 0; i < callee.parameter_varies.size(); i++) {
-                    set(callee.parameter_varies[i],
-                        i < site.arguments.size()
-                            ? resolve(*in, site.arguments[i])
-                            : in->analysis->explain_at(site.expression, false,
-                                                       "an argument is missing", nullptr));
-                }
-            }
-        }
-    }
-}
-
-/* Decide which variables that outlive calls vary. Returns true if there are more than before. */
-bool program::resolve_globals()
-{
-    for (auto &[key, variable] : globals) {
-        for (const auto &[in, value] : variable.assigned) {
-            vary(variable, resolve(member_of(in), value));
-        }
-    }
-    return !waiting.empty();
-}
-
-void program::run_messages()
-{
-    for (auto &m : members) {
-        m->messages = std::make_unique<message_flow>(*m->analysis);
-        if (!m->analysis->graph()) { /* any message may come in it */
-            const cause *why = m->analysis->found.result.why;
-            m->messages->found = {{why, true}, {why, true}, why};
-        }
-    }
-    for (bool grows = true; grows;) {
-        grows = false;
-        for (auto &m : members) {
-            std::vector<const message_summary *> of_callees;
-            for (const call_site &site : m->analysis->sites) {
-                of_callees.push_back(site.callee ? &member_of(site.callee).messages->found
-                                                 : nullptr);
-            }
-            grows |= m->analysis->graph() && m->messages->analyse(of_callees);
-        }
-    }
-}
-
-void program::analyse()
-{
-    bool flows = by == grade::flow || by == grade::none;
-    find_all();
-    find_ends();
-    do {
-        do {
-            run_all();
-            find_contexts();
-        } while (resolve_globals());
-        run_messages();
-        flows ? decide() : decide_by_pattern();
-    } while (flows && leave_calls_alone());
 }
 
 } // namespace rewrite

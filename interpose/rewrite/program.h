@@ -8,6 +8,7 @@
 #include "endings.h"
 #include "function.h"
 #include "messages.h"
+#include "sweep.h"
 
 #include <clang/AST/ASTContext.h>
 #include <llvm/ADT/DenseMap.h>
@@ -78,6 +79,9 @@ class program : public surroundings
 
     std::vector<decision> decisions; /* in the order of the sources */
 
+    /* Visits of functions, calls and variables so far: the work of the analysis, for tests. */
+    size_t steps = 0;
+
     /* The function gets the parameter `coalesce`. */
     bool has_parameter(const function *f) const;
 
@@ -118,26 +122,31 @@ class program : public surroundings
     bool is_cuda() const override;
 
   private:
+    static constexpr unsigned ALWAYS = 15; /* in all rows of a table (conditions.cpp) */
+
+    struct global_variable {
+        const cause *why = nullptr;
+        bool outside = false;                /* functions of which nothing is known may assign it */
+        std::map<size_t, variance> assigned; /* by the functions' numbers */
+        std::set<size_t> readers;
+    };
+
     /* A function and the results that need the rest of the program. */
     struct member {
         std::unique_ptr<function> analysis;
         std::unique_ptr<message_flow> messages;
         std::set<size_t> callers;
+        std::set<global_variable *> assigns;
         std::vector<const cause *> parameter_varies; /* in some call, or NULL */
         const cause *entry_varies = nullptr; /* not all threads enter it together in some call */
         const cause *called_alone = nullptr; /* why some call of it gets no argument */
         const cause *left_alone = nullptr;   /* why it cannot get the parameter */
+        bool is_decided = false;             /* left_alone is known */
         std::vector<size_t> decisions;       /* of its sites */
         std::vector<size_t> calls;           /* decisions for the calls of this function */
         uint64_t required = 0;               /* parameters that must not vary where it gets true */
-        unsigned tolerates = 15;             /* rows of a table (program.cpp) */
-    };
-
-    struct global_variable {
-        const cause *why = nullptr;
-        bool outside = false; /* functions of which nothing is known may assign it */
-        std::map<const function *, variance> assigned;
-        std::set<size_t> readers;
+        unsigned tolerates = ALWAYS;         /* rows of a table (conditions.cpp) */
+        size_t component = 0; /* of functions that call each other (conditions.cpp) */
     };
 
     void add_function(const clang::FunctionDecl *f);
@@ -150,25 +159,37 @@ class program : public surroundings
     void find_all();
     void find_ends();
 
-    /* analysis */
+    /* contexts.cpp */
     void run_all();
+    const cause *called_elsewhere(const member &of) const;
+    void set_context(member &of, const cause *&known, const cause *why);
+    void pass_contexts(member &in);
     void find_contexts();
     const cause *resolve(const member &in, const variance &of) const;
     bool resolve_globals();
     void vary(global_variable &variable, const cause *why);
     void run_messages();
-    bool leave_calls_alone();
+
+    /* conditions.cpp */
+    variance needs(const decision &of) const;
+    unsigned table_of(const decision &of) const;
+    bool fits(const decision &call, uint64_t required, unsigned tolerates) const;
+    void find_components();
+    bool find_conditions(member &of);
+    void settle(const std::vector<size_t> &component);
+    void look_at_callers(const member &of);
+    void summarise();
 
     /* decide.cpp */
+    bool leave_calls_alone();
     void decide();
     const cause *leave_alone(const member &of) const;
     const cause *declarations_obstacle(const member &of) const;
     void make_decisions(member &of);
-    void decide_by_pattern();
-    variance needs(const decision &of) const;
-    unsigned table_of(const decision &of) const;
-    bool fits(const decision &call, uint64_t required, unsigned tolerates) const;
-    void summarise();
+    void find_calls();
+    bool is_served(const decision &of) const;
+    void find_shared();
+    void drop(decision &of, verdict what, const cause *why);
     bool drop_sites();
     bool drop_calls();
     bool drop_unreached();
@@ -177,6 +198,10 @@ class program : public surroundings
     const cause *explain_needs(const decision &of) const;
     verdict verdict_of(const decision &of, const cause *why) const;
     void refuse(decision &of, verdict what, const cause *why);
+
+    /* patterns.cpp */
+    void decide_by_pattern();
+    bool has_pattern(const decision &call) const;
 
     member &member_of(const function *f) const;
     const std::string &key_of(const clang::Decl *declaration) const;
@@ -201,6 +226,14 @@ class program : public surroundings
     std::map<std::string, const cause *> address_taken; /* functions */
     std::set<std::string> aliases;                      /* functions that have another name */
     std::set<size_t> waiting; /* functions to analyse again, by their numbers */
+    sweep contexts;           /* functions whose calls may have other contexts than before */
+    std::set<global_variable *> unresolved;      /* with new values, or values in new contexts */
+    std::vector<std::vector<size_t>> components; /* functions, callees before their callers */
+    sweep unsettled;                             /* components whose conditions may have changed */
+    sweep unserved;                              /* functions that drop_sites() has to look at */
+    sweep unfit;                                 /* decisions that drop_calls() has to look at */
+    /* Decisions for sources that are compiled several times, and the first one for the source. */
+    std::vector<std::pair<size_t, size_t>> shared;
     const function *running = nullptr;
     const cause *unknown_call = nullptr;     /* a function of which nothing is known */
     std::map<unsigned, const cause *> apart; /* by kinds: a collective call made by some alone */

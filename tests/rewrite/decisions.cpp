@@ -51,6 +51,7 @@ class consumer : public ASTConsumer
         rewrite::program &all = *made;
         all.add(context);
         all.analyse();
+        found.steps = all.steps;
         const SourceManager &sources = context.getSourceManager();
         for (const rewrite::decision &d : all.decisions) {
             note(d, (int)sources.getPresumedLineNumber(d.site->expression->getBeginLoc()));

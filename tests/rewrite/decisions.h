@@ -18,6 +18,7 @@ namespace fuzz
 struct decisions {
     std::map<int, argument> arguments; /* by the lines of the calls */
     long allocations = 0, together = 0;
+    size_t steps = 0; /* of the analysis */
 };
 
 /* Returns false if Clang refuses the text. */
