@@ -430,6 +430,7 @@ const cause *program::explain(const void *key, cause why)
     if (!known) {
         all_causes.push_back(std::move(why));
         known = &all_causes.back();
+        all_causes.back().root = known->origin ? known->origin->root : known;
         causes_of[key].push_back(known);
     }
     return known;

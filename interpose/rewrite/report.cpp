@@ -5,7 +5,6 @@
 #include <clang/Basic/SourceManager.h>
 #include <llvm/ADT/SmallString.h>
 #include <llvm/Support/FileSystem.h>
-#include <llvm/Support/FormatVariadic.h>
 #include <llvm/Support/JSON.h>
 
 #include <algorithm>
@@ -39,9 +38,32 @@ place start_of(const decision &d)
     return place_of(sources, d.site->expression->getBeginLoc());
 }
 
-llvm::json::Object object_of(const place &at)
+/* The causes of the decision that are printed: the reason first and its last origin last. A chain
+ * through many functions lacks its middle, or the report would grow with the square of its length.
+ */
+std::vector<const cause *> causes_of(const decision &d)
 {
-    return llvm::json::Object{{"file", at.file}, {"line", at.line}, {"column", at.column}};
+    constexpr size_t MOST = 32;
+    std::vector<const cause *> found;
+    for (const cause *why = d.why; why; why = why->origin) {
+        bool is_last = found.size() == MOST - 1;
+        found.push_back(is_last ? why->root : why);
+        if (is_last) {
+            break;
+        }
+    }
+    return found;
+}
+
+/* Names in all objects are in the order of the alphabet. */
+void print_part(llvm::json::OStream &out, const place &at, const std::string &text)
+{
+    out.object([&] {
+        out.attribute("column", at.column);
+        out.attribute("file", at.file);
+        out.attribute("line", at.line);
+        out.attribute("text", text);
+    });
 }
 
 /* The allocations, in the order of their places. */
@@ -58,15 +80,19 @@ std::vector<std::pair<place, const decision *>> sorted(const program &all)
     return found;
 }
 
+/* The working directory, with a slash at its end, or "" if it is not known. */
+std::string find_folder()
+{
+    llvm::SmallString<256> folder;
+    return llvm::sys::fs::current_path(folder) ? "" : folder.str().str() + "/";
+}
+
 /* Files of the working directory by their relative names, for the reader. */
 llvm::raw_ostream &operator<<(llvm::raw_ostream &out, const place &at)
 {
-    llvm::SmallString<256> folder;
+    static const std::string folder = find_folder();
     llvm::StringRef name(at.file);
-    if (!llvm::sys::fs::current_path(folder)) {
-        folder += '/';
-        name.consume_front(folder);
-    }
+    name.consume_front(folder);
     return out << name << ':' << at.line << ':' << at.column;
 }
 
@@ -84,9 +110,12 @@ void print_text(llvm::raw_ostream &out, const program &all, const left_out &left
             out << ", but it stays as it is";
         }
         const char *before = " because of ";
-        for (const cause *why = d->why; why; why = why->origin) {
+        const cause *last = nullptr;
+        for (const cause *why : causes_of(*d)) {
+            before = last && last->origin != why ? ", from ..., from " : before;
             out << before << why->at << " (" << why->text << ')';
             before = ", from ";
+            last = why;
         }
         out << '\n';
     }
@@ -98,47 +127,62 @@ void print_text(llvm::raw_ostream &out, const program &all, const left_out &left
     }
 }
 
-void print_json(llvm::raw_ostream &out, const program &all, const change_set &changes,
+static void print_allocation(llvm::json::OStream &out, const place &at, const decision &d,
+                             const std::vector<bool> &reached)
+{
+    const char *argument = text_of(d.gets);
+    out.attribute("argument", argument ? llvm::json::Value(argument) : llvm::json::Value(nullptr));
+    out.attribute("call", name_of(d));
+    out.attributeArray("causes", [&] {
+        for (const cause *why : causes_of(d)) {
+            print_part(out, why->at, why->text);
+        }
+    });
+    out.attribute("column", at.column);
+    out.attribute("file", at.file);
+    out.attribute("function", d.in->definition->getNameAsString());
+    out.attribute("line", at.line);
+    out.attribute("reached", argument && reached[d.in->number]);
+    out.attribute("verdict", text_of(d.what));
+}
+
+static void print_changes(llvm::json::OStream &out, const std::vector<change> &changes)
+{
+    for (const change &c : changes) {
+        out.object([&] {
+            out.attribute("file", c.file);
+            out.attribute("length", c.length);
+            out.attribute("offset", c.offset);
+            out.attribute("text", c.text);
+        });
+    }
+}
+
+void print_json(llvm::raw_ostream &to, const program &all, const change_set &changes,
                 const std::vector<not_ported> &undone)
 {
-    llvm::json::Array allocations, texts, left, parts;
+    llvm::json::OStream out(to, 2);
     std::vector<bool> reached = all.find_reached(false);
-    for (const auto &[at, d] : sorted(all)) {
-        llvm::json::Array causes;
-        for (const cause *why = d->why; why; why = why->origin) {
-            llvm::json::Object object = object_of(why->at);
-            object["text"] = why->text;
-            causes.push_back(std::move(object));
-        }
-        llvm::json::Object object = object_of(at);
-        object["function"] = d->in->definition->getNameAsString();
-        object["call"] = name_of(*d);
-        object["verdict"] = text_of(d->what);
-        const char *argument = text_of(d->gets);
-        object["argument"] = argument ? llvm::json::Value(argument) : llvm::json::Value(nullptr);
-        object["reached"] = argument && reached[d->in->number];
-        object["causes"] = std::move(causes);
-        allocations.push_back(std::move(object));
-    }
-    for (const change &c : changes.changes) {
-        texts.push_back(llvm::json::Object{
-            {"file", c.file}, {"offset", c.offset}, {"length", c.length}, {"text", c.text}});
-    }
-    for (const auto &[at, what] : changes.left) {
-        llvm::json::Object object = object_of(at);
-        object["text"] = what;
-        left.push_back(std::move(object));
-    }
-    for (const not_ported &part : undone) {
-        llvm::json::Object object = object_of(part.at);
-        object["text"] = part.what;
-        parts.push_back(std::move(object));
-    }
-    llvm::json::Value whole = llvm::json::Object{{"allocations", std::move(allocations)},
-                                                 {"changes", std::move(texts)},
-                                                 {"not_edited", std::move(left)},
-                                                 {"not_ported", std::move(parts)}};
-    out << llvm::formatv("{0:2}\n", whole);
+    out.object([&] {
+        out.attributeArray("allocations", [&] {
+            for (const auto &found : sorted(all)) {
+                out.object([&] { print_allocation(out, found.first, *found.second, reached); });
+            }
+        });
+        out.attributeArray("changes", [&] { print_changes(out, changes.changes); });
+        out.attributeArray("not_edited", [&] {
+            for (const auto &part : changes.left) {
+                print_part(out, part.first, part.second);
+            }
+        });
+        out.attributeArray("not_ported", [&] {
+            for (const not_ported &part : undone) {
+                print_part(out, part.at, part.what);
+            }
+        });
+    });
+    out.flush();
+    to << '\n';
 }
 
 void print_fixits(llvm::raw_ostream &out, const std::vector<change> &changes)

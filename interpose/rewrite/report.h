@@ -34,6 +34,8 @@ struct not_ported {
  *     a.c:16:18: malloc in main(): divergent because of a.c:15:7 (the condition), from a.c:11:34
  *         (MPI_Comm_rank() gives each rank another value)
  *
+ * (of a chain of more than 32 causes the first 31 and the last, with "from ..." between them),
+ *
  * one for each change that cannot be made, and one for each part that is not ported:
  *
  *     a.c:20:3: cannot be edited: clean_malloc() cannot come before it: it is in a macro
@@ -46,9 +48,9 @@ void print_text(llvm::raw_ostream &out, const program &all, const left_out &left
  * function, call, verdict ("uniform and equal", "uniform, sizes differ", "divergent" or "unknown"),
  * argument ("true", "coalesce" or null), reached (whether it is true in some call that main or a
  * kernel leads to) and causes, an array with the reason first and its origin last: file, line,
- * column and text. "changes" has an object for each change: file, offset and length in bytes, and
- * text. "not_edited" and "not_ported" have file, line, column and text. */
-void print_json(llvm::raw_ostream &out, const program &all, const change_set &changes,
+ * column and text, as many as in the text. "changes" has an object for each change: file, offset
+ * and length in bytes, and text. "not_edited" and "not_ported" have file, line, column and text. */
+void print_json(llvm::raw_ostream &to, const program &all, const change_set &changes,
                 const std::vector<not_ported> &undone);
 
 /* The changes as Clang prints them with -fdiagnostics-parseable-fixits. */

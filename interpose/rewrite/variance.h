@@ -41,7 +41,8 @@ struct cause {
     bool divergent;
     std::string text; /* "MPI_Comm_rank() gives each rank another value" */
     place at;
-    const cause *origin; /* the cause of the value in `text`, or NULL */
+    const cause *origin;         /* the cause of the value in `text`, or NULL */
+    const cause *root = nullptr; /* the last of the origins; surroundings::explain() sets it */
 };
 
 /* All causes of a run; none is freed before the end. */

@@ -145,6 +145,21 @@ class Output(RewriteTest):
                          r"^a\.c:8:5: malloc in main\(\): divergent because of a\.c:7:7 \(.*\), "
                          r"from a\.c:6:33 \(MPI_Comm_rank\(\) .*\)\n$")
 
+    def test_long_reasons_lack_their_middle(self) -> None:
+        chain = "".join(f"static void f{i}(int n) {{ malloc(n); {f'f{i - 1}(n);' if i else ''} }}\n"
+                        for i in range(50))
+        self.file("a.c", f'#include <mpi.h>\n#include <stdlib.h>\n{chain}int main(void)\n{{\n'
+                         "  int r;\n  MPI_Comm_rank(MPI_COMM_WORLD, &r);\n  f49(r);\n}\n")
+        answer = json.loads(self.accepted("--format=json", "a.c"))
+        lengths = [len(one["causes"]) for one in answer["allocations"]]
+        self.assertEqual([32] * 19, lengths[:19])
+        self.assertEqual(list(range(32, 1, -1)), lengths[19:])
+        for causes in (one["causes"] for one in answer["allocations"]):
+            self.assertIn("MPI_Comm_rank()", causes[-1]["text"])
+        lines = self.accepted("a.c").splitlines()
+        self.assertRegex(lines[0], r"f1\(\) is by all .*, from \.\.\., from a\.c:\d+:\d+ \(MPI_C")
+        self.assertNotIn("...", lines[20])
+
     def test_places_that_cannot_be_edited(self) -> None:
         shutil.copy(HERE / "pairs/spelling.c", self.folder)
         lines = (self.folder / "spelling.c").read_text().splitlines()
