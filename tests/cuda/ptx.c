@@ -7,7 +7,7 @@
  *   ptx TEXT in OPTIONS            the PTX is in a fat binary, with OPTIONS of the compiler
  *
  * TEXT becomes a part of the PTX. Prints how often the driver's linker ran, and which numbers it
- * got as options. The driver gets a patched image in any case.
+ * got as options. The module is served in any case.
  */
 #include "../support/cubin_scene.h"
 
@@ -39,7 +39,6 @@ static void *function_of_driver(const char *name)
 static void place_cubin(void)
 {
     static char name[64];
-    void (*image_size)(size_t size);
     scene = (cubin_scene){
         .sm = 90, .calls_cuda = true, .has_addends = true, .call_type = GA_R_ABS55_16_34};
     cubin_scene_build(&scene);
@@ -48,8 +47,6 @@ static void place_cubin(void)
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     setenv("STAND_IN_CUBIN", name, 1);
     setenv("STAND_IN_MODULE", name, 0); /* unless it is set: it has constants */
-    *(void **)&image_size = function_of_driver("stand_in_image_size");
-    image_size(scene.size);
 }
 
 /* The number of options. */
@@ -64,17 +61,16 @@ static unsigned read_options(char **words, int *options, void **values)
     return count;
 }
 
-static void expect_patched(void)
+/* The stubs lead to the preload's module. */
+static void expect_served(CUmodule code)
 {
-    int (*images)(void);
-    const void *(*image)(int number, const void **passed);
-    const void *passed;
-    uint64_t word;
-    *(void **)&images = function_of_driver("stand_in_images");
-    *(void **)&image = function_of_driver("stand_in_image");
-    const uint8_t *copy = image(images() - 1, &passed);
-    memcpy(&word, copy + scene.offsets[CUBIN_CONSTANT], sizeof word);
-    CHECK(word == STAND_IN_MALLOC, "%#llx", (unsigned long long)word);
+    const uint64_t *(*calls_of)(CUmodule code);
+    uint64_t (*functions)(void);
+    *(void **)&calls_of = function_of_driver("stand_in_calls_of");
+    *(void **)&functions = function_of_driver("stand_in_functions");
+    const uint64_t *calls = calls_of(code);
+    CHECK(calls && functions() && calls[0] == functions(), "%#llx",
+          calls ? (unsigned long long)calls[0] : 1);
 }
 
 static void say_options(void)
@@ -102,7 +98,7 @@ static void load_code(load_function *load, const void *code, unsigned count, int
 {
     CUmodule module;
     CHECK_SAME(0, load(&module, code, count, options, values));
-    expect_patched();
+    expect_served(module);
 }
 
 /* The linker gets the entry for the device as it is, and no other. */
