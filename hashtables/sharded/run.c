@@ -120,7 +120,7 @@ static void fill_words(job *j, ga_status status, const uint64_t *counts)
     memset(t->host->agreed, 0, sizeof t->host->agreed);
     t->host->agreed[GA_SHARDED_STATUS] = status;
     t->host->agreed[GA_SHARDED_FORM] = j->batch->count ? form_of(j) : 0;
-    t->host->agreed[GA_SHARDED_NOT_FORM] = j->batch->count ? ~form_of(j) : 0;
+    t->host->agreed[GA_SHARDED_NOT_FORM] = j->batch->count ? ga_sharded_not(form_of(j)) : 0;
     t->host->agreed[GA_SHARDED_RESULTS_WANTED] = j->batch->results || counts;
     t->host->agreed[GA_SHARDED_FOUND_WANTED] = j->batch->found && t->sorted.found;
     t->host->agreed[GA_SHARDED_MORE] = j->batch->count - j->done > j->count;
@@ -167,7 +167,8 @@ static ga_status check_words(const job *j, ga_status status)
                        t->exchange.rank);
     }
     return !t->host->agreed[GA_SHARDED_FORM] ||
-                   t->host->agreed[GA_SHARDED_FORM] == ~t->host->agreed[GA_SHARDED_NOT_FORM]
+                   t->host->agreed[GA_SHARDED_FORM] ==
+                       ga_sharded_not(t->host->agreed[GA_SHARDED_NOT_FORM])
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT,
                          "slabhash: rank %u: operation %d, how=%d: expected the same on all ranks",

@@ -21,11 +21,16 @@ enum {
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* A word that is in the memory that is exchanged. */
-static ga_status largest_of_one(const ga_exchange *exchange, uint64_t *value)
+enum {
+    HALVES = 2 /* of a seed, because exchanged words are below 2^63 */
+};
+
+/* The largest of all ranks, before there is a table. */
+static ga_status find_largest(const ga_exchange *exchange, uint64_t words[HALVES])
 {
     ga_slabhash_sharded table = {.exchange = *exchange};
     ga_cuda_scope scope;
+    const uint64_t bytes = HALVES * sizeof *words;
     void *block = NULL;
     void *copy = NULL;
     table.engine = exchange->device < 0 ? &ga_sharded_host : &ga_sharded_device;
@@ -34,17 +39,17 @@ static ga_status largest_of_one(const ga_exchange *exchange, uint64_t *value)
         return status;
     }
     void *stream = exchange->device < 0 ? NULL : scope.stream;
-    status = table.engine->allocate(&table, &block, sizeof *value);
-    status = status ? status : table.engine->allocate_host(&table, &copy, sizeof *value);
+    status = table.engine->allocate(&table, &block, bytes);
+    status = status ? status : table.engine->allocate_host(&table, &copy, bytes);
     if (status == GA_OK) {
-        memcpy(copy, value, sizeof *value);
-        status = table.engine->put(&table, block, copy, sizeof *value, stream);
+        memcpy(copy, words, bytes);
+        status = table.engine->put(&table, block, copy, bytes, stream);
     }
-    status = status ? status : exchange->largest(exchange->context, block, 1, stream);
-    status = status ? status : table.engine->get(&table, copy, block, sizeof *value, stream);
+    status = status ? status : exchange->largest(exchange->context, block, HALVES, stream);
+    status = status ? status : table.engine->get(&table, copy, block, bytes, stream);
     status = status ? status : exchange->wait(exchange->context, stream);
     if (status == GA_OK) {
-        memcpy(value, copy, sizeof *value);
+        memcpy(words, copy, bytes);
     }
     table.engine->release_host(&table, copy);
     table.engine->release(&table, block);
@@ -56,12 +61,18 @@ ga_status ga_sharded_seed(const ga_exchange *exchange, uint64_t *seed)
 {
     ga_slabhash_plan plan;
     ga_slabhash_options options = {.options_size = sizeof options, .seed = *seed};
+    uint64_t halves[HALVES] = {0};
     ga_status status = ga_slabhash_plan_of(&options, &plan);
     if (status != GA_OK) {
         return status;
     }
-    *seed = exchange->rank == 0 ? plan.seed : 0;
-    return largest_of_one(exchange, seed);
+    if (exchange->rank == 0) {
+        halves[0] = plan.seed & UINT32_MAX;
+        halves[1] = plan.seed >> 32;
+    }
+    status = find_largest(exchange, halves);
+    *seed = halves[0] | halves[1] << 32;
+    return status;
 }
 
 static ga_status check(const ga_exchange *exchange, const ga_shard *shard,
@@ -92,7 +103,8 @@ static ga_status check(const ga_exchange *exchange, const ga_shard *shard,
 static uint64_t form_of_options(const ga_slabhash_sharded *table)
 {
     uint64_t form = table->shard.a ^ table->shard.b * 3 ^ table->piece * 0x9e3779b97f4a7c15u;
-    return form ^ (uint64_t)table->shard.mode << 60 ^ (uint64_t)table->shard.is_multi << 59;
+    form ^= (uint64_t)table->shard.mode << 60 ^ (uint64_t)table->shard.is_multi << 59;
+    return form & INT64_MAX;
 }
 
 static void configure(ga_slabhash_sharded *table, const ga_sharded_options *options)
@@ -121,7 +133,7 @@ static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
     memset(table->host->agreed, 0, sizeof table->host->agreed);
     table->host->agreed[GA_SHARDED_STATUS] = status;
     table->host->agreed[GA_SHARDED_FORM] = form;
-    table->host->agreed[GA_SHARDED_NOT_FORM] = ~form;
+    table->host->agreed[GA_SHARDED_NOT_FORM] = ga_sharded_not(form);
     ga_status agreed = ga_sharded_agree(table, false);
     if (agreed != GA_OK || status != GA_OK) {
         return agreed ? agreed : status;
@@ -132,7 +144,7 @@ static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
                        table->exchange.rank);
     }
     return table->host->agreed[GA_SHARDED_FORM] == form &&
-                   table->host->agreed[GA_SHARDED_NOT_FORM] == ~form
+                   table->host->agreed[GA_SHARDED_NOT_FORM] == ga_sharded_not(form)
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT,
                          "slabhash: rank %u: piece=%llu, %s of seed's hash 0x%llx: expected the "

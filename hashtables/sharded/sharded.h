@@ -59,6 +59,12 @@ enum {
     GA_SHARDED_WORDS = GA_SHARDED_FOR_PAIRS + GA_SHARDED_SLICES
 };
 
+/* The complement of a word, below 2^63. */
+static inline uint64_t ga_sharded_not(uint64_t word)
+{
+    return ~word & INT64_MAX;
+}
+
 typedef enum ga_sharded_mark {
     GA_SHARDED_SORTED,
     GA_SHARDED_ANSWERED,

@@ -39,6 +39,7 @@ enum {
 typedef struct ga_mpi_link {
     MPI_Comm comm; /* of its own */
     MPI_Request *requests;
+    MPI_Status *statuses; /* not read: compilers warn of the constant for none */
     int count, room;
     double seconds; /* time limit */
     bool is_late;
@@ -70,10 +71,12 @@ static inline ga_status ga_mpi_add(ga_mpi_link *link, MPI_Request **out)
     if (link->count == link->room) {
         int room = link->room ? 2 * link->room : 64;
         void *requests = realloc(link->requests, (size_t)room * sizeof *link->requests);
-        if (!requests) {
+        link->requests = requests ? (MPI_Request *)requests : link->requests;
+        void *statuses = realloc(link->statuses, (size_t)room * sizeof *link->statuses);
+        link->statuses = statuses ? (MPI_Status *)statuses : link->statuses;
+        if (!requests || !statuses) {
             return ga_fail(GA_ERR_MEMORY, "mpi: no memory for %d messages", room);
         }
-        link->requests = (MPI_Request *)requests;
         link->room = room;
     }
     *out = link->requests + link->count++;
@@ -87,7 +90,7 @@ static inline ga_status ga_mpi_send(void *context, const void *from, uint64_t by
     ga_status status = GA_OK;
     (void)stream;
     for (uint64_t at = 0; status == GA_OK && at < bytes; at += GA_MPI_BYTES) {
-        MPI_Request *request;
+        MPI_Request *request = NULL;
         uint64_t some = bytes - at < GA_MPI_BYTES ? bytes - at : GA_MPI_BYTES;
         status = ga_mpi_add(link, &request);
         status = status ? status
@@ -105,7 +108,7 @@ static inline ga_status ga_mpi_receive(void *context, void *to, uint64_t bytes, 
     ga_status status = GA_OK;
     (void)stream;
     for (uint64_t at = 0; status == GA_OK && at < bytes; at += GA_MPI_BYTES) {
-        MPI_Request *request;
+        MPI_Request *request = NULL;
         uint64_t some = bytes - at < GA_MPI_BYTES ? bytes - at : GA_MPI_BYTES;
         status = ga_mpi_add(link, &request);
         status = status ? status
@@ -121,8 +124,8 @@ static inline ga_status ga_mpi_finish(ga_mpi_link *link, const char *call)
     double start = MPI_Wtime();
     int done = 0;
     for (unsigned polls = 0; !done; polls++) {
-        ga_status status = ga_mpi_check(
-            MPI_Testall(link->count, link->requests, &done, MPI_STATUSES_IGNORE), call);
+        ga_status status =
+            ga_mpi_check(MPI_Testall(link->count, link->requests, &done, link->statuses), call);
         if (status != GA_OK) {
             link->is_late = true;
             return status;
@@ -151,7 +154,7 @@ static inline ga_status ga_mpi_largest(void *context, uint64_t *values, uint32_t
                                        void *stream)
 {
     ga_mpi_link *link = (ga_mpi_link *)context;
-    MPI_Request *request;
+    MPI_Request *request = NULL;
     ga_status status = ga_mpi_begin(context);
     (void)stream;
     status = status ? status : ga_mpi_add(link, &request);
@@ -175,6 +178,7 @@ static inline void ga_mpi_close(void *context)
     if (!link->is_late) {
         MPI_Comm_free(&link->comm);
         free(link->requests);
+        free(link->statuses);
     }
     free(link);
 }

@@ -55,7 +55,7 @@ typedef struct ga_exchange {
     ga_status (*receive)(void *context, void *to, uint64_t bytes, uint32_t from, void *stream);
     ga_status (*end)(void *context, void *stream);
     /* Replaces each of the values, of all ranks, by the largest. The array is in the memory that is
-     * exchanged. */
+     * exchanged. Values are below 2^63, because MPICH compares larger ones as negative. */
     ga_status (*largest)(void *context, uint64_t *values, uint32_t count, void *stream);
     /* Waits for the work on `stream`.
      *
