@@ -82,7 +82,7 @@ static ga_status device_allocate(ga_slabhash_sharded *table, void **block, uint6
                : status;
 }
 
-static void device_release(ga_slabhash_sharded *table, void *block)
+static void device_free(ga_slabhash_sharded *table, void *block)
 {
     const ga_cuda_driver *driver;
     (void)table;
@@ -99,7 +99,7 @@ static ga_status device_allocate_host(ga_slabhash_sharded *table, void **block, 
     return status ? status : GA_CUDA_CALL(driver, cuMemHostAlloc, block, bytes, 0);
 }
 
-static void device_release_host(ga_slabhash_sharded *table, void *block)
+static void device_free_host(ga_slabhash_sharded *table, void *block)
 {
     const ga_cuda_driver *driver;
     (void)table;
@@ -215,9 +215,9 @@ const ga_sharded_engine ga_sharded_device = {
     .enter = device_enter,
     .leave = device_leave,
     .allocate = device_allocate,
-    .release = device_release,
+    .free_block = device_free,
     .allocate_host = device_allocate_host,
-    .release_host = device_release_host,
+    .free_host = device_free_host,
     .fill = device_fill,
     .put = device_put,
     .get = device_get,

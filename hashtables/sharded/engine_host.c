@@ -41,7 +41,7 @@ static ga_status host_allocate(ga_slabhash_sharded *table, void **block, uint64_
                             (unsigned long long)bytes);
 }
 
-static void host_release(ga_slabhash_sharded *table, void *block)
+static void host_free(ga_slabhash_sharded *table, void *block)
 {
     (void)table;
     ga_libc.free(block);
@@ -151,9 +151,9 @@ const ga_sharded_engine ga_sharded_host = {
     .enter = host_enter,
     .leave = host_leave,
     .allocate = host_allocate,
-    .release = host_release,
+    .free_block = host_free,
     .allocate_host = host_allocate,
-    .release_host = host_release,
+    .free_host = host_free,
     .fill = host_fill,
     .put = host_copy,
     .get = host_copy,

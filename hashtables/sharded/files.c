@@ -194,8 +194,8 @@ static ga_status load_round(ga_slabhash_sharded *table, const char *path, uint32
     if (status == GA_OK) {
         status = ga_sharded_agree_status(table, insert_pairs(table, &of, stream));
     }
-    table->engine->release(table, of.keys);
-    table->engine->release(table, of.values);
+    table->engine->free_block(table, of.keys);
+    table->engine->free_block(table, of.values);
     return status;
 }
 

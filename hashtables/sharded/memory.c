@@ -80,16 +80,16 @@ static void give_back(ga_slabhash_sharded *table, void **block)
     if (*block && exchange->drop) {
         exchange->drop(exchange->context, *block);
     }
-    table->engine->release(table, *block);
+    table->engine->free_block(table, *block);
     *block = NULL;
 }
 
-void ga_sharded_release(ga_slabhash_sharded *table)
+void ga_sharded_free(ga_slabhash_sharded *table)
 {
     give_back(table, &table->own);
     give_back(table, &table->fixed);
-    table->engine->release(table, table->words);
-    table->engine->release_host(table, table->host);
+    table->engine->free_block(table, table->words);
+    table->engine->free_host(table, table->host);
 }
 
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table)

@@ -51,8 +51,8 @@ static ga_status find_largest(const ga_exchange *exchange, uint64_t words[HALVES
     if (status == GA_OK) {
         memcpy(words, copy, bytes);
     }
-    table.engine->release_host(&table, copy);
-    table.engine->release(&table, block);
+    table.engine->free_host(&table, copy);
+    table.engine->free_block(&table, block);
     table.engine->leave(&scope);
     return status;
 }
@@ -222,7 +222,7 @@ ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table)
         return GA_OK;
     }
     if (table->engine->enter(table, &scope) == GA_OK) {
-        ga_sharded_release(table);
+        ga_sharded_free(table);
         table->exchange.close(table->exchange.context);
         table->engine->close(table);
         table->engine->leave(&scope);

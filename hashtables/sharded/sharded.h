@@ -131,9 +131,9 @@ struct ga_sharded_engine {
     ga_status (*enter)(ga_slabhash_sharded *table, void *scope);
     void (*leave)(void *scope);
     ga_status (*allocate)(ga_slabhash_sharded *table, void **block, uint64_t bytes);
-    void (*release)(ga_slabhash_sharded *table, void *block);
+    void (*free_block)(ga_slabhash_sharded *table, void *block);
     ga_status (*allocate_host)(ga_slabhash_sharded *table, void **block, uint64_t bytes);
-    void (*release_host)(ga_slabhash_sharded *table, void *block);
+    void (*free_host)(ga_slabhash_sharded *table, void *block);
     ga_status (*fill)(ga_slabhash_sharded *table, void *at, int byte, uint64_t bytes, void *stream);
     ga_status (*put)(ga_slabhash_sharded *table, void *at, const void *from, uint64_t bytes,
                      void *stream); /* from allocate_host() */
@@ -162,7 +162,7 @@ static inline uint32_t ga_sharded_first_part(const ga_slabhash_sharded *table, u
 ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count);
-void ga_sharded_release(ga_slabhash_sharded *table); /* all of it */
+void ga_sharded_free(ga_slabhash_sharded *table); /* all of it */
 
 /* agree.c: replaces table->host->agreed by the largest of all ranks, and waits. With `counts`, also
  * the requests of each rank for this one's parts. A failure of the exchange breaks the table. */

@@ -126,7 +126,8 @@ GA_SIMT void ga_sharded_reserve_team(const ga_sharded_sort *sort, uint32_t bins,
         uint32_t begin = room->counts[bin];
         uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
         room->to[bin] = (end > begin ? GA_TEAM_ADD(sort->cursors + bin, end - begin) : 0) - begin;
-        runs[bin] = (ga_sharded_run){begin, room->to[bin]};
+        runs[bin].begin = begin;
+        runs[bin].to = room->to[bin];
     }
     GA_TEAM_BARRIER();
 }

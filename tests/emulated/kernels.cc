@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernels of sparse products.
+ * The kernels of sparse products and sharded tables.
  */
 #include "cuda.h"
 
 #include "kernels.h"
 
+#include "../../hashtables/sharded/sort_kernel.cuh"
 #include "device/spgemm_service.cuh"
 
 #include <tuple>
@@ -62,6 +63,10 @@ const struct {
     KERNEL(ga_spgemm_rounds_kernel_f64),
     KERNEL(ga_spgemm_rounds_kernel_f32),
     KERNEL(ga_spgemm_gather_kernel),
+    KERNEL(ga_sharded_count_kernel),
+    KERNEL(ga_sharded_pad_kernel),
+    KERNEL(ga_sharded_sort_kernel),
+    KERNEL(ga_sharded_gather_kernel),
     KERNEL(emulated_diverge),
 };
 

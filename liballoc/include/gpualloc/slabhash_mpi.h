@@ -24,17 +24,14 @@
 
 #include <mpi.h>
 #include <stdlib.h>
-#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum {
-    GA_MPI_BYTES = 1 << 30, /* of a message at most: MPI counts in int */
-    GA_MPI_SECONDS = 600,   /* default of the time limit */
-    GA_MPI_TAG = 0x6761     /* of all messages */
-};
+#define GA_MPI_BYTES   ((uint64_t)1 << 30) /* of a message at most: MPI counts in int */
+#define GA_MPI_SECONDS 600.0               /* default of the time limit */
+#define GA_MPI_TAG     0x6761              /* of all messages */
 
 typedef struct ga_mpi_link {
     MPI_Comm comm; /* of its own */
@@ -123,7 +120,7 @@ static inline ga_status ga_mpi_finish(ga_mpi_link *link, const char *call)
 {
     double start = MPI_Wtime();
     int done = 0;
-    for (unsigned polls = 0; !done; polls++) {
+    while (!done) { /* as MPI waits */
         ga_status status =
             ga_mpi_check(MPI_Testall(link->count, link->requests, &done, link->statuses), call);
         if (status != GA_OK) {
@@ -135,10 +132,6 @@ static inline ga_status ga_mpi_finish(ga_mpi_link *link, const char *call)
             return ga_fail(GA_ERR_DEVICE,
                            "mpi: %s: no end after %g s: expected that all ranks take part", call,
                            link->seconds);
-        }
-        if (!done && polls > 1000) {
-            struct timespec nap = {0, 20000};
-            nanosleep(&nap, NULL);
         }
     }
     return GA_OK;

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The kernels of sharded tables (hashtables/sharded/sort_kernel.cuh), emulated: requests are sorted
+ * into bins, messages are padded, and answers come back into order.
+ *
+ *   emulated-sharded SEED SECONDS
+ */
+#include "../../hashtables/sharded/sort_team.h"
+
+#include "launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    REQUESTS = 20000,
+    PAD = 32,
+    MESSAGES = 64, /* at most */
+    ROOM = REQUESTS + MESSAGES * PAD,
+    BLOCKS = 5
+};
+
+static uint64_t state;
+
+static uint64_t draw(uint64_t below)
+{
+    state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t z = (state ^ state >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    return (z ^ z >> 31) % below;
+}
+
+static uint64_t keys[REQUESTS], values[REQUESTS], keys_to[ROOM], values_to[ROOM];
+static uint64_t found_from[ROOM], found[REQUESTS];
+static uint8_t results_from[ROOM], results[REQUESTS];
+static uint16_t indices[REQUESTS];
+static ga_sharded_run runs[(REQUESTS / 1024 + 1) * GA_SHARDED_BINS];
+static uint32_t counts[GA_SHARDED_BINS], begins[GA_SHARDED_BINS], cursors[GA_SHARDED_BINS];
+static uint64_t totals[GA_SHARDED_RESULTS];
+
+static void fail(const char *what, uint64_t seed)
+{
+    printf("seed %llu: %s\n", (unsigned long long)seed, what);
+    exit(1);
+}
+
+static void launch(const char *name, void *work)
+{
+    void *parameters[] = {work};
+    if (!emulated_launch(name, BLOCKS, GA_SHARDED_THREADS, 0, parameters)) {
+        fail(name, 0);
+    }
+}
+
+/* In `begins`, as run.c: bins one behind the other, messages at multiples of PAD. */
+static uint32_t find_begins(const ga_sharded_division *division, uint32_t slices)
+{
+    uint32_t parts = 1u << division->parts_log;
+    uint32_t end = 0;
+    for (uint32_t bin = 0; bin < division->ranks * parts; bin++) {
+        end = bin % (parts / slices) ? end : (end + PAD - 1) / PAD * PAD;
+        begins[bin] = end;
+        end += counts[bin];
+    }
+    return end;
+}
+
+/* Each bin has its requests, with their values, and pads the reserved key. */
+static void check_sorted(const ga_sharded_sort *sort, uint32_t slices, uint64_t seed)
+{
+    uint32_t bins = ga_sharded_bins(&sort->division);
+    uint32_t of_message = (1u << sort->division.parts_log) / slices;
+    uint64_t sum = 0;
+    for (uint32_t bin = 0; bin < bins; bin++) {
+        for (uint32_t i = begins[bin]; i < begins[bin] + counts[bin]; i++) {
+            uint64_t key = ga_sharded_load(keys_to, i, sort->is_wide);
+            uint64_t value = ga_sharded_load(values_to, i, sort->is_wide);
+            if (ga_sharded_bin(&sort->division, key) != bin) {
+                fail("a request is in another bin", seed);
+            }
+            if (sort->values && value != (sort->is_wide ? key * 3 : (uint32_t)(key * 3))) {
+                fail("a value is not its key's", seed);
+            }
+            sum += key * key + 1;
+        }
+        uint32_t end = begins[bin] + counts[bin];
+        for (uint32_t i = end; bin % of_message == of_message - 1 && i % PAD; i++) {
+            uint64_t reserved = sort->is_wide ? UINT64_MAX : UINT32_MAX;
+            if (ga_sharded_load(keys_to, i, sort->is_wide) != reserved) {
+                fail("a pad is no reserved key", seed);
+            }
+        }
+    }
+    for (uint64_t i = 0; i < sort->count; i++) {
+        uint64_t key = ga_sharded_load(keys, i, sort->is_wide);
+        sum -= key * key + 1;
+    }
+    if (sum) {
+        fail("requests were lost or doubled", seed);
+    }
+}
+
+static void check_gathered(const ga_sharded_sort *sort, uint64_t seed)
+{
+    uint64_t expected[GA_SHARDED_RESULTS] = {0};
+    for (uint64_t i = 0; i < sort->count; i++) {
+        uint64_t key = ga_sharded_load(keys, i, sort->is_wide);
+        uint64_t answer = sort->is_wide ? key * 5 : (uint32_t)(key * 5);
+        if (ga_sharded_load(found, i, sort->is_wide) != answer || results[i] != key % 4) {
+            fail("an answer is another request's", seed);
+        }
+        expected[key % 4]++;
+    }
+    if (memcmp(expected, totals, sizeof totals) != 0) {
+        fail("results were not counted right", seed);
+    }
+}
+
+static void gather(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
+{
+    ga_sharded_gather work = {.count = sort->count,
+                              .indices = indices,
+                              .runs = runs,
+                              .results_from = results_from,
+                              .found_from = found_from,
+                              .results = results,
+                              .found = found,
+                              .totals = totals,
+                              .bins = ga_sharded_bins(&sort->division),
+                              .is_wide = sort->is_wide};
+    for (uint32_t i = 0; i < end; i++) {
+        uint64_t key = ga_sharded_load(keys_to, i, sort->is_wide);
+        ga_sharded_store(found_from, i, key * 5, sort->is_wide);
+        results_from[i] = (uint8_t)(key % 4);
+    }
+    memset(totals, 0, sizeof totals);
+    launch("ga_sharded_gather_kernel", &work);
+    check_gathered(sort, seed);
+}
+
+static void try_one(uint64_t seed)
+{
+    state = seed;
+    emulated.seed = seed;
+    emulated.order = (emulated_order)draw(EMULATED_ORDERS);
+    emulated.seconds = 60;
+    ga_sharded_sort sort = {.count = draw(REQUESTS),
+                            .keys = keys,
+                            .values = draw(2) ? values : NULL,
+                            .keys_to = keys_to,
+                            .values_to = values_to,
+                            .cursors = counts,
+                            .indices = indices,
+                            .runs = runs,
+                            .is_wide = (uint32_t)draw(2)};
+    sort.division = (ga_sharded_division){draw(UINT64_C(1) << 60), draw(UINT64_C(1) << 60),
+                                          1 + (uint32_t)draw(8), (uint32_t)draw(7)};
+    uint32_t slices = 1u << draw(1 + (sort.division.parts_log < 3 ? sort.division.parts_log : 3));
+    uint64_t different = 1 + draw(draw(2) ? 10 : UINT32_MAX);
+    for (uint64_t i = 0; i < sort.count; i++) {
+        uint64_t key = draw(different);
+        ga_sharded_store(keys, i, key, sort.is_wide);
+        ga_sharded_store(values, i, key * 3, sort.is_wide);
+    }
+    memset(counts, 0, sizeof counts);
+    launch("ga_sharded_count_kernel", &sort);
+    uint32_t end = find_begins(&sort.division, slices);
+    memcpy(cursors, begins, sizeof cursors);
+    sort.cursors = cursors;
+    ga_sharded_pad pad = {.cursors = cursors,
+                          .counts = counts,
+                          .keys_to = keys_to,
+                          .ranks = sort.division.ranks,
+                          .slices = slices,
+                          .parts_log = sort.division.parts_log,
+                          .to = PAD,
+                          .is_wide = sort.is_wide};
+    memset(keys_to, 0, sizeof keys_to);
+    launch("ga_sharded_pad_kernel", &pad);
+    launch("ga_sharded_sort_kernel", &sort);
+    check_sorted(&sort, slices, seed);
+    gather(&sort, end, seed);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    time_t until = time(NULL) + (argc > 2 ? atoi(argv[2]) : 8);
+    uint64_t done = 0;
+    do {
+        try_one(seed + done++);
+    } while (time(NULL) < until);
+    printf("%llu batches\n", (unsigned long long)done);
+    return 0;
+}
