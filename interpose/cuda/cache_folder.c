@@ -224,12 +224,13 @@ static bool is_before(struct timespec a, struct timespec b)
     return a.tv_sec < b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec < b.tv_nsec);
 }
 
-/* A name that begins with a number and ends so. */
+/* A name that is a number, more if it is a temporary file's, and this end. */
 static bool is_ours(const char *name, const char *end)
 {
     size_t length = strlen(name);
-    return length < NAME_SIZE && strspn(name, "0123456789abcdef") >= DIGITS &&
-           strcmp(name + length - strlen(end), end) == 0;
+    bool is_number = length < NAME_SIZE && strspn(name, "0123456789abcdef") == DIGITS;
+    bool is_whole = is_number && (name[DIGITS] == '-' || strcmp(name + DIGITS, end) == 0);
+    return is_whole && strcmp(name + length - strlen(end), end) == 0;
 }
 
 static void count_file(census *c, const folder *f, const char *name)

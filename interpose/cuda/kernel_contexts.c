@@ -17,7 +17,8 @@
  *            The heap of an open context's device is open.
  * ORDER      One lock guards both lists and kernel_place.c. primary.c takes its lock before it.
  * PROGRESS   A thread waits while another one loads our module, opens a heap or copies addresses.
- *            No call under the lock waits for kernels of the program, except where a context goes.
+ *            Calls under the lock may wait for kernels of the program: the driver's, when it loads
+ *            code, and where a context goes.
  */
 #include "kernel_contexts.h"
 
@@ -47,7 +48,8 @@ typedef struct context {
     int device;
     unsigned sm;
     bool is_primary;
-    bool is_open; /* these three are set */
+    bool has_failed; /* told once; until the heap closes */
+    bool is_open;    /* these three are set */
     CUmodule module;
     CUstream stream; /* which waits for no other */
     uint64_t functions[GA_CALLS_COUNT];
@@ -66,12 +68,54 @@ static context *contexts;
 static code *codes;
 static uint64_t opened; /* a bit for each device whose heap opened since begin_locked() */
 
+/* Whether there was ever a record. Hooks of programs without in-kernel malloc take no lock.
+ * Relaxed: a program does not unload code, or end a context, before the call that made it has
+ * returned. */
+static bool is_used;
+
+/* Functions of the driver, or NULL. They are looked up before the lock is taken, because dlsym()
+ * takes the lock of the dynamic linker, which a thread holds that unloads a library of the program,
+ * and with it code. Relaxed: all threads find the same. */
+enum {
+    EXCHANGE_MODE,
+    LIBRARY_GLOBAL,
+    MODULE_GLOBAL,
+    GET_LIMIT,
+    SYMBOLS
+};
+
+static const char *const symbol_names[SYMBOLS] = {"cuThreadExchangeStreamCaptureMode",
+                                                  "cuLibraryGetGlobal", "cuModuleGetGlobal_v2",
+                                                  "cuCtxGetLimit"};
+static void *symbols[SYMBOLS];
+
+static void find_symbols(void)
+{
+    for (int i = 0; i < SYMBOLS; i++) {
+        if (!__atomic_load_n(&symbols[i], __ATOMIC_RELAXED)) { /* relaxed: see there */
+            __atomic_store_n(&symbols[i], ga_cuda_next_symbol(symbol_names[i]),
+                             __ATOMIC_RELAXED); /* relaxed: see there */
+        }
+    }
+}
+
+static void *symbol(int i)
+{
+    return __atomic_load_n(&symbols[i], __ATOMIC_RELAXED); /* relaxed: see there */
+}
+
+static bool was_used(void)
+{
+    return __atomic_load_n(&is_used, __ATOMIC_RELAXED); /* relaxed: see there */
+}
+
 /* The driver does not outlive a fork, and its handles mean nothing in the child. */
 static void fork_child(void)
 {
     pthread_mutex_init(&lock, NULL); /* the thread that held it is not in the child */
     contexts = NULL;
     codes = NULL;
+    opened = 0;
     ga_cuda_place_child();
 }
 
@@ -106,7 +150,7 @@ static void exchange_capture_mode(int *mode)
 {
     typedef CUresult exchange_mode(int *mode);
     exchange_mode *exchange;
-    *(void **)&exchange = ga_cuda_next_symbol("cuThreadExchangeStreamCaptureMode");
+    *(void **)&exchange = symbol(EXCHANGE_MODE);
     if (exchange) {
         exchange(mode);
     }
@@ -117,6 +161,7 @@ static void exchange_capture_mode(int *mode)
 static int begin_locked(void)
 {
     int mode = CAPTURE_MODE_RELAXED;
+    find_symbols();
     pthread_mutex_lock(&lock);
     exchange_capture_mode(&mode);
     return mode;
@@ -141,7 +186,7 @@ static ga_status find_variable(const scope *s, CUdeviceptr *out, size_t size, co
     const char *call = is_library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal_v2";
     size_t found = 0;
     get_global *get;
-    *(void **)&get = ga_cuda_next_symbol(call);
+    *(void **)&get = symbol(is_library ? LIBRARY_GLOBAL : MODULE_GLOBAL);
     ga_status status = ga_cuda_check(
         s->driver, get ? get(out, &found, handle, name) : CUDA_ERROR_NOT_SUPPORTED, call);
     return status == GA_OK && found != size
@@ -178,6 +223,7 @@ static context *find_or_add(const ga_cuda_target *target)
                    .is_primary = target->is_primary,
                    .next = contexts};
     contexts = c;
+    __atomic_store_n(&is_used, true, __ATOMIC_RELAXED); /* relaxed: see there */
     return c;
 }
 
@@ -263,6 +309,7 @@ static void unload(const scope *s, context *c)
     c->module = NULL;
     c->stream = NULL;
     c->is_open = false;
+    memset(c->functions, 0, sizeof c->functions);
 }
 
 static ga_status load(const scope *s, context *c, const ga_cuda_place *place)
@@ -314,6 +361,7 @@ static void close_context(context *c)
 {
     static const uint64_t none[GA_CALLS_COUNT];
     scope s;
+    c->has_failed = false;
     if (!c->is_open || enter(&s, c->handle) != GA_OK) {
         c->is_open = false;
         return;
@@ -385,7 +433,9 @@ static void see_primary(int device)
 static void open_all(int device)
 {
     for (context *c = contexts; c; c = c->next) {
-        if ((device < 0 || c->device == device) && has_code(c) && open_context(c) != GA_OK) {
+        bool is_meant = (device < 0 || c->device == device) && !c->has_failed;
+        if (is_meant && has_code(c) && open_context(c) != GA_OK) {
+            c->has_failed = true;
             report(c);
         }
     }
@@ -410,7 +460,7 @@ static void write_library(const code *k, const context *done)
 static ga_status loaded_locked(void *handle, bool is_library, void *copy,
                                const ga_cuda_target *target)
 {
-    const context *c = target->context ? find_context(target->context) : NULL;
+    context *c = target->context ? find_context(target->context) : NULL;
     if (!c && !is_library) {
         return ga_fail(GA_ERR_DEVICE, "device %d: its context was reset meanwhile", target->device);
     }
@@ -419,12 +469,14 @@ static ga_status loaded_locked(void *handle, bool is_library, void *copy,
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of a module");
     }
     *k = (code){handle, is_library ? NULL : target->context, copy, codes};
-    ga_status status = c ? write_code(c, k) : GA_OK;
+    ga_status status = c ? open_context(c) : GA_OK; /* again, if the heap was closed meanwhile */
+    status = status || !c ? status : write_code(c, k);
     if (status != GA_OK) {
         ga_libc.free(k);
         return status;
     }
     codes = k;
+    __atomic_store_n(&is_used, true, __ATOMIC_RELAXED); /* relaxed: see there */
     if (is_library) {
         write_library(k, c);
     }
@@ -443,6 +495,9 @@ ga_status ga_cuda_kernel_loaded(void *handle, bool is_library, void *copy,
 void *ga_cuda_kernel_unloading(const void *handle)
 {
     void *copy = NULL;
+    if (!was_used()) {
+        return NULL;
+    }
     pthread_mutex_lock(&lock);
     for (code **at = &codes; *at; at = &(*at)->next) {
         code *k = *at;
@@ -466,7 +521,7 @@ static uint32_t stack_limit(CUcontext handle)
     size_t value = DEFAULT_STACK;
     scope s;
     get_limit *get;
-    *(void **)&get = ga_cuda_next_symbol("cuCtxGetLimit");
+    *(void **)&get = symbol(GET_LIMIT);
     if (get && handle && enter(&s, handle) == GA_OK) {
         value = get(&value, LIMIT_STACK_SIZE) == CUDA_SUCCESS ? value : DEFAULT_STACK;
         leave(&s);
@@ -514,13 +569,17 @@ void ga_cuda_kernel_created(CUcontext handle)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
     CUdevice device;
-    if (!ga_cuda_kernel_wanted() || !api || api->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        device >= GA_CUDA_DEVICES) {
+    if ((!ga_cuda_kernel_wanted() && !was_used()) || !api ||
+        api->cuCtxGetDevice(&device) != CUDA_SUCCESS || device >= GA_CUDA_DEVICES) {
         return;
     }
     ga_cuda_target target = {handle, false, device, sm_of(device)};
     int mode = begin_locked();
-    context *c = find_or_add(&target);
+    context *c = find_context(handle);
+    if (c) { /* one that ended by a call without a hook: cuCtxDetach() */
+        remove_context(c);
+    }
+    c = find_or_add(&target);
     if (c && has_code(c) && open_context(c) != GA_OK) {
         report(c);
     }
@@ -529,7 +588,7 @@ void ga_cuda_kernel_created(CUcontext handle)
 
 void ga_cuda_kernel_retained(int device)
 {
-    if (!ga_cuda_kernel_wanted() || device < 0 || device >= GA_CUDA_DEVICES) {
+    if (!was_used() || device < 0 || device >= GA_CUDA_DEVICES) {
         return;
     }
     int mode = begin_locked();
@@ -542,9 +601,12 @@ void ga_cuda_kernel_retained(int device)
 
 void ga_cuda_kernel_destroying(CUcontext handle)
 {
+    if (!was_used()) {
+        return;
+    }
     pthread_mutex_lock(&lock);
     const context *c = find_context(handle);
-    if (c) {
+    if (c && !c->is_primary) { /* of which the driver refuses the call */
         remove_context(c);
     }
     pthread_mutex_unlock(&lock);
@@ -552,7 +614,7 @@ void ga_cuda_kernel_destroying(CUcontext handle)
 
 void ga_cuda_kernel_close(int device)
 {
-    if (device < 0 || device >= GA_CUDA_DEVICES) {
+    if (!was_used() || device < 0 || device >= GA_CUDA_DEVICES) {
         return;
     }
     unsigned others = 0;

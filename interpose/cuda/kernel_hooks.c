@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hooks of calls after which contexts and code with in-kernel malloc are others: see
- * kernel_contexts.c.
+ * Hooks of calls that create contexts or unload code: see kernel_contexts.c.
  */
 #include "../../liballoc/platform/libc.h"
 #include "contexts.h"
@@ -49,7 +48,9 @@ typedef CUresult unload_fn(void *code);
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         void *copy = ga_cuda_kernel_unloading(code);                                               \
         CUresult result = next ? next(code) : ga_cuda_next_missing();                              \
-        ga_libc.free(copy);                                                                        \
+        if (result == CUDA_SUCCESS) { /* else the driver may still read it */                      \
+            ga_libc.free(copy);                                                                    \
+        }                                                                                          \
         return result;                                                                             \
     }
 

@@ -36,6 +36,10 @@ enum {
     FAILED
 };
 
+enum {
+    REGISTERS_MOST = 32 /* that our functions may use */
+};
+
 typedef struct record {
     ga_cuda_place place;
     int state;
@@ -88,6 +92,18 @@ static ga_status read_needs(ga_cubin_needs *out, const ga_cubin *cubin, const ch
     return status;
 }
 
+/* A kernel may keep values in registers above those that a call may change. */
+static ga_status check_registers(const ga_cuda_place *place, unsigned sm)
+{
+    uint32_t most = place->plain.registers > place->aligned.registers ? place->plain.registers
+                                                                      : place->aligned.registers;
+    return most <= REGISTERS_MOST
+               ? GA_OK
+               : ga_fail(GA_ERR_UNSUPPORTED,
+                         "sm_%u: functions of %u registers: expected at most %d from the compiler",
+                         sm, most, REGISTERS_MOST);
+}
+
 static ga_status find_image(record *it, ga_image *image, void **owned, int device, unsigned sm)
 {
     ga_cubin cubin;
@@ -98,8 +114,10 @@ static ga_status find_image(record *it, ga_image *image, void **owned, int devic
     if (status == GA_OK) {
         status = read_needs(&it->place.plain, &cubin, GA_KERNEL_MODULE_NEEDS);
     }
-    return status == GA_OK ? read_needs(&it->place.aligned, &cubin, GA_KERNEL_MODULE_ALIGNED)
-                           : status;
+    if (status == GA_OK) {
+        status = read_needs(&it->place.aligned, &cubin, GA_KERNEL_MODULE_ALIGNED);
+    }
+    return status == GA_OK ? check_registers(&it->place, sm) : status;
 }
 
 static ga_status check_heap(ga_heap *heap, ga_kernel_heap *view)

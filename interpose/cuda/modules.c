@@ -342,7 +342,10 @@ static CUresult finish(const loading *c, void *copy, const ga_cuda_target *t)
     if (status != GA_OK) {
         return load_own(c, REFUSED);
     }
-    decide(SERVING);
+    if (decide(SERVING) == REFUSING && !may_mix()) { /* another thread's module was the first */
+        ga_log(GA_LOG_WARN, "a module has gpualloc's malloc in kernels, and an earlier one CUDA's: "
+                            "they must not free each other's blocks");
+    }
     add_one(&counts.served);
     return CUDA_SUCCESS;
 }

@@ -98,24 +98,33 @@ static uint32_t append_section(graft *g, const Elf64_Shdr *section)
 
 /* ---- the variable ---------------------------------------------------------------------------- */
 
-/* The section of constants; 0: there is none. */
-static uint32_t find_constants(const graft *g, ga_cubin_section *out)
+/* The section of constants; `*index` is 0 if there is none. */
+static ga_status find_constants(const graft *g, ga_cubin_section *out, uint32_t *index)
 {
     for (uint32_t i = 1; i < g->section_count; i++) {
-        if (ga_cubin_section_at(g->cubin, i, out) && out->header.sh_type == SHT_PROGBITS &&
+        if (ga_cubin_section_at(g->cubin, i, out) && out->header.sh_type != SHT_NULL &&
             strcmp(out->name, ".nv.constant3") == 0) {
-            return i;
+            *index = i;
+            return out->header.sh_type == SHT_PROGBITS
+                       ? GA_OK
+                       : ga_fail(GA_ERR_UNSUPPORTED, "cubin: .nv.constant3 of type %u: expected %d",
+                                 out->header.sh_type, SHT_PROGBITS);
         }
     }
     *out = (ga_cubin_section){0};
-    return 0;
+    *index = 0;
+    return GA_OK;
 }
 
 static ga_status add_variable(graft *g)
 {
     static const uint64_t zeros[GA_CALLS_COUNT];
     ga_cubin_section before;
-    uint32_t section = find_constants(g, &before);
+    uint32_t section;
+    ga_status status = find_constants(g, &before, &section);
+    if (status != GA_OK) {
+        return status;
+    }
     size_t at = (before.content.size + 7) / 8 * 8;
     if (at > CONSTANTS_MOST - VARIABLE_SIZE) {
         return ga_fail(GA_ERR_UNSUPPORTED,

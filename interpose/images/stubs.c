@@ -44,7 +44,7 @@ enum {
 
 /* How many of each a stub has. */
 typedef struct form {
-    unsigned frames, saves, restores, returns, calls;
+    unsigned frames, saves, restores, returns, calls, others;
 } form;
 
 static uint64_t load64(const uint8_t *from)
@@ -80,9 +80,11 @@ static bool count(form *f, uint64_t low)
         return to == STACK && address == STACK;
     case OP_STL:
         f->saves += address == STACK && is_return(byte_of(low, 32));
+        f->others += address != STACK || !is_return(byte_of(low, 32));
         return true;
     case OP_LDL:
         f->restores += address == STACK && is_return(to);
+        f->others += address != STACK || !is_return(to);
         return true;
     case OP_MOV:
         f->returns += is_return(to);
@@ -112,8 +114,8 @@ static ga_status make_jump(uint8_t *code, const ga_stub *stub)
             store64(code + at + 8, (load64(code + at + 8) & KEPT_BY_NOP) | SIGNALS_NONE);
         }
     }
-    bool is_known =
-        f.frames == 2 && f.saves == 2 && f.restores == 2 && f.returns == 2 && f.calls == 1;
+    bool is_known = f.frames == 2 && f.saves == 2 && f.restores == 2 && f.returns == 2 &&
+                    f.calls == 1 && f.others == 0;
     return is_known ? GA_OK : unknown(stub);
 }
 
