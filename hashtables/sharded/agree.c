@@ -22,7 +22,12 @@ ga_status ga_sharded_check(const ga_slabhash_sharded *table)
 
 ga_status ga_sharded_break(ga_slabhash_sharded *table, ga_status status)
 {
-    table->is_broken |= status != GA_OK;
+    if (status != GA_OK && !table->is_broken) {
+        table->is_broken = true;
+        if (table->exchange.abort) {
+            table->exchange.abort(table->exchange.context);
+        }
+    }
     return status;
 }
 
@@ -67,7 +72,8 @@ static ga_status agree(ga_slabhash_sharded *table, bool counts)
 
 ga_status ga_sharded_agree(ga_slabhash_sharded *table, bool counts)
 {
-    ga_status status = agree(table, counts);
+    ga_status status = ga_sharded_check(table);
+    status = status ? status : agree(table, counts);
     status =
         status ? status : table->exchange.wait(table->exchange.context, table->exchange_stream);
     return ga_sharded_break(table, status);

@@ -64,14 +64,29 @@ ga_status ga_slabhash_sharded_save(ga_slabhash_sharded *table, const char *path,
 
 /* ---- load ------------------------------------------------------------------------------------ */
 
-/* The number of files in the set, from their names; 0: the name is none of a set. */
-static uint32_t ranks_in(const char *name, size_t length)
+/* The path as a pattern that matches itself. False: it is too long. */
+static bool escape(char pattern[PATH_MAX], const char *path)
 {
+    size_t length = 0;
+    for (const char *c = path; *c && length < PATH_MAX - 16; c++) {
+        if (strchr("\\*?[", *c)) {
+            pattern[length++] = '\\';
+        }
+        pattern[length++] = *c;
+    }
+    pattern[length] = 0;
+    strcpy(pattern + length, ".*-of-*");
+    return length < PATH_MAX - 16;
+}
+
+/* The number of files in the set, from the name of one; 0: the name is none of a set. */
+static uint32_t ranks_in(const char *name, const char *path)
+{
+    char exact[PATH_MAX];
     unsigned rank = 0;
     unsigned ranks = 0;
-    int end = 0;
-    bool fits = sscanf(name + length, ".%u-of-%u%n", &rank, &ranks, &end) == 2 &&
-                !name[length + (size_t)end] && rank < ranks;
+    bool fits = sscanf(name + strlen(path), ".%u-of-%u", &rank, &ranks) == 2 && rank < ranks &&
+                name_of(exact, path, rank, ranks) == GA_OK && strcmp(exact, name) == 0;
     return fits ? ranks : 0;
 }
 
@@ -82,13 +97,13 @@ static ga_status find_set(const char *path, uint32_t *ranks)
     uint32_t seen = 0;
     bool is_mixed = false;
     *ranks = 0;
-    if (!path || snprintf(pattern, sizeof pattern, "%s.*-of-*", path) >= PATH_MAX) {
+    if (!path || !escape(pattern, path)) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: %s path: expected the name of saved files",
                        path ? "a too long" : "no");
     }
     if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
         for (size_t i = 0; i < found.gl_pathc; i++) {
-            uint32_t of = ranks_in(found.gl_pathv[i], strlen(path));
+            uint32_t of = ranks_in(found.gl_pathv[i], path);
             is_mixed |= of && *ranks && of != *ranks;
             *ranks = of ? of : *ranks;
             seen += of != 0;
@@ -97,11 +112,29 @@ static ga_status find_set(const char *path, uint32_t *ranks)
     globfree(&found);
     if (is_mixed || !seen || seen != *ranks) {
         return ga_fail(GA_ERR_IO,
-                       "slabhash: %u files \"%s.RANK-of-RANKS\"%s: expected one set, of "
-                       "%u",
-                       seen, path, is_mixed ? " of several sets" : "", *ranks ? *ranks : 1);
+                       "slabhash: %u files \"%s.RANK-of-RANKS\"%s: expected one set, of %u", seen,
+                       path, is_mixed ? " of several sets" : "", *ranks ? *ranks : 1);
     }
     return GA_OK;
+}
+
+/* All ranks must have found the same set. */
+static ga_status agree_on_set(ga_slabhash_sharded *table, ga_status status, uint32_t ranks)
+{
+    uint64_t *agreed = table->host->agreed;
+    memset(agreed, 0, sizeof table->host->agreed);
+    agreed[GA_SHARDED_STATUS] = status;
+    agreed[GA_SHARDED_FORM] = ranks;
+    agreed[GA_SHARDED_NOT_FORM] = ga_sharded_not(ranks);
+    ga_status exchanged = ga_sharded_agree(table, false);
+    status = status ? status : exchanged ? exchanged : ga_sharded_agreed(table, GA_OK);
+    return status || (agreed[GA_SHARDED_FORM] == ranks &&
+                      agreed[GA_SHARDED_NOT_FORM] == ga_sharded_not(ranks))
+               ? status
+               : ga_fail(GA_ERR_IO,
+                         "slabhash: rank %u finds a set of %u files: expected the same on all "
+                         "ranks",
+                         table->exchange.rank, ranks);
 }
 
 static ga_status open_copy(const ga_slabhash_sharded *table, const char *name, ga_slabhash **copy)
@@ -179,10 +212,15 @@ static ga_status insert_pairs(ga_slabhash_sharded *table, const pairs *of, void 
                                .values = of->values,
                                .op = replaces ? GA_SLABHASH_REPLACE : GA_SLABHASH_INSERT};
     ga_status status = ga_slabhash_sharded_run(table, &batch, counts, stream);
-    uint64_t left = counts[GA_SLABHASH_FULL] + counts[GA_SLABHASH_REFUSED];
-    return status || !left ? status
-                           : ga_fail(GA_ERR_MEMORY, "slabhash: %llu of %llu pairs not inserted",
-                                     (unsigned long long)left, (unsigned long long)of->count);
+    uint64_t full = counts[GA_SLABHASH_FULL];
+    uint64_t refused = counts[GA_SLABHASH_REFUSED];
+    return status || !(full + refused)
+               ? status
+               : ga_fail(full ? GA_ERR_MEMORY : GA_ERR_ARGUMENT,
+                         "slabhash: %llu of %llu pairs found no room, %llu were refused: expected "
+                         "a table that holds all",
+                         (unsigned long long)full, (unsigned long long)of->count,
+                         (unsigned long long)refused);
 }
 
 static ga_status load_round(ga_slabhash_sharded *table, const char *path, uint32_t rank,
@@ -208,7 +246,8 @@ ga_status ga_slabhash_sharded_load(ga_slabhash_sharded *table, const char *path,
     if (status != GA_OK) {
         return status;
     }
-    status = ga_sharded_agree_status(table, find_set(path, &ranks));
+    status = find_set(path, &ranks);
+    status = agree_on_set(table, status, ranks);
     for (uint32_t first = 0; status == GA_OK && first < ranks; first += table->exchange.ranks) {
         status = load_round(table, path, first + table->exchange.rank, ranks, stream);
     }

@@ -86,6 +86,9 @@ static void give_back(ga_slabhash_sharded *table, void **block)
 
 void ga_sharded_free(ga_slabhash_sharded *table)
 {
+    if (table->is_broken && table->exchange.device < 0) {
+        return; /* messages that could not be ended may still arrive in it */
+    }
     give_back(table, &table->own);
     give_back(table, &table->fixed);
     table->engine->free_block(table, table->words);

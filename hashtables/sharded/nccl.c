@@ -19,6 +19,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -28,7 +29,7 @@ enum { /* ncclResult_t, ncclDataType_t, ncclRedOp_t */
     NCCL_INT8 = 0,
     NCCL_UINT64 = 5,
     NCCL_MAX = 2,
-    OLDEST = 21800,
+    OLDEST = 21901, /* before it an abort beside a call was not safe */
     TIME_LIMIT_MS = 600000,
     POLLS = 2000, /* without a sleep */
     NAP_NS = 20000,
@@ -81,18 +82,18 @@ typedef struct kept_block {
     void *block, *handle;
 } kept_block;
 
-typedef struct link {
+typedef struct nccl_link {
     void *comm; /* NULL: aborted */
     const ga_cuda_driver *driver;
     uint32_t rank;
     uint64_t limit_ns;
     kept_block blocks[BLOCKS_MOST];
     uint64_t deadline; /* of the call in progress; 0: none */
-    bool is_late, ends, is_watched;
+    bool is_late, ends, is_watched, in_group;
     pthread_t watch;
     pthread_mutex_t lock;
     pthread_cond_t ending;
-} link;
+} nccl_link;
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
@@ -141,7 +142,7 @@ static ga_status find_nccl(void)
     pthread_once(&once, load);
     return !*missing
                ? GA_OK
-               : ga_fail(GA_ERR_UNSUPPORTED, "nccl: %s: expected NCCL 2.18 or later", missing);
+               : ga_fail(GA_ERR_UNSUPPORTED, "nccl: %s: expected NCCL 2.19 or later", missing);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -161,7 +162,7 @@ static void nap(unsigned polls)
 }
 
 /* With the lock held. */
-static void abort_locked(link *l)
+static void abort_locked(nccl_link *l)
 {
     if (l->comm) {
         nccl.ncclCommAbort(l->comm);
@@ -170,21 +171,31 @@ static void abort_locked(link *l)
 }
 
 /* Ends the communicator, and with it work on streams that waits for other ranks. */
-static void abort_link(link *l)
+static void abort_link(nccl_link *l)
 {
     pthread_mutex_lock(&l->lock);
     abort_locked(l);
     pthread_mutex_unlock(&l->lock);
 }
 
-static ga_status failed(link *l, const char *call, int error)
+/* A group that stays open would keep later calls of this thread, for any communicator. */
+static void close_group(nccl_link *l)
 {
+    if (l->in_group) {
+        l->in_group = false;
+        nccl.ncclGroupEnd();
+    }
+}
+
+static ga_status failed(nccl_link *l, const char *call, int error)
+{
+    close_group(l);
     abort_link(l);
     return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: %s: %s: expected success: aborted", l->rank, call,
                    nccl.ncclGetErrorString ? nccl.ncclGetErrorString(error) : "an error");
 }
 
-static ga_status late(link *l, const char *call)
+static ga_status late(nccl_link *l, const char *call)
 {
     abort_link(l);
     return ga_fail(GA_ERR_DEVICE,
@@ -193,14 +204,14 @@ static ga_status late(link *l, const char *call)
                    l->rank, call, (unsigned long long)(l->limit_ns / 1000000u));
 }
 
-static ga_status gone(const link *l)
+static ga_status gone(const nccl_link *l)
 {
     return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: an earlier exchange was aborted", l->rank);
 }
 
 static void *watch(void *context)
 {
-    link *l = context;
+    nccl_link *l = context;
     pthread_mutex_lock(&l->lock);
     while (!l->ends) {
         uint64_t until = now_ns() + WATCH_NS;
@@ -217,7 +228,7 @@ static void *watch(void *context)
     return NULL;
 }
 
-static ga_status begin_watch(link *l)
+static ga_status begin_watch(nccl_link *l)
 {
     pthread_condattr_t clock;
     pthread_mutex_init(&l->lock, NULL);
@@ -225,12 +236,16 @@ static ga_status begin_watch(link *l)
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&l->ending, &clock);
     pthread_condattr_destroy(&clock);
+    sigset_t all, before;
+    sigfillset(&all); /* the program's handlers run on its own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&l->watch, NULL, watch, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     l->is_watched = error == 0;
     return error ? ga_fail(GA_ERR_MEMORY, "nccl: cannot start a thread: error %d", error) : GA_OK;
 }
 
-static void end_watch(link *l)
+static void end_watch(nccl_link *l)
 {
     pthread_mutex_lock(&l->lock);
     l->ends = true;
@@ -244,13 +259,13 @@ static void end_watch(link *l)
 }
 
 /* Before a call that may wait for other ranks. */
-static void arm(link *l)
+static void arm(nccl_link *l)
 {
     __atomic_store_n(&l->deadline, now_ns() + l->limit_ns, __ATOMIC_RELAXED); /* relaxed: ORDER */
 }
 
 /* After it. */
-static ga_status disarm(link *l, const char *call, int result)
+static ga_status disarm(nccl_link *l, const char *call, int result)
 {
     __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
     pthread_mutex_lock(&l->lock);
@@ -261,7 +276,7 @@ static ga_status disarm(link *l, const char *call, int result)
 
 static ga_status nccl_wait(void *context, void *stream)
 {
-    link *l = context;
+    nccl_link *l = context;
     uint64_t start = now_ns();
     CUresult result = l->driver->cuStreamQuery(stream);
     for (unsigned polls = 0; result == CUDA_ERROR_NOT_READY; polls++) {
@@ -289,8 +304,9 @@ static ga_status nccl_wait(void *context, void *stream)
 
 static ga_status nccl_begin(void *context)
 {
-    link *l = context;
+    nccl_link *l = context;
     int result = l->comm ? nccl.ncclGroupStart() : NCCL_SUCCESS;
+    l->in_group = l->comm && result == NCCL_SUCCESS;
     return !l->comm ? gone(l) : result ? failed(l, "ncclGroupStart", result) : GA_OK;
 }
 
@@ -298,29 +314,30 @@ static ga_status nccl_begin(void *context)
 static ga_status nccl_send(void *context, const void *from, uint64_t bytes, uint32_t to,
                            void *stream)
 {
-    link *l = context;
+    nccl_link *l = context;
     int result = nccl.ncclSend(from, bytes, NCCL_INT8, (int)to, l->comm, stream);
     return result ? failed(l, "ncclSend", result) : GA_OK;
 }
 
 static ga_status nccl_receive(void *context, void *to, uint64_t bytes, uint32_t from, void *stream)
 {
-    link *l = context;
+    nccl_link *l = context;
     int result = nccl.ncclRecv(to, bytes, NCCL_INT8, (int)from, l->comm, stream);
     return result ? failed(l, "ncclRecv", result) : GA_OK;
 }
 
 static ga_status nccl_end(void *context, void *stream)
 {
-    link *l = context;
+    nccl_link *l = context;
     (void)stream;
     arm(l);
+    l->in_group = false;
     return disarm(l, "ncclGroupEnd", nccl.ncclGroupEnd());
 }
 
 static ga_status nccl_largest(void *context, uint64_t *values, uint32_t count, void *stream)
 {
-    link *l = context;
+    nccl_link *l = context;
     if (!l->comm) {
         return gone(l);
     }
@@ -334,7 +351,7 @@ static ga_status nccl_largest(void *context, uint64_t *values, uint32_t count, v
  * buffers of NCCL, so a failure is none. */
 static void nccl_keep(void *context, void *block, uint64_t bytes)
 {
-    link *l = context;
+    nccl_link *l = context;
     for (int i = 0; l->comm && nccl.ncclCommRegister && i < BLOCKS_MOST; i++) {
         if (!l->blocks[i].block) {
             bool is_kept =
@@ -347,7 +364,7 @@ static void nccl_keep(void *context, void *block, uint64_t bytes)
 
 static void nccl_drop(void *context, void *block)
 {
-    link *l = context;
+    nccl_link *l = context;
     for (int i = 0; i < BLOCKS_MOST; i++) {
         if (l->blocks[i].block == block) {
             if (l->comm) {
@@ -358,11 +375,17 @@ static void nccl_drop(void *context, void *block)
     }
 }
 
+static void nccl_abort(void *context)
+{
+    nccl_link *l = context;
+    close_group(l);
+    abort_link(l);
+}
+
 static void nccl_close(void *context)
 {
-    link *l = context;
+    nccl_link *l = context;
     if (l->comm) {
-        arm(l);
         (void)nccl.ncclCommDestroy(l->comm);
         pthread_mutex_lock(&l->lock);
         l->comm = NULL;
@@ -372,7 +395,7 @@ static void nccl_close(void *context)
     ga_libc.free(l);
 }
 
-static ga_status split(link *l, void *comm, ga_exchange *out)
+static ga_status split(nccl_link *l, void *comm, ga_exchange *out)
 {
     nccl_config config = {sizeof config, NCCL_CONFIG_MAGIC, OLDEST, 1,      INT_MIN,
                           INT_MIN,       INT_MIN,           NULL,   INT_MIN};
@@ -400,7 +423,7 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
                        comm ? "a" : "no", options->options_size, sizeof *options);
     }
     ga_status status = find_nccl();
-    link *l = status ? NULL : ga_libc.calloc(1, sizeof *l);
+    nccl_link *l = status ? NULL : ga_libc.calloc(1, sizeof *l);
     if (!l) {
         return status ? status : ga_fail(GA_ERR_MEMORY, "nccl: no memory for an exchange");
     }
@@ -413,6 +436,7 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
                          .end = nccl_end,
                          .largest = nccl_largest,
                          .wait = nccl_wait,
+                         .abort = nccl_abort,
                          .keep = nccl_keep,
                          .drop = nccl_drop,
                          .close = nccl_close};

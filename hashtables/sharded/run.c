@@ -8,6 +8,11 @@
 
 #include <string.h>
 
+enum { /* bits of a form */
+    FORM_OP = 8,
+    FORM_HOW = 16
+};
+
 /* One call on this rank. */
 typedef struct job {
     ga_slabhash_sharded *table;
@@ -16,6 +21,8 @@ typedef struct job {
     uint64_t count; /* requests of this piece */
     uint64_t totals[GA_SHARDED_RESULTS];
     void *stream;
+    ga_slabhash_op op; /* of all ranks: this one's may have no requests, and another operation */
+    ga_slabhash_how how;
     bool has_values, brings_results, brings_found;
     uint32_t slices, rounds[GA_SHARDED_SLICES];
     ga_status local; /* of the shard: the exchange goes on, so that no other rank waits */
@@ -52,8 +59,8 @@ static uint64_t padded(uint64_t requests)
 
 static bool needs_values(const job *j)
 {
-    return j->table->shard.mode != GA_SLABHASH_SET32 && j->batch->op != GA_SLABHASH_SEARCH &&
-           j->batch->op != GA_SLABHASH_DELETE;
+    return j->table->shard.mode != GA_SLABHASH_SET32 && j->op != GA_SLABHASH_SEARCH &&
+           j->op != GA_SLABHASH_DELETE;
 }
 
 static bool is_supported(const job *j)
@@ -91,7 +98,7 @@ static ga_status check_batch(const job *j)
 /* The form of a batch, not 0. */
 static uint64_t form_of(const job *j)
 {
-    return 1u | (uint64_t)j->batch->op << 8 | (uint64_t)j->batch->how << 16;
+    return 1u | (uint64_t)j->batch->op << FORM_OP | (uint64_t)j->batch->how << FORM_HOW;
 }
 
 static void most_for_pairs(job *j)
@@ -137,6 +144,10 @@ static void read_words(job *j)
     ga_slabhash_sharded *t = j->table;
     uint32_t parts = 1u << t->division.parts_log;
     uint32_t most = parts < GA_SHARDED_SLICES ? parts : GA_SHARDED_SLICES;
+    uint64_t form = t->host->agreed[GA_SHARDED_FORM]; /* 0: no rank has requests */
+    j->op = form ? (ga_slabhash_op)(form >> FORM_OP & 0xff) : j->op;
+    j->how = form ? (ga_slabhash_how)(form >> FORM_HOW & 0xff) : j->how;
+    j->has_values = needs_values(j);
     j->brings_results = t->host->agreed[GA_SHARDED_RESULTS_WANTED];
     j->brings_found = t->host->agreed[GA_SHARDED_FOUND_WANTED];
     for (j->slices = 1; j->slices < most && t->host->agreed[GA_SHARDED_LARGEST] / (2 * j->slices) >=
@@ -395,8 +406,8 @@ static void serve(job *j, const ga_sharded_arrays *arrays, range r)
     ga_slabhash_sharded *t = j->table;
     ga_slabhash_batch batch = {.count = r.count,
                                .keys = element(arrays->keys, r.first, t->width),
-                               .op = j->batch->op,
-                               .how = j->batch->how};
+                               .op = j->op,
+                               .how = j->how};
     if (!r.count) {
         return;
     }
@@ -430,6 +441,10 @@ static ga_status serve_step(job *j, const step *s)
         serve(j, &t->sorted, own_for(j, s->slice, t->exchange.rank));
     }
     ga_status status = t->engine->follow(t, GA_SHARDED_GOT + s->buffer, j->stream);
+    if (status == GA_OK &&
+        t->shard.waits) { /* it would wait for other ranks without a time limit */
+        status = t->exchange.wait(t->exchange.context, t->exchange_stream);
+    }
     if (status == GA_OK) {
         serve(j, &t->received[s->buffer], others);
         status = t->engine->mark(t, GA_SHARDED_DONE + s->buffer, j->stream);
@@ -554,7 +569,6 @@ static ga_status run(job *j, const uint64_t *counts)
     bool more = true;
     ga_status status = check_batch(j);
     t->report = (ga_sharded_report){.requests = j->batch->count};
-    j->has_values = needs_values(j);
     while (more) {
         status = run_piece(j, status, counts, &more);
         more = more && status == GA_OK;
@@ -573,7 +587,13 @@ ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_
         return status;
     }
     job j = {.table = table, .batch = batch ? batch : &none, .stream = stream};
+    j.op = j.batch->op;
+    j.how = j.batch->how;
     status = run(&j, counts);
+    if (table->is_broken) { /* work that uses the caller's arrays; none waits for other ranks now */
+        (void)table->engine->wait(table, table->exchange_stream);
+        (void)table->engine->wait(table, stream);
+    }
     if (counts) {
         memcpy(counts, j.totals, sizeof j.totals);
     }

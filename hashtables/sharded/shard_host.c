@@ -5,10 +5,15 @@
 #include <gpualloc/backend.h>
 #include <gpualloc/slabhash_sharded.h>
 
+#include <string.h>
+
 /* Requests that were not carried out have a result that says so: the shard has not failed. */
 static ga_status run(void *table, const ga_slabhash_batch *batch, void *stream)
 {
     (void)stream;
+    if (batch->results) { /* it may not begin */
+        memset(batch->results, GA_SLABHASH_FULL, batch->count);
+    }
     ga_status status = ga_slabhash_run(table, batch, NULL);
     return status == GA_ERR_MEMORY || status == GA_ERR_ARGUMENT ? GA_OK : status;
 }
@@ -56,6 +61,8 @@ ga_status ga_slabhash_sharded_open_host(ga_slabhash_sharded **out, const ga_exch
                                         const ga_slabhash_options *options,
                                         const ga_sharded_options *sharded)
 {
+    static const ga_slabhash_options defaults = {.options_size = sizeof defaults};
+    options = options ? options : &defaults;
     ga_slabhash_options own = *options;
     ga_shard shard = {.mode = options->mode,
                       .is_multi = options->flags & GA_SLABHASH_MULTI,
@@ -64,14 +71,13 @@ ga_status ga_slabhash_sharded_open_host(ga_slabhash_sharded **out, const ga_exch
                       .clear = clear,
                       .save = save,
                       .close = close_table};
+    *out = NULL;
     ga_status status = ga_sharded_seed(exchange, &own.seed);
     if (status != GA_OK) {
         exchange->close(exchange->context);
         return status;
     }
     own.buckets = options->buckets / exchange->ranks + (options->buckets % exchange->ranks != 0);
-    if (open_shard(&shard, &own) != GA_OK) {
-        shard.table = NULL;
-    }
+    shard.failed = open_shard(&shard, &own);
     return ga_slabhash_sharded_open(out, exchange, &shard, sharded);
 }

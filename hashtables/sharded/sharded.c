@@ -51,8 +51,10 @@ static ga_status find_largest(const ga_exchange *exchange, uint64_t words[HALVES
     if (status == GA_OK) {
         memcpy(words, copy, bytes);
     }
-    table.engine->free_host(&table, copy);
-    table.engine->free_block(&table, block);
+    if (status == GA_OK || exchange->device >= 0) { /* else a message may still arrive in it */
+        table.engine->free_host(&table, copy);
+        table.engine->free_block(&table, block);
+    }
     table.engine->leave(&scope);
     return status;
 }
@@ -75,8 +77,7 @@ ga_status ga_sharded_seed(const ga_exchange *exchange, uint64_t *seed)
     return status;
 }
 
-static ga_status check(const ga_exchange *exchange, const ga_shard *shard,
-                       const ga_sharded_options *options)
+static ga_status check_ranks(const ga_exchange *exchange)
 {
     if (exchange->ranks == 0 || exchange->ranks > GA_SHARDED_RANKS ||
         exchange->rank >= exchange->ranks) {
@@ -84,6 +85,11 @@ static ga_status check(const ga_exchange *exchange, const ga_shard *shard,
                        "slabhash: rank %u of %u: expected at most %d ranks, and one of them",
                        exchange->rank, exchange->ranks, GA_SHARDED_RANKS);
     }
+    return GA_OK;
+}
+
+static ga_status check(const ga_shard *shard, const ga_sharded_options *options)
+{
     if ((unsigned)shard->mode >= GA_SLABHASH_MODE_COUNT) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: a shard of mode %d: expected 0 to %d",
                        (int)shard->mode, GA_SLABHASH_MODE_COUNT - 1);
@@ -192,8 +198,13 @@ ga_status ga_slabhash_sharded_open(ga_slabhash_sharded **out, const ga_exchange 
 {
     static const ga_sharded_options defaults = {.options_size = sizeof defaults};
     options = options ? options : &defaults;
-    ga_status failed = shard->table ? GA_OK : ga_fail(GA_ERR_MEMORY, "%s", ga_error_text());
-    ga_status status = check(exchange, shard, options);
+    ga_status failed = shard->failed;
+    *out = NULL;
+    ga_status status = check_ranks(exchange);
+    if (status == GA_OK && failed == GA_OK) {
+        failed = check(shard, options);
+        options = failed ? &defaults : options; /* so that the others learn of it */
+    }
     ga_slabhash_sharded *table = status ? NULL : ga_libc.calloc(1, sizeof *table);
     if (!table) {
         status = status ? status : ga_fail(GA_ERR_MEMORY, "slabhash: no memory for a table");
@@ -226,6 +237,8 @@ ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table)
         table->exchange.close(table->exchange.context);
         table->engine->close(table);
         table->engine->leave(&scope);
+    } else { /* the context is gone, and its memory */
+        table->exchange.close(table->exchange.context);
     }
     ga_status status = close_shard(&table->shard);
     ga_libc.free(table);

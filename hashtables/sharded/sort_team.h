@@ -73,17 +73,21 @@ typedef struct ga_sharded_room {
     uint32_t to[GA_SHARDED_BINS];     /* index in the output, less the index in `sorted` */
 } ga_sharded_room;
 
+/* Elements of either width, in memory of the other's type. */
+typedef uint32_t __attribute__((may_alias)) ga_sharded_word;
+typedef uint64_t __attribute__((may_alias)) ga_sharded_wide;
+
 GA_SIMT uint64_t ga_sharded_load(const void *array, uint64_t at, uint32_t is_wide)
 {
-    return is_wide ? ((const uint64_t *)array)[at] : ((const uint32_t *)array)[at];
+    return is_wide ? ((const ga_sharded_wide *)array)[at] : ((const ga_sharded_word *)array)[at];
 }
 
 GA_SIMT void ga_sharded_store(void *array, uint64_t at, uint64_t element, uint32_t is_wide)
 {
     if (is_wide) {
-        ((uint64_t *)array)[at] = element;
+        ((ga_sharded_wide *)array)[at] = element;
     } else {
-        ((uint32_t *)array)[at] = (uint32_t)element;
+        ((ga_sharded_word *)array)[at] = (uint32_t)element;
     }
 }
 

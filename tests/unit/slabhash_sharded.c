@@ -1,197 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Sharded tables of host threads, whose ranks are threads: all operations beside an array of the
- * expected results, many pieces, skewed keys, ranks that disagree, fail or are gone, files.
+ * expected results, many pieces, skewed keys, ranks that disagree, fail or are gone.
  */
 #include <gpualloc/backend.h>
 #include <gpualloc/slabhash_sharded.h>
 
-#include "support/expect.h"
-#include "support/random.h"
-#include "support/ranks.h"
-#include "support/slabhash_scene.h"
-
-#include <stdio.h>
-
-enum {
-    KEYS = 4000,
-    PIECE = 700
-};
-
-/* ---- a table on each rank -------------------------------------------------------------------- */
-
-typedef struct world {
-    ga_slabhash_mode mode;
-    uint32_t flags, buckets;
-    uint64_t limit;
-    ga_sharded_options options;
-    ga_status opened[RANKS_MOST];
-    ga_slabhash_sharded *tables[RANKS_MOST];
-} world;
-
-static void open_one(ranks *all, uint32_t rank, void *context)
-{
-    world *w = context;
-    ga_exchange exchange = ranks_exchange(all, rank);
-    ga_slabhash_options options = {.options_size = sizeof options,
-                                   .mode = w->mode,
-                                   .flags = w->flags,
-                                   .buckets = w->buckets,
-                                   .seed = 7};
-    w->opened[rank] =
-        ga_slabhash_sharded_open_host(&w->tables[rank], &exchange, &options, &w->options);
-}
-
-static void begin(ranks *all, world *w, uint32_t count)
-{
-    ranks_begin(all, count);
-    w->options.options_size = sizeof w->options;
-    w->options.piece = w->options.piece ? w->options.piece : PIECE;
-    w->buckets = w->buckets ? w->buckets : 300;
-    ranks_run(all, open_one, w);
-    for (uint32_t i = 0; i < count; i++) {
-        assert_ok(w->opened[i]);
-    }
-}
-
-static void end(ranks *all, world *w)
-{
-    for (uint32_t i = 0; i < all->count; i++) {
-        assert_ok(ga_slabhash_sharded_close(w->tables[i]));
-    }
-    ranks_end(all);
-}
-
-/* ---- batches --------------------------------------------------------------------------------- */
-
-/* What each rank passes, and gets. */
-typedef struct calls {
-    world *w;
-    ga_slabhash_batch batches[RANKS_MOST];
-    uint64_t counts[RANKS_MOST][4];
-    ga_status statuses[RANKS_MOST];
-    bool counted;
-} calls;
-
-static void run_one(ranks *all, uint32_t rank, void *context)
-{
-    calls *c = context;
-    (void)all;
-    c->statuses[rank] = ga_slabhash_sharded_run(c->w->tables[rank], &c->batches[rank],
-                                                c->counted ? c->counts[rank] : NULL, NULL);
-}
-
-/* Requests of a rank, of 32 or 64 bits. */
-typedef struct requests {
-    uint64_t count;
-    uint64_t keys64[KEYS], values64[KEYS], found64[KEYS];
-    uint32_t keys32[KEYS], values32[KEYS], found32[KEYS];
-    uint8_t results[KEYS];
-} requests;
-
-static requests sets[RANKS_MOST];
-
-static void set_request(requests *r, uint64_t index, uint64_t key, uint64_t value)
-{
-    r->keys64[index] = key;
-    r->values64[index] = value;
-    r->keys32[index] = (uint32_t)key;
-    r->values32[index] = (uint32_t)value;
-    r->results[index] = 0xff;
-    r->found32[index] = 0xffffffff;
-    r->found64[index] = UINT64_MAX;
-}
-
-static uint64_t found_of(const requests *r, ga_slabhash_mode mode, uint64_t index)
-{
-    return mode == GA_SLABHASH_MAP64 ? r->found64[index] : r->found32[index];
-}
-
-static ga_slabhash_batch batch_of(requests *r, ga_slabhash_mode mode, ga_slabhash_op op)
-{
-    bool wide = mode == GA_SLABHASH_MAP64;
-    bool puts = op != GA_SLABHASH_SEARCH && op != GA_SLABHASH_DELETE;
-    return (ga_slabhash_batch){.count = r->count,
-                               .keys = wide ? (void *)r->keys64 : r->keys32,
-                               .values = !puts  ? NULL
-                                         : wide ? (void *)r->values64
-                                                : r->values32,
-                               .results = r->results,
-                               .found = wide ? (void *)r->found64 : r->found32,
-                               .op = op};
-}
-
-static void run_all(ranks *all, world *w, ga_slabhash_op op, calls *c)
-{
-    *c = (calls){.w = w, .counted = true};
-    for (uint32_t i = 0; i < all->count; i++) {
-        c->batches[i] = batch_of(&sets[i], w->mode, op);
-    }
-    ranks_run(all, run_one, c);
-    for (uint32_t i = 0; i < all->count; i++) {
-        assert_ok(c->statuses[i]);
-    }
-}
-
-static uint64_t value_of(ga_slabhash_mode mode, uint64_t key)
-{
-    return mode == GA_SLABHASH_SET32 ? 0 : key * 3 + 1;
-}
-
-/* Each key of all ranks together once; ranks have different numbers of them, the last one none. */
-static uint64_t deal_keys(const ranks *all, ga_slabhash_mode mode)
-{
-    uint64_t key = 0;
-    for (uint32_t rank = 0; rank < all->count; rank++) {
-        sets[rank].count = rank + 1 == all->count && rank ? 0 : KEYS - 37 * rank;
-        for (uint64_t i = 0; i < sets[rank].count; i++, key++) {
-            set_request(&sets[rank], i, key, value_of(mode, key));
-        }
-    }
-    return key;
-}
-
-static void expect_results(const ranks *all, const world *w, const calls *c, uint8_t result,
-                           bool has_value)
-{
-    for (uint32_t rank = 0; rank < all->count; rank++) {
-        const requests *r = &sets[rank];
-        for (uint64_t i = 0; i < r->count; i++) {
-            uint64_t value = has_value ? value_of(w->mode, r->keys64[i]) : 0;
-            cr_assert_eq(r->results[i], result, "rank %u, request %lu: %u", rank, i, r->results[i]);
-            cr_assert_eq(found_of(r, w->mode, i), value, "rank %u, request %lu", rank, i);
-        }
-        cr_assert_eq(c->counts[rank][result], r->count);
-    }
-}
-
-typedef struct sizes {
-    world *w;
-    uint64_t sizes[RANKS_MOST];
-} sizes;
-
-static void size_one(ranks *all, uint32_t rank, void *context)
-{
-    sizes *s = context;
-    (void)all;
-    assert_ok(ga_slabhash_sharded_size(s->w->tables[rank], &s->sizes[rank], NULL));
-}
-
-static void expect_size(ranks *all, world *w, uint64_t size)
-{
-    sizes s = {.w = w};
-    ranks_run(all, size_one, &s);
-    for (uint32_t i = 0; i < all->count; i++) {
-        cr_assert_eq(s.sizes[i], size, "rank %u: %lu of %lu", i, s.sizes[i], size);
-    }
-}
-
-static void clear_one(ranks *all, uint32_t rank, void *context)
-{
-    const world *w = context;
-    (void)all;
-    assert_ok(ga_slabhash_sharded_clear(w->tables[rank], NULL));
-}
+#include "support/sharded_scene.h"
 
 static void work_through(ga_slabhash_mode mode, uint32_t flags, uint32_t count)
 {
@@ -251,7 +66,7 @@ Test(slabhash_sharded, most_ranks_of_a_test)
     work_through(GA_SLABHASH_MAP32, 0, RANKS_MOST);
 }
 
-/* One slice, and several: of a piece that is larger than GA_SHARDED_ONE_SLICE. */
+/* Of a piece with many requests. */
 static uint32_t many_keys[1 << 20], many_found[1 << 20];
 
 static void run_many(ranks *all, uint32_t rank, void *context)
@@ -418,6 +233,25 @@ Test(slabhash_sharded, reserved_keys_are_refused_one_by_one)
     end(&all, &w);
 }
 
+/* A rank without requests says nothing of the operation, and serves the others by theirs. */
+Test(slabhash_sharded, a_rank_without_requests)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32};
+    calls c = {.w = &w, .counted = true};
+    begin(&all, &w, 3);
+    uint64_t keys = deal_keys(&all, w.mode); /* rank 2 has none */
+    c.batches[0] = batch_of(&sets[0], w.mode, GA_SLABHASH_INSERT);
+    c.batches[1] = batch_of(&sets[1], w.mode, GA_SLABHASH_INSERT);
+    ranks_run(&all, run_one, &c); /* that of rank 2 is zeros: a search */
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_ok(c.statuses[i]);
+    }
+    expect_results(&all, &w, &c, GA_SLABHASH_ABSENT, false);
+    expect_size(&all, &w, keys);
+    end(&all, &w);
+}
+
 Test(slabhash_sharded, ranks_that_disagree)
 {
     ranks all;
@@ -539,77 +373,5 @@ Test(slabhash_sharded, exchanges_that_fail, .timeout = 60)
         fail_at(at, statuses);
         cr_assert_eq(statuses[1], GA_ERR_DEVICE, "call %d", at);
         cr_assert(statuses[0] == GA_ERR_DEVICE || at == calls_made - 1, "call %d", at);
-    }
-}
-
-/* ---- files ----------------------------------------------------------------------------------- */
-
-typedef struct saving {
-    world *w;
-    const char *path;
-    ga_status statuses[RANKS_MOST];
-    bool loads;
-} saving;
-
-static void save_one(ranks *all, uint32_t rank, void *context)
-{
-    saving *s = context;
-    (void)all;
-    s->statuses[rank] = s->loads ? ga_slabhash_sharded_load(s->w->tables[rank], s->path, NULL)
-                                 : ga_slabhash_sharded_save(s->w->tables[rank], s->path, NULL);
-}
-
-static void remove_files(const char *path, uint32_t ranks_saved)
-{
-    char name[128];
-    for (uint32_t i = 0; i < ranks_saved; i++) {
-        snprintf(name, sizeof name, "%s.%u-of-%u", path, i, ranks_saved);
-        remove(name);
-    }
-}
-
-static void load_into(const char *path, ga_slabhash_mode mode, uint32_t count, uint64_t keys,
-                      ga_status expected)
-{
-    ranks all;
-    world w = {.mode = mode};
-    saving s = {.w = &w, .path = path, .loads = true};
-    begin(&all, &w, count);
-    ranks_run(&all, save_one, &s);
-    for (uint32_t i = 0; i < count; i++) {
-        cr_assert_eq(s.statuses[i], expected, "%s", ga_error_text());
-    }
-    expect_size(&all, &w, keys);
-    end(&all, &w);
-}
-
-Test(slabhash_sharded, files)
-{
-    static const ga_slabhash_mode modes[] = {GA_SLABHASH_SET32, GA_SLABHASH_MAP32,
-                                             GA_SLABHASH_MAP64};
-    for (size_t i = 0; i < 3; i++) {
-        ranks all;
-        world w = {.mode = modes[i]};
-        calls c;
-        char path[64], name[128];
-        saving s = {.w = &w, .path = path};
-        make_path(path);
-        begin(&all, &w, 3);
-        uint64_t keys = deal_keys(&all, w.mode);
-        run_all(&all, &w, GA_SLABHASH_INSERT, &c);
-        ranks_run(&all, save_one, &s);
-        for (uint32_t rank = 0; rank < 3; rank++) {
-            assert_ok(s.statuses[rank]);
-        }
-        end(&all, &w);
-        for (uint32_t count = 1; count <= 5; count++) {
-            load_into(path, modes[i], count, keys, GA_OK);
-        }
-        snprintf(name, sizeof name, "%s.1-of-3", path);
-        remove(name);
-        load_into(path, modes[i], 2, 0, GA_ERR_IO);
-        remove_files(path, 3);
-        load_into(path, modes[i], 2, 0, GA_ERR_IO);
-        remove(path);
     }
 }

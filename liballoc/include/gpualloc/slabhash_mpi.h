@@ -14,7 +14,9 @@
  * mpicc as C11 and C++17; link with -lgpualloc.
  *
  * MPI cannot end an exchange with a rank that is gone: after the time limit the call fails, and the
- * messages stay in progress until the process ends.
+ * messages stay in progress until the process ends. So does the memory for them.
+ *
+ * MPI_THREAD_SINGLE is enough if one thread makes all calls of MPI and of such tables.
  */
 #ifndef GPUALLOC_SLABHASH_MPI_H
 #define GPUALLOC_SLABHASH_MPI_H
@@ -53,6 +55,13 @@ static inline ga_status ga_mpi_check(int error, const char *call)
     }
     MPI_Error_string(error, text, &length);
     return ga_fail(GA_ERR_DEVICE, "mpi: %s: %.*s: expected success", call, length, text);
+}
+
+/* Messages may be in progress: the requests stay. */
+static inline ga_status ga_mpi_failed(ga_mpi_link *link, ga_status status)
+{
+    link->is_late = true;
+    return status;
 }
 
 static inline ga_status ga_mpi_begin(void *context)
@@ -95,7 +104,7 @@ static inline ga_status ga_mpi_send(void *context, const void *from, uint64_t by
                                                  (int)to, GA_MPI_TAG, link->comm, request),
                                        "MPI_Isend");
     }
-    return status;
+    return status ? ga_mpi_failed(link, status) : GA_OK;
 }
 
 static inline ga_status ga_mpi_receive(void *context, void *to, uint64_t bytes, uint32_t from,
@@ -113,7 +122,7 @@ static inline ga_status ga_mpi_receive(void *context, void *to, uint64_t bytes, 
                                                  GA_MPI_TAG, link->comm, request),
                                        "MPI_Irecv");
     }
-    return status;
+    return status ? ga_mpi_failed(link, status) : GA_OK;
 }
 
 static inline ga_status ga_mpi_finish(ga_mpi_link *link, const char *call)
@@ -155,7 +164,7 @@ static inline ga_status ga_mpi_largest(void *context, uint64_t *values, uint32_t
                     : ga_mpi_check(MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_UINT64_T,
                                                   MPI_MAX, link->comm, request),
                                    "MPI_Iallreduce");
-    return status ? status : ga_mpi_finish(link, "an agreement");
+    return status ? ga_mpi_failed(link, status) : ga_mpi_finish(link, "an agreement");
 }
 
 static inline ga_status ga_mpi_wait(void *context, void *stream)
@@ -206,6 +215,7 @@ static inline ga_status ga_exchange_mpi(ga_exchange *out, MPI_Comm comm, double 
     out->end = ga_mpi_end;
     out->largest = ga_mpi_largest;
     out->wait = ga_mpi_wait;
+    out->abort = NULL;
     out->keep = NULL;
     out->drop = NULL;
     out->close = ga_mpi_close;

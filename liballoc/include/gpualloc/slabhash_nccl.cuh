@@ -78,6 +78,10 @@ static inline ga_status ga_slabhash_nccl_open(ga_slabhash_sharded **out,
                                               const ga_sharded_options *sharded_options = NULL)
 {
     ga_exchange exchange = {};
+    *out = NULL;
+    if (!options) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no options: expected a pointer");
+    }
     ga_slabhash_device *shard = new (std::nothrow) ga_slabhash_device();
     if (!shard) {
         return ga_fail(GA_ERR_MEMORY, "slabhash: no memory for a shard");
@@ -93,8 +97,10 @@ static inline ga_status ga_slabhash_nccl_open(ga_slabhash_sharded **out,
     status = status ? status : ga_slabhash_device_open(shard, &own, exchange.device, stream);
     ga_shard of = {};
     of.table = status ? NULL : shard;
+    of.failed = status;
     of.mode = own.mode;
     of.is_multi = own.flags & GA_SLABHASH_MULTI;
+    of.waits = own.flags & (GA_SLABHASH_GROW | GA_SLABHASH_GROW_IN_KERNELS);
     of.a = shard->view.a;
     of.b = shard->view.b;
     of.run = ga_slabhash_nccl_run;

@@ -4,7 +4,7 @@
  * gpualloc/slabhash_nccl.cuh opens such a table in one call.
  *
  * The library does not need NCCL: it finds the program's at run time, among the libraries that are
- * loaded, or as libnccl.so.2, or as the library that GPUALLOC_NCCL names. NCCL 2.18 or later.
+ * loaded, or as libnccl.so.2, or as the library that GPUALLOC_NCCL names. NCCL 2.19 or later.
  */
 #ifndef GPUALLOC_SLABHASH_NCCL_H
 #define GPUALLOC_SLABHASH_NCCL_H
@@ -17,16 +17,17 @@ extern "C" {
 
 typedef struct ga_nccl_options {
     uint32_t options_size;  /* sizeof(ga_nccl_options) */
-    uint32_t time_limit_ms; /* of one exchange: how long other ranks may take to arrive, beside
-                             * their work. 0: 10 minutes, as PyTorch has */
+    uint32_t time_limit_ms; /* of one wait for other ranks: more than the longest piece takes on any
+                             * of them. 0: 10 minutes, as PyTorch has */
 } ga_nccl_options;
 
 /* Makes an exchange among the ranks of `comm`, an ncclComm_t that stays the caller's: messages go
  * over a communicator of their own (ncclCommSplit), so that a failure does not abort the caller's.
  * Collective. NULL for `options` is {0}. `out->close` frees it.
  *
- * If a rank does not arrive in time, or NCCL reports an error, the communicator is aborted
- * (ncclCommAbort) and the call fails.
+ * If a rank does not arrive in time, or NCCL reports an error, that communicator is aborted
+ * (ncclCommAbort) and the call fails. The split itself has no time limit. No collective call may be
+ * made within a group of the caller's (ncclGroupStart).
  *
  * GA_ERR_ARGUMENT     no communicator; the options' size
  * GA_ERR_UNSUPPORTED  no NCCL, or an older one

@@ -10,16 +10,17 @@
  * the same for both, and what another transport or table must provide.
  *
  *     ga_slabhash_sharded *table;
- *     ga_slabhash_nccl_open(&table, &options, comm, 0, stream);            on each rank
+ *     ga_slabhash_nccl_open(&table, &options, comm, stream);               on each rank
  *     ga_slabhash_sharded_run(table, &batch, counts, stream);              on each rank
  *     ga_slabhash_sharded_close(table);                                    on each rank
  *
- * Collective calls: all ranks make them, in the same order, with batches of the same form: the same
- * operation, and values, `results` and `found` on all ranks or on none. Counts differ as they like,
- * and may be 0. A call in which ranks disagree fails on all of them with GA_ERR_ARGUMENT, and
- * nothing is done. If a rank does not arrive within the time limit, or its process is gone, the
- * call fails on the others with GA_ERR_DEVICE; so does each later collective call. The shard of
- * each rank stays readable through its own calls.
+ * Collective calls: all ranks make them, in the same order, with the same operation. Counts differ
+ * as they like, and may be 0; so does what a rank wants to know. A call in which ranks disagree
+ * fails on all of them with GA_ERR_ARGUMENT, and nothing is done. If a rank does not arrive within
+ * the time limit, or its process is gone, the call fails on the others with GA_ERR_DEVICE; so does
+ * each later collective call. The shard of
+ * each rank stays readable through its own calls. A batch that failed so and changes the table may
+ * have been carried out in part, and on a device some requests of an earlier batch again.
  *
  * Operations on one key are linearizable, as those of a shard are. Each operation of a batch is
  * carried out once.
@@ -61,7 +62,10 @@ typedef struct ga_exchange {
      *
      * GA_ERR_DEVICE  it failed, or other ranks did not do their part in time: it is then aborted */
     ga_status (*wait)(void *context, void *stream);
-    /* Memory in which all messages will be, until drop(). Both may be NULL. */
+    /* Ends the exchange, so that no work on a stream waits for other ranks any more; later calls
+     * fail. May be NULL if none waits. */
+    void (*abort)(void *context);
+    /* Memory in which all requests and answers will be, until drop(). Both may be NULL. */
     void (*keep)(void *context, void *block, uint64_t bytes);
     void (*drop)(void *context, void *block);
     void (*close)(void *context);
@@ -71,8 +75,10 @@ typedef struct ga_exchange {
  * memory that is exchanged; work is enqueued on `stream`. */
 typedef struct ga_shard {
     void *table;
+    ga_status failed; /* not GA_OK: the rank could not open its table, which is NULL */
     ga_slabhash_mode mode;
     bool is_multi;
+    bool waits;    /* run() may wait for the stream, as tables do that grow */
     uint64_t a, b; /* of the hash of all shards: ga_slabhash_plan */
     ga_status (*run)(void *table, const ga_slabhash_batch *batch, void *stream);
     ga_status (*size)(void *table, uint64_t *pairs, void *stream); /* waits */
@@ -86,8 +92,9 @@ typedef struct ga_sharded_options {
     uint32_t options_size; /* sizeof(ga_sharded_options) */
     uint32_t reserved;     /* 0 */
     uint64_t piece; /* requests of a rank that are exchanged at once, at most; 0: 2^27 on a device,
-                     * 2^20 on the host. A rank takes memory for as many: with MAP32 17 bytes each,
-                     * with MAP64 29, and half as much for requests of others. Below 2^31 */
+                     * 2^20 on the host. A rank takes memory for as many: with MAP32 about 16 bytes
+                     * each, with MAP64 28, and for requests of others a quarter of that with up to
+                     * 128 ranks, more with more. Below 2^31 */
 } ga_sharded_options;
 
 /* The seed of all shards: that of rank 0, which draws one if `seed` is 0. Collective. Tables are
@@ -98,8 +105,8 @@ GA_API ga_status ga_sharded_seed(const ga_exchange *exchange, uint64_t *seed);
 
 /* Opens the sharded table. Collective. It then owns `exchange` and `shard`: whether it succeeds or
  * fails, it closes both in the end. NULL for `options` are the defaults. A rank that could not open
- * its shard calls with `shard->table` NULL, right after the call that failed: so all ranks learn of
- * it, and it gets that call's sentence.
+ * its table calls with `shard->failed`, right after the call that failed: so all ranks learn of it,
+ * and it gets that call's status and sentence.
  *
  * GA_ERR_ARGUMENT  an option is out of range, or differs among ranks; more than GA_SHARDED_RANKS
  * GA_ERR_MEMORY    no memory on some rank
@@ -126,9 +133,11 @@ GA_API ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table);
  * set to the numbers of ABSENT, FOUND, FULL and REFUSED among the requests of this rank.
  * Collective.
  *
- * Results travel only if a rank passes `results` or `counts`, and values that were there only with
- * `found`, so a batch without them is faster. No memory for the call on one rank fails it on all;
- * no memory in a shard is GA_SLABHASH_FULL for the requests that found none.
+ * Results travel only if a rank passes `results` or `counts`, and old values only if one passes
+ * `found`, so a batch without them is faster. Without memory in a shard requests have the result
+ * GA_SLABHASH_FULL: to learn of it, pass `counts`. No memory for the call on one rank fails it on
+ * all. If the call fails after the first piece, the pieces before it were carried out, and `counts`
+ * has their results; FULL then says nothing. The stream must not be captured.
  *
  * GA_ERR_ARGUMENT     the batch has no keys, or no values and the operation needs them, or differs
  *                     from that of another rank; nothing is done
@@ -142,7 +151,7 @@ GA_API ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_sl
 GA_API ga_status ga_slabhash_sharded_size(ga_slabhash_sharded *table, uint64_t *pairs,
                                           void *stream);
 
-/* Deletes all pairs. Collective. */
+/* Deletes all pairs, on `stream`. Collective. */
 GA_API ga_status ga_slabhash_sharded_clear(ga_slabhash_sharded *table, void *stream);
 
 /* _save writes a file for each rank, "PATH.RANK-of-RANKS", and _load inserts the pairs of such
@@ -161,7 +170,7 @@ GA_API ga_status ga_slabhash_sharded_load(ga_slabhash_sharded *table, const char
 GA_API uint32_t ga_slabhash_sharded_owner(const ga_slabhash_sharded *table, uint64_t key);
 GA_API void *ga_slabhash_sharded_table(const ga_slabhash_sharded *table);
 
-/* What the last ga_slabhash_sharded_run() did on this rank. Times in microseconds of the host. */
+/* Figures of the last ga_slabhash_sharded_run() on this rank. */
 typedef struct ga_sharded_report {
     uint64_t requests; /* of this rank */
     uint64_t served;   /* of all ranks, by this rank's shard: with skewed keys, many more */
