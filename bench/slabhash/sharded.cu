@@ -5,8 +5,9 @@
  * checked: a wrong one is exit status 1. Prints GPUs, driver and date.
  *
  *   bench-slabhash-sharded [--keys LOG2] [--rounds N] [--ranks N] [--piece LOG2] [--fill PERCENT]
+ *                          [--nccl FILE]
  *
- * A thread for each GPU. NCCL is libnccl.so.2, or what GPUALLOC_NCCL names.
+ * A thread for each GPU. NCCL is libnccl.so.2, or FILE.
  */
 #define PROGRAM               "bench-slabhash-sharded"
 #define GA_SLABHASH_ONLY_KIND 1u
@@ -28,6 +29,8 @@ namespace
 {
 
 int rounds = 5, ranks_wanted = 0, log_keys = 28, log_piece = 27, fill = 60;
+
+const char *nccl_file = "libnccl.so.2";
 
 void must(bool good, const char *what)
 {
@@ -58,8 +61,8 @@ struct {
 
 void load_nccl()
 {
-    const char *name = getenv("GPUALLOC_NCCL");
-    void *library = dlopen(name ? name : "libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
+    void *library = dlopen(nccl_file, RTLD_NOW | RTLD_GLOBAL);
+    setenv("GPUALLOC_NCCL", nccl_file, 1); /* so that the library uses the same */
     if (!library) {
         fprintf(stderr, PROGRAM ": %s\n", dlerror());
         exit(77);
@@ -587,7 +590,8 @@ void read_options(int count, char **words)
                      {"--ranks", &ranks_wanted},
                      {"--piece", &log_piece},
                      {"--fill", &fill}};
-        bool known = false;
+        bool known = i + 1 < count && !strcmp(words[i], "--nccl");
+        nccl_file = known ? words[i + 1] : nccl_file;
         for (const auto &name : names) {
             if (i + 1 < count && !strcmp(words[i], name.name) && atoi(words[i + 1]) > 0) {
                 *name.value = atoi(words[i + 1]);
@@ -597,7 +601,7 @@ void read_options(int count, char **words)
         if (!known || log_keys > 31 || log_piece > 30 || fill > 100) {
             fprintf(stderr,
                     PROGRAM ": \"%s\": expected --keys, --rounds, --ranks, --piece or "
-                            "--fill, and a number above 0\n",
+                            "--fill, and a number above 0, or --nccl, and a file\n",
                     words[i]);
             exit(2);
         }
