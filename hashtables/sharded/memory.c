@@ -86,7 +86,7 @@ static void give_back(ga_slabhash_sharded *table, void **block)
 
 void ga_sharded_free(ga_slabhash_sharded *table)
 {
-    if (table->is_broken && table->exchange.device < 0) {
+    if (table->is_broken && !table->exchange.abort) {
         return; /* messages that could not be ended may still arrive in it */
     }
     give_back(table, &table->own);

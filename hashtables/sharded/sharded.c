@@ -51,7 +51,7 @@ static ga_status find_largest(const ga_exchange *exchange, uint64_t words[HALVES
     if (status == GA_OK) {
         memcpy(words, copy, bytes);
     }
-    if (status == GA_OK || exchange->device >= 0) { /* else a message may still arrive in it */
+    if (status == GA_OK || exchange->abort) { /* else a message may still arrive in it */
         table.engine->free_host(&table, copy);
         table.engine->free_block(&table, block);
     }

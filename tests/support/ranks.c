@@ -222,6 +222,13 @@ static ga_status member_wait(void *context, void *stream)
     return call(context, "wait");
 }
 
+/* Messages arrive only in calls. */
+static void member_abort(void *context)
+{
+    member *m = context;
+    ranks_leave(m->all, m->rank);
+}
+
 static void member_close(void *context)
 {
     free(context);
@@ -242,6 +249,7 @@ ga_exchange ranks_exchange(ranks *all, uint32_t rank)
                          .end = member_end,
                          .largest = member_largest,
                          .wait = member_wait,
+                         .abort = member_abort,
                          .close = member_close};
 }
 

@@ -39,8 +39,6 @@ static void load(void)
     *(void **)&nccl_aborts = dlsym(library, "nccl_aborts");
 }
 
-TestSuite(slabhash_nccl, .init = load, .timeout = 60);
-
 /* ---- a shard: a table of the host, as this driver's memory is the host's --------------------- */
 
 static ga_status shard_run(void *table, const ga_slabhash_batch *batch, void *stream)
@@ -182,7 +180,7 @@ static void expect_found(const world *w)
     }
 }
 
-Test(slabhash_nccl, operations)
+Test(slabhash_nccl, operations, .init = load)
 {
     for (uint32_t count = 1; count <= VMM_DRIVER_DEVICES; count++) {
         world *w = begin(count);
@@ -210,7 +208,7 @@ Test(slabhash_nccl, operations)
 
 /* Each call of NCCL fails once, with a table that is new each time. The rank gets the reason, and
  * the other one waits no longer than its limit. */
-Test(slabhash_nccl, calls_of_nccl_that_fail, .timeout = 240)
+Test(slabhash_nccl, calls_of_nccl_that_fail, .init = load, .timeout = 240)
 {
     world *w = begin(2);
     int before = nccl_calls(1);
@@ -237,7 +235,7 @@ Test(slabhash_nccl, calls_of_nccl_that_fail, .timeout = 240)
 }
 
 /* Each call of the driver fails once, of any rank: while the table is opened, and in a batch. */
-Test(slabhash_nccl, calls_of_the_driver_that_fail, .timeout = 240)
+Test(slabhash_nccl, calls_of_the_driver_that_fail, .init = load, .timeout = 240)
 {
     world *w = begin(2);
     uint64_t before = vmm_driver_calls(NULL);
@@ -256,7 +254,7 @@ Test(slabhash_nccl, calls_of_the_driver_that_fail, .timeout = 240)
     }
 }
 
-Test(slabhash_nccl, a_shard_that_fails)
+Test(slabhash_nccl, a_shard_that_fails, .init = load)
 {
     world *w = begin(1);
     end(w);
@@ -289,7 +287,7 @@ static void leave_out(ranks *all, uint32_t rank, void *context)
     }
 }
 
-Test(slabhash_nccl, a_rank_that_is_gone)
+Test(slabhash_nccl, a_rank_that_is_gone, .init = load)
 {
     world *w = begin(2);
     ranks_run(&w->all, leave_out, w);
@@ -298,7 +296,7 @@ Test(slabhash_nccl, a_rank_that_is_gone)
     end(w);
 }
 
-Test(slabhash_nccl, arguments)
+Test(slabhash_nccl, arguments, .init = load)
 {
     vmm_driver_options driver = {.devices = 1};
     ga_exchange exchange;
@@ -314,7 +312,7 @@ Test(slabhash_nccl, arguments)
     vmm_driver_stop();
 }
 
-Test(slabhash_nccl, no_nccl, .init = NULL)
+Test(slabhash_nccl, no_nccl)
 {
     ga_exchange exchange;
     setenv("GPUALLOC_NCCL", "/nonexistent/libnccl.so.2", 1);

@@ -62,8 +62,9 @@ typedef struct ga_exchange {
      *
      * GA_ERR_DEVICE  it failed, or other ranks did not do their part in time: it is then aborted */
     ga_status (*wait)(void *context, void *stream);
-    /* Ends the exchange, so that no work on a stream waits for other ranks any more; later calls
-     * fail. May be NULL if none waits. */
+    /* Ends the exchange: no work on a stream waits for other ranks any more, no message arrives,
+     * and later calls fail. NULL if that cannot be done: the memory for messages is then kept for
+     * good after a failure. */
     void (*abort)(void *context);
     /* Memory in which all requests and answers will be, until drop(). Both may be NULL. */
     void (*keep)(void *context, void *block, uint64_t bytes);
