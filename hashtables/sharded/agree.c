@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all ranks must know before a step: whether each can go on, and the numbers of requests. A
+ * All ranks learn whether each of them can go on, and how many requests there are. A
  * rank that failed still takes part, so that no other one waits for it.
  */
 #include "sharded.h"

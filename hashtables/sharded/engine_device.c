@@ -28,8 +28,8 @@ static ga_status driver_of(const ga_cuda_driver **driver)
     return ga_cuda_driver_get(driver);
 }
 
-/* The exchange stream has the highest priority: kernels of the shard fill the device, so its blocks
- * could else begin only between two of them that are not in the queue yet. */
+/* The exchange stream has the highest priority. Otherwise its kernels would wait until all blocks
+ * of the shard's kernels in the queue have begun, because these fill the device. */
 static ga_status device_open(ga_slabhash_sharded *table)
 {
     const ga_cuda_driver *driver;

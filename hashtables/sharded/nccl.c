@@ -178,12 +178,20 @@ static void abort_link(nccl_link *l)
     pthread_mutex_unlock(&l->lock);
 }
 
+/* Before a call that may wait for other ranks. */
+static void arm(nccl_link *l)
+{
+    __atomic_store_n(&l->deadline, now_ns() + l->limit_ns, __ATOMIC_RELAXED); /* relaxed: ORDER */
+}
+
 /* A group that stays open would keep later calls of this thread, for any communicator. */
 static void close_group(nccl_link *l)
 {
     if (l->in_group) {
         l->in_group = false;
+        arm(l);
         nccl.ncclGroupEnd();
+        __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
     }
 }
 
@@ -258,13 +266,7 @@ static void end_watch(nccl_link *l)
     pthread_mutex_destroy(&l->lock);
 }
 
-/* Before a call that may wait for other ranks. */
-static void arm(nccl_link *l)
-{
-    __atomic_store_n(&l->deadline, now_ns() + l->limit_ns, __ATOMIC_RELAXED); /* relaxed: ORDER */
-}
-
-/* After it. */
+/* After arm() and the call. */
 static ga_status disarm(nccl_link *l, const char *call, int result)
 {
     __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */

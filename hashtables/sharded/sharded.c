@@ -14,7 +14,7 @@ enum {
     PIECE_ON_DEVICE = 1 << 27,
     PIECE_ON_HOST = 1 << 20,
     BINS_BEST = 128, /* more make the runs short that a block sorts together */
-    SPARE = 256 /* requests for a pair beside the share of evenly distributed ones, and a quarter */
+    SPARE = 256      /* a pair has room for 1.25 times an even share, and so many requests */
 };
 
 #define PIECE_MOST ((UINT64_C(1) << 31) - 1)
@@ -247,8 +247,8 @@ ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table)
 
 /* ---- the whole table ------------------------------------------------------------------------- */
 
-/* In place of a sum: the ranks take turns in giving their number, because exchanges only find the
- * largest. A word for each of some ranks at a time. */
+/* Each rank puts its number into a word of its own, because an exchange finds the largest number
+ * and no sum. There may be more ranks than words, so ranks take turns. */
 static ga_status sum_of_all(ga_slabhash_sharded *table, uint64_t own, ga_status status,
                             uint64_t *sum)
 {

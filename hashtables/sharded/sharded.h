@@ -18,14 +18,13 @@
  *            that range of the buckets is used, and stays in the cache. A step is a slice, or a
  *            round of one: if a rank has more than `pair_most` requests for another one, as with
  *            skewed keys, they take several rounds, and the memory for requests of others stays
- *            bounded.
+ *            bounded. A message has a multiple of GA_SHARDED_PAD requests and begins at such an
+ *            index, because NCCL is slower with arrays that are not aligned to 16 bytes. The last
+ *            requests are then for a reserved key, which shards refuse.
  *
  * ORDER      On the exchange stream of each rank: X0, X1, A0 with X2, A1 with X3, ... as one group
  *            of messages each. All ranks have agreed on the number of rounds of each slice, so that
  *            messages match. Marks (events) order the two streams: `got` step, `done` step.
- *            A message has a multiple of GA_SHARDED_PAD requests and begins at such an index,
- *            because NCCL copies arrays that are aligned to 16 bytes twice as fast. The last
- *            requests are then for a reserved key, which shards refuse.
  *
  * INVARIANT  The buffer of a step is used again two steps later: X(t + 2) follows the mark `done`
  *            of t. The answers of t travel meanwhile; they are in other arrays.
@@ -97,7 +96,7 @@ struct ga_slabhash_sharded {
     ga_shard shard;
     ga_sharded_division division;
     const ga_sharded_engine *engine;
-    void *exchange_stream; /* these two of the engine of devices */
+    void *exchange_stream; /* these three are engine_device.c's; NULL on the host */
     void *marks[GA_SHARDED_MARKS];
     unsigned multiprocessors;
     uint64_t piece, pair_most;

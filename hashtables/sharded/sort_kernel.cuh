@@ -7,6 +7,10 @@
 
 #include "sort_team.h"
 
+enum {
+    GA_SHARDED_AT_ONCE = 8 /* loads of a thread that are in flight together */
+};
+
 /* The range of requests of each step of a block. */
 #define GA_SHARDED_EACH_RANGE(first, n, count, most)                                               \
     for (uint64_t first = (uint64_t)blockIdx.x * (most), n;                                        \

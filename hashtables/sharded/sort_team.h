@@ -61,10 +61,6 @@ GA_SIMT uint32_t ga_team_sum_before(uint32_t own)
 /* The thread's share of 0 to n - 1. */
 #define GA_TEAM_EACH(i, n) for (uint32_t i = GA_TEAM_THREAD; i < (n); i += GA_TEAM_SIZE)
 
-enum {
-    GA_SHARDED_AT_ONCE = 8 /* loads of a thread that are in flight together */
-};
-
 /* Shared by a team. */
 typedef struct ga_sharded_room {
     uint64_t sorted[GA_SHARDED_SORT_BYTES / sizeof(uint64_t)]; /* keys, values or answers */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * A slab hash over several GPUs or processes. Each rank has a table of its own, its shard, with the
- * keys whose owner it is; the upper bits of a hash name the owner. All ranks pass batches together,
+ * keys whose owner it is; a hash names the owner. All ranks pass batches together,
  * each with requests of its own, for any keys: the requests travel to the owners, and the answers
  * come back in the order of the requests. docs/internals/slabhash-sharded.md.
  *
  * Most programs open one with gpualloc/slabhash_nccl.cuh (tables in device memory, over NCCL) or
- * gpualloc/slabhash_mpi.h (tables of host threads, over MPI). This header has the calls that are
- * the same for both, and what another transport or table must provide.
+ * gpualloc/slabhash_mpi.h (tables of host threads, over MPI). This header has the calls for
+ * both, and the functions that another transport or table must provide.
  *
  *     ga_slabhash_sharded *table;
  *     ga_slabhash_nccl_open(&table, &options, comm, stream);               on each rank
