@@ -186,8 +186,9 @@ static void launch_build(const ga_slabhash_device *table, const ga_slabhash_batc
 {
     ga_slabhash_progress_settings teller = {};
     teller.progress = table->progress;
+    ga_slabhash_batches batches = {{*batch}};
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>
-        <<<ga_slabhash_device_batch_grid(table, batch), GA_SLABHASH_BLOCK>>>(table->view, *batch,
+        <<<ga_slabhash_device_batch_grid(table, batch), GA_SLABHASH_BLOCK>>>(table->view, batches,
                                                                              NULL, teller);
 }
 

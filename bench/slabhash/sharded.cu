@@ -344,16 +344,16 @@ ga_status watched_wait(void *context, void *stream)
     return w.exchange.wait(w.exchange.context, stream);
 }
 
-void watched_keep(void *context, void *block, uint64_t bytes)
+void watched_register(void *context, void *block, uint64_t bytes)
 {
     watched &w = *(watched *)context;
-    w.exchange.keep(w.exchange.context, block, bytes);
+    w.exchange.register_memory(w.exchange.context, block, bytes);
 }
 
-void watched_drop(void *context, void *block)
+void watched_deregister(void *context, void *block)
 {
     watched &w = *(watched *)context;
-    w.exchange.drop(w.exchange.context, block);
+    w.exchange.deregister_memory(w.exchange.context, block);
 }
 
 void watched_close(void *context)
@@ -362,13 +362,18 @@ void watched_close(void *context)
     w.exchange.close(w.exchange.context);
 }
 
-ga_status watched_run(void *context, const ga_slabhash_batch *batch, void *stream)
+ga_status watched_run(void *context, const ga_slabhash_batch *batches, uint32_t count,
+                      uint64_t *counts, void *stream)
 {
     watched &w = *(watched *)context;
     if (w.is_on) {
-        begin_interval(w, "shard", batch->count, stream);
+        uint64_t requests = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            requests += batches[i].count;
+        }
+        begin_interval(w, "shard", requests, stream);
     }
-    ga_status status = w.shard.run(w.shard.table, batch, stream);
+    ga_status status = w.shard.run(w.shard.table, batches, count, counts, stream);
     if (w.is_on) {
         end_interval(w, stream);
     }
@@ -415,10 +420,11 @@ void timeline(rank &r, barrier &all, uint64_t keys)
     exchange.end = watched_end;
     exchange.largest = watched_largest;
     exchange.wait = watched_wait;
-    exchange.keep = watched_keep;
-    exchange.drop = watched_drop;
+    exchange.register_memory = watched_register;
+    exchange.deregister_memory = watched_deregister;
     exchange.close = watched_close;
     ga_shard shard = {};
+    shard.shard_size = sizeof shard;
     shard.table = &w;
     shard.mode = GA_SLABHASH_MAP32;
     shard.a = table.view.a;
@@ -453,7 +459,7 @@ void timeline(rank &r, barrier &all, uint64_t keys)
 }
 
 /* Instead of the table's: nothing, so that the exchange is measured alone. */
-ga_status serve_nothing(void *, const ga_slabhash_batch *, void *)
+ga_status serve_nothing(void *, const ga_slabhash_batch *, uint32_t, uint64_t *, void *)
 {
     return GA_OK;
 }
@@ -468,6 +474,7 @@ void exchange_alone(rank &r, barrier &all, bool keep)
     static int nothing;
     ga_exchange exchange = {};
     ga_shard shard = {};
+    shard.shard_size = sizeof shard;
     ga_sharded_options sharded = {};
     ga_slabhash_sharded *table;
     ga_slabhash_plan plan;

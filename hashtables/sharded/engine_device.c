@@ -45,6 +45,9 @@ static ga_status device_open(ga_slabhash_sharded *table)
         status ? status
                : GA_CUDA_CALL(driver, cuStreamCreateWithPriority,
                               (CUstream *)&table->exchange_stream, CU_STREAM_NON_BLOCKING, highest);
+    status = status ? status
+                    : GA_CUDA_CALL(driver, cuStreamCreateWithPriority, (CUstream *)&table->arrivals,
+                                   CU_STREAM_NON_BLOCKING, highest);
     for (int i = 0; status == GA_OK && i < GA_SHARDED_MARKS; i++) {
         status = GA_CUDA_CALL(driver, cuEventCreate, (CUevent *)&table->marks[i],
                               CU_EVENT_DISABLE_TIMING);
@@ -66,6 +69,9 @@ static void device_close(ga_slabhash_sharded *table)
     }
     if (table->exchange_stream) {
         driver->cuStreamDestroy(table->exchange_stream);
+    }
+    if (table->arrivals) {
+        driver->cuStreamDestroy(table->arrivals);
     }
 }
 
@@ -177,9 +183,8 @@ static ga_status device_count(ga_slabhash_sharded *table, ga_sharded_sort *sort,
 
 static ga_status device_pad(ga_slabhash_sharded *table, ga_sharded_pad *pad, void *stream)
 {
-    uint64_t messages = (uint64_t)pad->ranks * pad->slices;
-    return launch(table, "ga_sharded_pad_kernel", BLOCKS_EACH, messages * SORT_MOST, 0, pad,
-                  stream);
+    return launch(table, "ga_sharded_pad_kernel", BLOCKS_EACH, (uint64_t)pad->bins * SORT_MOST, 0,
+                  pad, stream);
 }
 
 static ga_status device_sort(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)

@@ -90,7 +90,7 @@ static ga_status host_count(ga_slabhash_sharded *table, ga_sharded_sort *sort, v
     (void)table;
     (void)stream;
     for (uint64_t i = 0; i < sort->count; i++) {
-        uint64_t key = ga_sharded_load(sort->keys, i, sort->is_wide);
+        uint64_t key = ga_sharded_load(sort->keys, i, GA_SHARDED_WIDTH(sort->is_wide));
         sort->cursors[ga_sharded_bin(&sort->division, key)]++;
     }
     return GA_OK;
@@ -100,8 +100,8 @@ static ga_status host_pad(ga_slabhash_sharded *table, ga_sharded_pad *pad, void 
 {
     (void)table;
     (void)stream;
-    for (uint32_t message = 0; message < pad->ranks * pad->slices; message++) {
-        ga_sharded_pad_team(pad, message);
+    for (uint32_t bin = 0; bin < pad->bins; bin++) {
+        ga_sharded_pad_team(pad, bin);
     }
     return GA_OK;
 }

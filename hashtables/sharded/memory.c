@@ -31,6 +31,7 @@ static void cut_arrays(cutter *from, ga_sharded_arrays *arrays, uint64_t count, 
     arrays->values = has_values ? cut(from, count * width) : NULL;
     arrays->found = has_values ? cut(from, count * width) : NULL;
     arrays->results = cut(from, count);
+    arrays->ops = cut(from, count);
 }
 
 static bool has_values(const ga_slabhash_sharded *table)
@@ -54,12 +55,13 @@ ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table)
 {
     void *block = NULL;
     ga_status status = table->engine->allocate(
-        table, &block, (GA_SHARDED_WORDS + GA_SHARDED_RESULTS) * sizeof(uint64_t));
+        table, &block, (GA_SHARDED_WORDS + 2 * GA_SHARDED_RESULTS) * sizeof(uint64_t));
     status = status
                  ? status
                  : table->engine->allocate_host(table, (void **)&table->host, sizeof *table->host);
     table->words = block;
     table->totals = block ? table->words + GA_SHARDED_WORDS : NULL;
+    table->served = block ? table->totals + GA_SHARDED_RESULTS : NULL;
     return status;
 }
 
@@ -68,8 +70,8 @@ static ga_status take(ga_slabhash_sharded *table, void **block, uint64_t bytes)
 {
     const ga_exchange *exchange = &table->exchange;
     ga_status status = table->engine->allocate(table, block, bytes);
-    if (status == GA_OK && exchange->keep) {
-        exchange->keep(exchange->context, *block, bytes);
+    if (status == GA_OK && exchange->register_memory) {
+        exchange->register_memory(exchange->context, *block, bytes);
     }
     return status;
 }
@@ -77,8 +79,8 @@ static ga_status take(ga_slabhash_sharded *table, void **block, uint64_t bytes)
 static void give_back(ga_slabhash_sharded *table, void **block)
 {
     const ga_exchange *exchange = &table->exchange;
-    if (*block && exchange->drop) {
-        exchange->drop(exchange->context, *block);
+    if (*block && exchange->deregister_memory) {
+        exchange->deregister_memory(exchange->context, *block);
     }
     table->engine->free_block(table, *block);
     *block = NULL;
@@ -111,10 +113,10 @@ static void cut_own(ga_slabhash_sharded *table, cutter *from, uint64_t count)
 {
     uint64_t bins = (uint64_t)table->division.ranks << table->division.parts_log;
     uint64_t blocks = count * table->width / GA_SHARDED_SORT_BYTES + 1;
-    uint64_t pads = (uint64_t)table->division.ranks * GA_SHARDED_SLICES * GA_SHARDED_PAD;
-    cut_arrays(from, &table->sorted, count + pads, table->width, has_values(table));
+    cut_arrays(from, &table->sorted, count + bins * GA_SHARDED_PAD, table->width,
+               has_values(table));
     table->indices = cut(from, count * sizeof *table->indices);
-    table->runs = cut(from, blocks * bins * sizeof *table->runs);
+    table->extents = cut(from, blocks * bins * sizeof *table->extents);
 }
 
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count)

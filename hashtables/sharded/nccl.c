@@ -4,7 +4,8 @@
  *
  * Calls of NCCL may wait for other ranks, and so may work on a stream, without a time limit. So a
  * thread watches each communicator, and aborts it (ncclCommAbort) when a call lasts too long; work
- * on a stream is polled. An abort ends the call and the work.
+ * on a stream is polled. An abort ends the call and the work. A communicator that is being made
+ * cannot be aborted: a thread of its own makes it, which is left behind if it takes too long.
  *
  * ORDER  `deadline` is relaxed, because the watch compares it with a clock. `lock` guards `comm`.
  */
@@ -78,16 +79,16 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char missing[160]; /* why there is no NCCL */
 
 /* Memory that is registered with NCCL. */
-typedef struct kept_block {
+typedef struct registered_block {
     void *block, *handle;
-} kept_block;
+} registered_block;
 
 typedef struct nccl_link {
     void *comm; /* NULL: aborted */
     const ga_cuda_driver *driver;
     uint32_t rank;
     uint64_t limit_ns;
-    kept_block blocks[BLOCKS_MOST];
+    registered_block blocks[BLOCKS_MOST];
     uint64_t deadline; /* of the call in progress; 0: none */
     bool is_late, ends, is_watched, in_group;
     pthread_t watch;
@@ -152,6 +153,11 @@ static uint64_t now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static struct timespec time_of(uint64_t ns)
+{
+    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
 
 static void nap(unsigned polls)
@@ -222,8 +228,7 @@ static void *watch(void *context)
     nccl_link *l = context;
     pthread_mutex_lock(&l->lock);
     while (!l->ends) {
-        uint64_t until = now_ns() + WATCH_NS;
-        struct timespec at = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+        struct timespec at = time_of(now_ns() + WATCH_NS);
         pthread_cond_timedwait(&l->ending, &l->lock, &at);
         uint64_t deadline =
             __atomic_load_n(&l->deadline, __ATOMIC_RELAXED); /* relaxed: see ORDER */
@@ -236,21 +241,33 @@ static void *watch(void *context)
     return NULL;
 }
 
-static ga_status begin_watch(nccl_link *l)
+/* For waits with a deadline of now_ns(). */
+static void init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t clock;
-    pthread_mutex_init(&l->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->ending, &clock);
+    pthread_cond_init(condition, &clock);
     pthread_condattr_destroy(&clock);
+}
+
+static ga_status start_thread(pthread_t *thread, void *(*run)(void *), void *context)
+{
     sigset_t all, before;
     sigfillset(&all); /* the program's handlers run on its own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&l->watch, NULL, watch, l);
+    int error = pthread_create(thread, NULL, run, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    l->is_watched = error == 0;
     return error ? ga_fail(GA_ERR_MEMORY, "nccl: cannot start a thread: error %d", error) : GA_OK;
+}
+
+static ga_status begin_watch(nccl_link *l)
+{
+    pthread_mutex_init(&l->lock, NULL);
+    init_condition(&l->ending);
+    ga_status status = start_thread(&l->watch, watch, l);
+    l->is_watched = status == GA_OK;
+    return status;
 }
 
 static void end_watch(nccl_link *l)
@@ -351,20 +368,20 @@ static ga_status nccl_largest(void *context, uint64_t *values, uint32_t count, v
 
 /* Messages in registered memory go directly from one device to another. Without it they go through
  * buffers of NCCL, so a failure is none. */
-static void nccl_keep(void *context, void *block, uint64_t bytes)
+static void nccl_register(void *context, void *block, uint64_t bytes)
 {
     nccl_link *l = context;
     for (int i = 0; l->comm && nccl.ncclCommRegister && i < BLOCKS_MOST; i++) {
         if (!l->blocks[i].block) {
-            bool is_kept =
+            bool is_registered =
                 nccl.ncclCommRegister(l->comm, block, bytes, &l->blocks[i].handle) == NCCL_SUCCESS;
-            l->blocks[i].block = is_kept ? block : NULL;
+            l->blocks[i].block = is_registered ? block : NULL;
             return;
         }
     }
 }
 
-static void nccl_drop(void *context, void *block)
+static void nccl_deregister(void *context, void *block)
 {
     nccl_link *l = context;
     for (int i = 0; i < BLOCKS_MOST; i++) {
@@ -397,10 +414,88 @@ static void nccl_close(void *context)
     ga_libc.free(l);
 }
 
-static ga_status split(nccl_link *l, void *comm, ga_exchange *out)
+/* A communicator that is being made. Whoever is last, the thread or the caller, frees it. */
+typedef struct nccl_split {
+    void *comm, *made;
+    int rank, result;
+    bool is_made, is_left; /* guarded by `lock`, as is `made` */
+    pthread_mutex_t lock;
+    pthread_cond_t ending;
+} nccl_split;
+
+static void free_split(nccl_split *s)
 {
+    pthread_cond_destroy(&s->ending);
+    pthread_mutex_destroy(&s->lock);
+    ga_libc.free(s);
+}
+
+static void *make_split(void *context)
+{
+    nccl_split *s = context;
     nccl_config config = {sizeof config, NCCL_CONFIG_MAGIC, OLDEST, 1,      INT_MIN,
                           INT_MIN,       INT_MIN,           NULL,   INT_MIN};
+    void *made = NULL;
+    int result = nccl.ncclCommSplit(s->comm, 0, s->rank, &made, &config);
+    pthread_mutex_lock(&s->lock);
+    bool is_left = s->is_left;
+    s->is_made = true;
+    s->made = made;
+    s->result = result;
+    pthread_cond_signal(&s->ending);
+    pthread_mutex_unlock(&s->lock);
+    if (is_left) {
+        if (result == NCCL_SUCCESS) {
+            nccl.ncclCommAbort(made);
+        }
+        free_split(s);
+    }
+    return NULL;
+}
+
+/* Waits for the thread until the time limit. True: it has ended. */
+static bool wait_for_split(nccl_split *s, uint64_t limit_ns)
+{
+    struct timespec until = time_of(now_ns() + limit_ns);
+    int error = 0;
+    pthread_mutex_lock(&s->lock);
+    while (!s->is_made && error == 0) {
+        error = pthread_cond_timedwait(&s->ending, &s->lock, &until);
+    }
+    s->is_left = !s->is_made;
+    bool is_made = s->is_made;
+    pthread_mutex_unlock(&s->lock);
+    return is_made;
+}
+
+static ga_status split_within_limit(nccl_link *l, void *comm)
+{
+    pthread_t thread;
+    nccl_split *s = ga_libc.calloc(1, sizeof *s);
+    if (!s) {
+        return ga_fail(GA_ERR_MEMORY, "nccl: no memory for a communicator");
+    }
+    *s = (nccl_split){.comm = comm, .rank = (int)l->rank};
+    pthread_mutex_init(&s->lock, NULL);
+    init_condition(&s->ending);
+    ga_status status = start_thread(&thread, make_split, s);
+    if (status != GA_OK) {
+        free_split(s);
+        return status;
+    }
+    if (!wait_for_split(s, l->limit_ns)) {
+        pthread_detach(thread);
+        return late(l, "ncclCommSplit");
+    }
+    pthread_join(thread, NULL);
+    int result = s->result;
+    l->comm = s->made;
+    free_split(s);
+    return result ? failed(l, "ncclCommSplit", result) : GA_OK;
+}
+
+static ga_status split(nccl_link *l, void *comm, ga_exchange *out)
+{
     int rank = 0;
     int ranks = 0;
     int result = nccl.ncclCommUserRank(comm, &rank);
@@ -411,8 +506,7 @@ static ga_status split(nccl_link *l, void *comm, ga_exchange *out)
     if (result != NCCL_SUCCESS) {
         return failed(l, "the communicator", result);
     }
-    result = nccl.ncclCommSplit(comm, 0, rank, &l->comm, &config);
-    return result ? failed(l, "ncclCommSplit", result) : GA_OK;
+    return split_within_limit(l, comm);
 }
 
 ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *options)
@@ -431,7 +525,8 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
     }
     uint64_t limit = options->time_limit_ms ? options->time_limit_ms : TIME_LIMIT_MS;
     l->limit_ns = limit * 1000000u;
-    *out = (ga_exchange){.context = l,
+    *out = (ga_exchange){.exchange_size = sizeof *out,
+                         .context = l,
                          .begin = nccl_begin,
                          .send = nccl_send,
                          .receive = nccl_receive,
@@ -439,8 +534,8 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
                          .largest = nccl_largest,
                          .wait = nccl_wait,
                          .abort = nccl_abort,
-                         .keep = nccl_keep,
-                         .drop = nccl_drop,
+                         .register_memory = nccl_register,
+                         .deregister_memory = nccl_deregister,
                          .close = nccl_close};
     status = begin_watch(l);
     status = status ? status : ga_cuda_driver_get(&l->driver);

@@ -8,14 +8,27 @@
 #include <string.h>
 
 /* Requests that were not carried out have a result that says so: the shard has not failed. */
-static ga_status run(void *table, const ga_slabhash_batch *batch, void *stream)
+static ga_status run_one(ga_slabhash *table, const ga_slabhash_batch *batch, uint64_t *counts)
 {
-    (void)stream;
     if (batch->results) { /* it may not begin */
         memset(batch->results, GA_SLABHASH_FULL, batch->count);
     }
     ga_status status = ga_slabhash_run(table, batch, NULL);
+    if (counts && status == GA_ERR_MEMORY) {
+        counts[GA_SLABHASH_FULL]++;
+    }
     return status == GA_ERR_MEMORY || status == GA_ERR_ARGUMENT ? GA_OK : status;
+}
+
+static ga_status run(void *table, const ga_slabhash_batch *batches, uint32_t count,
+                     uint64_t *counts, void *stream)
+{
+    ga_status status = GA_OK;
+    (void)stream;
+    for (uint32_t i = 0; status == GA_OK && i < count; i++) {
+        status = run_one(table, batches + i, counts);
+    }
+    return status;
 }
 
 static ga_status size(void *table, uint64_t *pairs, void *stream)
@@ -64,7 +77,8 @@ ga_status ga_slabhash_sharded_open_host(ga_slabhash_sharded **out, const ga_exch
     static const ga_slabhash_options defaults = {.options_size = sizeof defaults};
     options = options ? options : &defaults;
     ga_slabhash_options own = *options;
-    ga_shard shard = {.mode = options->mode,
+    ga_shard shard = {.shard_size = sizeof shard,
+                      .mode = options->mode,
                       .is_multi = options->flags & GA_SLABHASH_MULTI,
                       .run = run,
                       .size = size,

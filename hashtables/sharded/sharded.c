@@ -77,6 +77,16 @@ ga_status ga_sharded_seed(const ga_exchange *exchange, uint64_t *seed)
     return status;
 }
 
+static ga_status check_sizes(const ga_exchange *exchange, const ga_shard *shard)
+{
+    return exchange->exchange_size == sizeof *exchange && shard->shard_size == sizeof *shard
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT,
+                         "slabhash: an exchange of %u bytes, a shard of %u: expected %zu and %zu",
+                         exchange->exchange_size, shard->shard_size, sizeof *exchange,
+                         sizeof *shard);
+}
+
 static ga_status check_ranks(const ga_exchange *exchange)
 {
     if (exchange->ranks == 0 || exchange->ranks > GA_SHARDED_RANKS ||
@@ -198,9 +208,13 @@ ga_status ga_slabhash_sharded_open(ga_slabhash_sharded **out, const ga_exchange 
 {
     static const ga_sharded_options defaults = {.options_size = sizeof defaults};
     options = options ? options : &defaults;
-    ga_status failed = shard->failed;
     *out = NULL;
-    ga_status status = check_ranks(exchange);
+    ga_status status = check_sizes(exchange, shard);
+    if (status != GA_OK) {
+        return status; /* where close() is, is not known */
+    }
+    ga_status failed = shard->failed;
+    status = check_ranks(exchange);
     if (status == GA_OK && failed == GA_OK) {
         failed = check(shard, options);
         options = failed ? &defaults : options; /* so that the others learn of it */

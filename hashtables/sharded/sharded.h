@@ -8,26 +8,31 @@
  *                   the counts of requests for each other
  *     sort          requests by bin                                 caller's stream
  *     for each step
- *       X           requests to owners, and others' requests here   exchange stream
- *       L           the shard serves them, and own requests         caller's stream
- *       A           answers back                                    exchange stream
+ *       requests    to owners, and those of others here             exchange stream
+ *       serve       own requests; and, once they are here, others'  caller's stream
+ *       answers     back                                            exchange stream
  *     agree         has a shard failed?                             exchange stream
  *     gather        answers into the order of the requests          caller's stream
  *
- * STRUCTURE  A slice is a range of parts, the same of each shard, so that while it is served only
- *            that range of the buckets is used, and stays in the cache. A step is a slice, or a
- *            round of one: if a rank has more than `pair_most` requests for another one, as with
- *            skewed keys, they take several rounds, and the memory for requests of others stays
- *            bounded. A message has a multiple of GA_SHARDED_PAD requests and begins at such an
- *            index, because NCCL is slower with arrays that are not aligned to 16 bytes. The last
+ * STRUCTURE  A slice is a range of parts, the same of each shard. A step is a slice, or a round of
+ *            one: if a rank has more than `pair_most` requests for another one, as with skewed
+ *            keys, they take several rounds, and the memory for requests of others stays bounded.
+ *            Each message of a step is in the order of parts, and the shard serves them side by
+ *            side. So all of them use the same few parts at a time, whose buckets stay in the
+ *            cache. A message has a multiple of GA_SHARDED_PAD requests and begins at such an index,
+ *            because NCCL is slower with arrays that are not aligned to 16 bytes. The last
  *            requests are then for a reserved key, which shards refuse.
  *
- * ORDER      On the exchange stream of each rank: X0, X1, A0 with X2, A1 with X3, ... as one group
- *            of messages each. All ranks have agreed on the number of rounds of each slice, so that
- *            messages match. Marks (events) order the two streams: `got` step, `done` step.
+ * ORDER      On the exchange stream of each rank: requests of steps 0 and 1, answers of 0 with
+ *            requests of 2, answers of 1 with requests of 3, ... as one group of messages each. All
+ *            ranks have agreed on the number of rounds of each slice, so that messages match. Marks
+ *            (events) order the streams: `got` step, `done` step.
  *
- * INVARIANT  The buffer of a step is used again two steps later: X(t + 2) follows the mark `done`
- *            of t. The answers of t travel meanwhile; they are in other arrays.
+ * INVARIANT  The shard is given requests of others after they have arrived: the host waits for that
+ *            on the stream of arrivals. So an exchange that is aborted leaves no work that
+ *            would serve the contents of a buffer once more.
+ *            The buffer of a step is used again two steps later: the requests of t + 2 follow the
+ *            mark `done` of t. The answers of t travel meanwhile; they are in other arrays.
  */
 #ifndef GPUALLOC_SHARDED_SHARDED_H
 #define GPUALLOC_SHARDED_SHARDED_H
@@ -42,7 +47,8 @@ enum {
     GA_SHARDED_SLICES_LOG = 3, /* at most */
     GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
     GA_SHARDED_BUFFERS = 2,
-    GA_SHARDED_PAD = 32 /* requests */
+    GA_SHARDED_TOGETHER = 8, /* messages that a shard serves side by side, at most */
+    GA_SHARDED_PAD = 32      /* requests */
 };
 
 /* Words on which the ranks agree: the largest of each. */
@@ -52,6 +58,7 @@ enum {
     GA_SHARDED_NOT_FORM, /* its complement, likewise, so that a difference shows */
     GA_SHARDED_RESULTS_WANTED,
     GA_SHARDED_FOUND_WANTED,
+    GA_SHARDED_FULL,      /* at the end: requests of the piece that found no slab in a shard */
     GA_SHARDED_MORE,      /* another piece follows */
     GA_SHARDED_LARGEST,   /* the piece */
     GA_SHARDED_FOR_PAIRS, /* for each slice: most requests of a rank for another one */
@@ -76,7 +83,7 @@ typedef enum ga_sharded_mark {
 /* Requests and answers, in the order of keys. */
 typedef struct ga_sharded_arrays {
     void *keys, *values, *found;
-    uint8_t *results;
+    uint8_t *results, *ops;
 } ga_sharded_arrays;
 
 /* On the host. Of devices it is pinned memory, because a copy to other memory waits for the stream,
@@ -96,7 +103,8 @@ struct ga_slabhash_sharded {
     ga_shard shard;
     ga_sharded_division division;
     const ga_sharded_engine *engine;
-    void *exchange_stream; /* these three are engine_device.c's; NULL on the host */
+    void *exchange_stream; /* these four are engine_device.c's; NULL on the host */
+    void *arrivals;        /* a stream that follows marks of the exchange stream */
     void *marks[GA_SHARDED_MARKS];
     unsigned multiprocessors;
     uint64_t piece, pair_most;
@@ -105,7 +113,8 @@ struct ga_slabhash_sharded {
 
     /* In the memory that is exchanged. */
     uint64_t *words;                                /* a block: GA_SHARDED_WORDS, */
-    uint64_t *totals;                               /* and GA_SHARDED_RESULTS */
+    uint64_t *totals;                               /* GA_SHARDED_RESULTS of own requests, */
+    uint64_t *served;                               /* and of requests that the shard served */
     void *fixed;                                    /* a block: */
     uint32_t *counts;                               /* of each bin: own requests */
     uint32_t *cursors;                              /* of each bin */
@@ -115,7 +124,7 @@ struct ga_slabhash_sharded {
     uint64_t own_room;                              /* requests */
     ga_sharded_arrays sorted;
     uint16_t *indices;
-    ga_sharded_run *runs;
+    ga_sharded_extent *extents;
 
     ga_sharded_copies *host;
     ga_sharded_report report;

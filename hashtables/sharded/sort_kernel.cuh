@@ -34,7 +34,8 @@ template <uint32_t is_wide> static __device__ void ga_sharded_count(const ga_sha
         GA_UNROLL
         for (uint32_t k = 0; k < GA_SHARDED_AT_ONCE; k++) {
             uint64_t i = at + k * step;
-            keys[k] = ga_sharded_load(sort.keys, i < sort.count ? i : at, is_wide);
+            keys[k] =
+                ga_sharded_load(sort.keys, i < sort.count ? i : at, GA_SHARDED_WIDTH(is_wide));
         }
         GA_UNROLL
         for (uint32_t k = 0; k < GA_SHARDED_AT_ONCE; k++) {
@@ -62,12 +63,12 @@ extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
     }
 }
 
-/* A block for each message. */
+/* A block for each bin. */
 extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
     ga_sharded_pad_kernel(ga_sharded_pad pad)
 {
-    for (uint32_t message = blockIdx.x; message < pad.ranks * pad.slices; message += gridDim.x) {
-        ga_sharded_pad_team(&pad, message);
+    for (uint32_t bin = blockIdx.x; bin < pad.bins; bin += gridDim.x) {
+        ga_sharded_pad_team(&pad, bin);
     }
 }
 

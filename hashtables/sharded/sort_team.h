@@ -4,7 +4,7 @@
  * a block of a kernel, or one thread of the host.
  *
  *   ga_sharded_sort_team    some thousand requests: sorts them in the team's room, reserves indices
- *                           behind the cursor of each bin, and copies runs of neighbours
+ *                           behind the cursor of each bin, and copies them there
  *   ga_sharded_gather_team  each request takes the answer at its place
  *
  * INVARIANT  Each request is copied once, to an index of its bin. Its order among those of the bin
@@ -73,19 +73,27 @@ typedef struct ga_sharded_room {
 typedef uint32_t __attribute__((may_alias)) ga_sharded_word;
 typedef uint64_t __attribute__((may_alias)) ga_sharded_wide;
 
-GA_SIMT uint64_t ga_sharded_load(const void *array, uint64_t at, uint32_t is_wide)
+/* `width` is a constant: 1, 4 or 8 bytes. */
+GA_SIMT uint64_t ga_sharded_load(const void *array, uint64_t at, uint32_t width)
 {
-    return is_wide ? ((const ga_sharded_wide *)array)[at] : ((const ga_sharded_word *)array)[at];
+    return width == 8u   ? ((const ga_sharded_wide *)array)[at]
+           : width == 4u ? ((const ga_sharded_word *)array)[at]
+                         : ((const uint8_t *)array)[at];
 }
 
-GA_SIMT void ga_sharded_store(void *array, uint64_t at, uint64_t element, uint32_t is_wide)
+GA_SIMT void ga_sharded_store(void *array, uint64_t at, uint64_t element, uint32_t width)
 {
-    if (is_wide) {
+    if (width == 8u) {
         ((ga_sharded_wide *)array)[at] = element;
-    } else {
+    } else if (width == 4u) {
         ((ga_sharded_word *)array)[at] = (uint32_t)element;
+    } else {
+        ((uint8_t *)array)[at] = (uint8_t)element;
     }
 }
+
+/* Of keys and values. */
+#define GA_SHARDED_WIDTH(is_wide) ((is_wide) ? 8u : 4u)
 
 GA_SIMT uint32_t ga_sharded_bins(const ga_sharded_division *division)
 {
@@ -93,7 +101,7 @@ GA_SIMT uint32_t ga_sharded_bins(const ga_sharded_division *division)
 }
 
 /* Requests that a team sorts at once. */
-#define GA_SHARDED_SORT_MOST(is_wide) (GA_SHARDED_SORT_BYTES / ((is_wide) ? 8u : 4u))
+#define GA_SHARDED_SORT_MOST(is_wide) (GA_SHARDED_SORT_BYTES / GA_SHARDED_WIDTH(is_wide))
 
 /* Turns counts into the index at which each bin begins: an exclusive prefix sum. One warp of the
  * team: each lane sums neighbouring bins, then the warp the sums of its lanes. */
@@ -117,24 +125,24 @@ GA_SIMT void ga_sharded_begin_team(uint32_t bins, ga_sharded_room *room)
 }
 
 /* Reserves indices of the output for the requests of each bin, and notes them for the answers
- * in `runs`. */
+ * in `extents`. */
 GA_SIMT void ga_sharded_reserve_team(const ga_sharded_sort *sort, uint32_t bins, uint32_t n,
-                                     ga_sharded_run *runs, ga_sharded_room *room)
+                                     ga_sharded_extent *extents, ga_sharded_room *room)
 {
     GA_TEAM_EACH(bin, bins)
     {
         uint32_t begin = room->counts[bin];
         uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
         room->to[bin] = (end > begin ? GA_TEAM_ADD(sort->cursors + bin, end - begin) : 0) - begin;
-        runs[bin].begin = begin;
-        runs[bin].to = room->to[bin];
+        extents[bin].begin = begin;
+        extents[bin].to = room->to[bin];
     }
     GA_TEAM_BARRIER();
 }
 
-/* Copies `n` elements of the room to their runs of the output. A warp copies one bin after the
+/* Copies `n` elements of the room to their places in the output. A warp copies one bin after the
  * other. */
-GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t n, uint32_t is_wide,
+GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t n, uint32_t width,
                                   const ga_sharded_room *room)
 {
     GA_TEAM_BARRIER();
@@ -143,22 +151,19 @@ GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t n, uint32_t 
         uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
         for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE; i < end;
              i += GA_TEAM_WARP_SIZE) {
-            ga_sharded_store(to, room->to[bin] + i, ga_sharded_load(room->sorted, i, is_wide),
-                             is_wide);
+            ga_sharded_store(to, room->to[bin] + i, ga_sharded_load(room->sorted, i, width), width);
         }
     }
     GA_TEAM_BARRIER();
 }
 
-/* Pads the message with this number. All threads of the team call. */
-GA_SIMT void ga_sharded_pad_team(const ga_sharded_pad *pad, uint32_t message)
+/* Pads a bin. All threads of the team call. */
+GA_SIMT void ga_sharded_pad_team(const ga_sharded_pad *pad, uint32_t bin)
 {
-    uint32_t bin = ((message / pad->slices) << pad->parts_log) +
-                   ((message % pad->slices + 1u) << pad->parts_log) / pad->slices - 1u;
     uint32_t end = pad->cursors[bin] + pad->counts[bin];
     GA_TEAM_EACH(i, (pad->to - end % pad->to) % pad->to)
     {
-        ga_sharded_store(pad->keys_to, end + i, UINT64_MAX, pad->is_wide);
+        ga_sharded_store(pad->keys_to, end + i, UINT64_MAX, GA_SHARDED_WIDTH(pad->is_wide));
     }
 }
 
@@ -166,6 +171,28 @@ GA_SIMT void ga_sharded_pad_team(const ga_sharded_pad *pad, uint32_t message)
 typedef struct ga_sharded_placing {
     uint32_t bin, before; /* requests of the bin that the team has seen before this one */
 } ga_sharded_placing;
+
+/* Copies what else the requests have, of `width` bytes each, to the places of their keys. `each` is
+ * a constant: the requests of a thread. */
+GA_SIMT void ga_sharded_spread_team(const void *from, void *to, uint64_t first, uint32_t n,
+                                    uint32_t width, uint32_t each, uint32_t bins,
+                                    const ga_sharded_placing *placings, ga_sharded_room *room)
+{
+    uint64_t elements[GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE];
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        elements[k] = i < n ? ga_sharded_load(from, first + i, width) : 0;
+    }
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        if (GA_TEAM_THREAD + k * GA_TEAM_SIZE < n) {
+            uint32_t index = room->counts[placings[k].bin] + placings[k].before;
+            ga_sharded_store(room->sorted, index, elements[k], width);
+        }
+    }
+    ga_sharded_copy_team(to, bins, n, width, room);
+}
 
 /* Sorts the requests `first` to `first + n - 1`, at most GA_SHARDED_SORT_MOST(is_wide), which is a
  * constant. All threads of the team call. A thread keeps its keys in registers. */
@@ -176,6 +203,7 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
         EACH = GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE
     };
     const uint32_t each = is_wide ? EACH / 2 : EACH;
+    const uint32_t width = GA_SHARDED_WIDTH(is_wide);
     uint64_t keys[EACH];
     ga_sharded_placing placings[EACH];
     uint32_t bins = ga_sharded_bins(&sort->division);
@@ -187,7 +215,7 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-        keys[k] = i < n ? ga_sharded_load(sort->keys, first + i, is_wide) : 0;
+        keys[k] = i < n ? ga_sharded_load(sort->keys, first + i, width) : 0;
     }
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
@@ -199,43 +227,35 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
     GA_TEAM_BARRIER();
     ga_sharded_begin_team(bins, room);
     ga_sharded_reserve_team(sort, bins, n,
-                            sort->runs + first / GA_SHARDED_SORT_MOST(is_wide) * bins, room);
+                            sort->extents + first / GA_SHARDED_SORT_MOST(is_wide) * bins, room);
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
         if (i < n) {
             uint32_t index = room->counts[placings[k].bin] + placings[k].before;
-            ga_sharded_store(room->sorted, index, keys[k], is_wide);
+            ga_sharded_store(room->sorted, index, keys[k], width);
             sort->indices[first + i] = (uint16_t)index;
         }
     }
-    ga_sharded_copy_team(sort->keys_to, bins, n, is_wide, room);
+    ga_sharded_copy_team(sort->keys_to, bins, n, width, room);
     if (sort->values) {
-        GA_UNROLL
-        for (uint32_t k = 0; k < each; k++) {
-            uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-            keys[k] = i < n ? ga_sharded_load(sort->values, first + i, is_wide) : 0;
-        }
-        GA_UNROLL
-        for (uint32_t k = 0; k < each; k++) {
-            if (GA_TEAM_THREAD + k * GA_TEAM_SIZE < n) {
-                uint32_t index = room->counts[placings[k].bin] + placings[k].before;
-                ga_sharded_store(room->sorted, index, keys[k], is_wide);
-            }
-        }
-        ga_sharded_copy_team(sort->values_to, bins, n, is_wide, room);
+        ga_sharded_spread_team(sort->values, sort->values_to, first, n, width, each, bins, placings,
+                               room);
+    }
+    if (sort->ops) {
+        ga_sharded_spread_team(sort->ops, sort->ops_to, first, n, 1u, each, bins, placings, room);
     }
 }
 
-/* Which bin each element of the room belongs to, from its runs. A warp fills in one bin after the
+/* Which bin each element of the room belongs to, from the extents. A warp fills in one bin after the
  * other. */
-GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_run *runs, uint32_t bins, uint32_t n,
+GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_t bins, uint32_t n,
                                        ga_sharded_room *room)
 {
     GA_TEAM_EACH(bin, bins)
     {
-        room->counts[bin] = runs[bin].begin;
-        room->to[bin] = runs[bin].to;
+        room->counts[bin] = extents[bin].begin;
+        room->to[bin] = extents[bin].to;
     }
     GA_TEAM_BARRIER();
     for (uint32_t bin = GA_TEAM_THREAD / GA_TEAM_WARP_SIZE; bin < bins;
@@ -260,15 +280,14 @@ GA_SIMT void ga_sharded_collect_team(const void *from, uint32_t n, uint32_t widt
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
         if (i < n) {
             uint32_t place = room->to[room->bin_of[i]] + i;
-            elements[k] = width == 1u ? ((const uint8_t *)from)[place]
-                                      : ga_sharded_load(from, place, width == 8u);
+            elements[k] = ga_sharded_load(from, place, width);
         }
     }
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
         if (i < n) {
-            ga_sharded_store(room->sorted, i, elements[k], width == 8u);
+            ga_sharded_store(room->sorted, i, elements[k], width);
         }
     }
     GA_TEAM_BARRIER();
@@ -284,6 +303,7 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
         EACH = GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE
     };
     const uint32_t each = is_wide ? EACH / 2 : EACH;
+    const uint32_t width = GA_SHARDED_WIDTH(is_wide);
     uint32_t indices[EACH]; /* loaded before they are needed */
     uint64_t block = first / GA_SHARDED_SORT_MOST(is_wide);
     GA_UNROLL
@@ -291,15 +311,15 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
         indices[k] = i < n ? gather->indices[first + i] : 0;
     }
-    ga_sharded_find_bins_team(gather->runs + block * gather->bins, gather->bins, n, room);
+    ga_sharded_find_bins_team(gather->extents + block * gather->bins, gather->bins, n, room);
     if (gather->found) {
-        ga_sharded_collect_team(gather->found_from, n, is_wide ? 8u : 4u, each, room);
+        ga_sharded_collect_team(gather->found_from, n, width, each, room);
         GA_UNROLL
         for (uint32_t k = 0; k < each; k++) {
             uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
             if (i < n) {
                 ga_sharded_store(gather->found, first + i,
-                                 ga_sharded_load(room->sorted, indices[k], is_wide), is_wide);
+                                 ga_sharded_load(room->sorted, indices[k], width), width);
             }
         }
         GA_TEAM_BARRIER();
@@ -309,7 +329,7 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
         GA_UNROLL
         for (uint32_t k = 0; k < each; k++) {
             uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-            uint32_t result = (uint32_t)ga_sharded_load(room->sorted, indices[k], 0);
+            uint32_t result = (uint32_t)ga_sharded_load(room->sorted, indices[k], 1u);
             if (i < n && gather->results) {
                 gather->results[first + i] = (uint8_t)result;
             }

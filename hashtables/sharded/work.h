@@ -17,29 +17,30 @@ enum {
 
 /* Requests of one bin that a block has sorted together: they are at `begin` among those of the
  * block, and from `begin + to` on in the output, modulo 2^32. */
-typedef struct ga_sharded_run {
+typedef struct ga_sharded_extent {
     uint32_t begin, to;
-} ga_sharded_run;
+} ga_sharded_extent;
 
 /* Keys and values have 4 bytes, or 8 if `is_wide`. */
 typedef struct ga_sharded_sort {
     ga_sharded_division division;
     uint64_t count;
     const void *keys, *values; /* in the order of the requests; no values: NULL */
+    const uint8_t *ops;        /* likewise; one operation for all: NULL */
     void *keys_to, *values_to; /* sorted by bin */
-    uint32_t *cursors;         /* for each bin the index behind its last request so far */
-    uint16_t *indices;         /* of each request among those of its block */
-    ga_sharded_run *runs;      /* of each block, one for each bin */
+    uint8_t *ops_to;
+    uint32_t *cursors;          /* for each bin the index behind its last request so far */
+    uint16_t *indices;          /* of each request among those of its block */
+    ga_sharded_extent *extents; /* of each block, one for each bin */
     uint32_t is_wide;
 } ga_sharded_sort;
 
-/* The end of each message is filled with the key of all bits set, which is reserved. A message goes
- * to each of the ranks, in each slice. */
+/* The end of each bin is filled with the key of all bits set, which is reserved. */
 typedef struct ga_sharded_pad {
     const uint32_t *cursors; /* where each bin begins */
     const uint32_t *counts;  /* of each bin */
     void *keys_to;
-    uint32_t ranks, slices, parts_log;
+    uint32_t bins;
     uint32_t to; /* a multiple of */
     uint32_t is_wide;
 } ga_sharded_pad;
@@ -49,7 +50,7 @@ typedef struct ga_sharded_pad {
 typedef struct ga_sharded_gather {
     uint64_t count;
     const uint16_t *indices;
-    const ga_sharded_run *runs;
+    const ga_sharded_extent *extents;
     const uint8_t *results_from;
     const void *found_from;
     uint8_t *results;

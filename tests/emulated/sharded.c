@@ -17,8 +17,7 @@
 enum {
     REQUESTS = 20000,
     PAD = 32,
-    MESSAGES = 64, /* at most */
-    ROOM = REQUESTS + MESSAGES * PAD,
+    ROOM = REQUESTS + GA_SHARDED_BINS * PAD,
     BLOCKS = 5
 };
 
@@ -33,9 +32,9 @@ static uint64_t draw(uint64_t below)
 
 static uint64_t keys[REQUESTS], values[REQUESTS], keys_to[ROOM], values_to[ROOM];
 static uint64_t found_from[ROOM], found[REQUESTS];
-static uint8_t results_from[ROOM], results[REQUESTS];
+static uint8_t results_from[ROOM], results[REQUESTS], ops[REQUESTS], ops_to[ROOM];
 static uint16_t indices[REQUESTS];
-static ga_sharded_run runs[(REQUESTS / 1024 + 1) * GA_SHARDED_BINS];
+static ga_sharded_extent extents[(REQUESTS / 1024 + 1) * GA_SHARDED_BINS];
 static uint32_t counts[GA_SHARDED_BINS], begins[GA_SHARDED_BINS], cursors[GA_SHARDED_BINS];
 static uint64_t totals[GA_SHARDED_RESULTS];
 
@@ -53,47 +52,48 @@ static void launch(const char *name, void *work)
     }
 }
 
-/* In `begins`, as run.c: bins one behind the other, messages at multiples of PAD. */
-static uint32_t find_begins(const ga_sharded_division *division, uint32_t slices)
+/* In `begins`, as run.c: bins one behind the other, at multiples of PAD. */
+static uint32_t find_begins(uint32_t bins)
 {
-    uint32_t parts = 1u << division->parts_log;
     uint32_t end = 0;
-    for (uint32_t bin = 0; bin < division->ranks * parts; bin++) {
-        end = bin % (parts / slices) ? end : (end + PAD - 1) / PAD * PAD;
+    for (uint32_t bin = 0; bin < bins; bin++) {
         begins[bin] = end;
-        end += counts[bin];
+        end += (counts[bin] + PAD - 1) / PAD * PAD;
     }
     return end;
 }
 
 /* Each bin has its requests, with their values, and pads the reserved key. */
-static void check_sorted(const ga_sharded_sort *sort, uint32_t slices, uint64_t seed)
+static void check_sorted(const ga_sharded_sort *sort, uint64_t seed)
 {
     uint32_t bins = ga_sharded_bins(&sort->division);
-    uint32_t of_message = (1u << sort->division.parts_log) / slices;
+    uint32_t width = GA_SHARDED_WIDTH(sort->is_wide);
     uint64_t sum = 0;
     for (uint32_t bin = 0; bin < bins; bin++) {
         for (uint32_t i = begins[bin]; i < begins[bin] + counts[bin]; i++) {
-            uint64_t key = ga_sharded_load(keys_to, i, sort->is_wide);
-            uint64_t value = ga_sharded_load(values_to, i, sort->is_wide);
+            uint64_t key = ga_sharded_load(keys_to, i, width);
+            uint64_t value = ga_sharded_load(values_to, i, width);
             if (ga_sharded_bin(&sort->division, key) != bin) {
                 fail("a request is in another bin", seed);
             }
             if (sort->values && value != (sort->is_wide ? key * 3 : (uint32_t)(key * 3))) {
                 fail("a value is not its key's", seed);
             }
+            if (sort->ops && ops_to[i] != (uint8_t)(key * 7)) {
+                fail("an operation is not its key's", seed);
+            }
             sum += key * key + 1;
         }
         uint32_t end = begins[bin] + counts[bin];
-        for (uint32_t i = end; bin % of_message == of_message - 1 && i % PAD; i++) {
+        for (uint32_t i = end; i % PAD; i++) {
             uint64_t reserved = sort->is_wide ? UINT64_MAX : UINT32_MAX;
-            if (ga_sharded_load(keys_to, i, sort->is_wide) != reserved) {
+            if (ga_sharded_load(keys_to, i, width) != reserved) {
                 fail("a pad is no reserved key", seed);
             }
         }
     }
     for (uint64_t i = 0; i < sort->count; i++) {
-        uint64_t key = ga_sharded_load(keys, i, sort->is_wide);
+        uint64_t key = ga_sharded_load(keys, i, width);
         sum -= key * key + 1;
     }
     if (sum) {
@@ -103,11 +103,12 @@ static void check_sorted(const ga_sharded_sort *sort, uint32_t slices, uint64_t 
 
 static void check_gathered(const ga_sharded_sort *sort, uint64_t seed)
 {
+    uint32_t width = GA_SHARDED_WIDTH(sort->is_wide);
     uint64_t expected[GA_SHARDED_RESULTS] = {0};
     for (uint64_t i = 0; i < sort->count; i++) {
-        uint64_t key = ga_sharded_load(keys, i, sort->is_wide);
+        uint64_t key = ga_sharded_load(keys, i, width);
         uint64_t answer = sort->is_wide ? key * 5 : (uint32_t)(key * 5);
-        if (ga_sharded_load(found, i, sort->is_wide) != answer || results[i] != key % 4) {
+        if (ga_sharded_load(found, i, width) != answer || results[i] != key % 4) {
             fail("an answer is another request's", seed);
         }
         expected[key % 4]++;
@@ -119,9 +120,10 @@ static void check_gathered(const ga_sharded_sort *sort, uint64_t seed)
 
 static void gather(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
 {
+    uint32_t width = GA_SHARDED_WIDTH(sort->is_wide);
     ga_sharded_gather work = {.count = sort->count,
                               .indices = indices,
-                              .runs = runs,
+                              .extents = extents,
                               .results_from = results_from,
                               .found_from = found_from,
                               .results = results,
@@ -130,8 +132,8 @@ static void gather(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
                               .bins = ga_sharded_bins(&sort->division),
                               .is_wide = sort->is_wide};
     for (uint32_t i = 0; i < end; i++) {
-        uint64_t key = ga_sharded_load(keys_to, i, sort->is_wide);
-        ga_sharded_store(found_from, i, key * 5, sort->is_wide);
+        uint64_t key = ga_sharded_load(keys_to, i, width);
+        ga_sharded_store(found_from, i, key * 5, width);
         results_from[i] = (uint8_t)(key % 4);
     }
     memset(totals, 0, sizeof totals);
@@ -148,38 +150,40 @@ static void try_one(uint64_t seed)
     ga_sharded_sort sort = {.count = draw(REQUESTS),
                             .keys = keys,
                             .values = draw(2) ? values : NULL,
+                            .ops = draw(2) ? ops : NULL,
                             .keys_to = keys_to,
                             .values_to = values_to,
+                            .ops_to = ops_to,
                             .cursors = counts,
                             .indices = indices,
-                            .runs = runs,
+                            .extents = extents,
                             .is_wide = (uint32_t)draw(2)};
     sort.division = (ga_sharded_division){draw(UINT64_C(1) << 60), draw(UINT64_C(1) << 60),
                                           1 + (uint32_t)draw(8), (uint32_t)draw(7)};
-    uint32_t slices = 1u << draw(1 + (sort.division.parts_log < 3 ? sort.division.parts_log : 3));
+    uint32_t bins = ga_sharded_bins(&sort.division);
+    uint32_t width = GA_SHARDED_WIDTH(sort.is_wide);
     uint64_t different = 1 + draw(draw(2) ? 10 : UINT32_MAX);
     for (uint64_t i = 0; i < sort.count; i++) {
         uint64_t key = draw(different);
-        ga_sharded_store(keys, i, key, sort.is_wide);
-        ga_sharded_store(values, i, key * 3, sort.is_wide);
+        ga_sharded_store(keys, i, key, width);
+        ga_sharded_store(values, i, key * 3, width);
+        ops[i] = (uint8_t)(key * 7);
     }
     memset(counts, 0, sizeof counts);
     launch("ga_sharded_count_kernel", &sort);
-    uint32_t end = find_begins(&sort.division, slices);
+    uint32_t end = find_begins(bins);
     memcpy(cursors, begins, sizeof cursors);
     sort.cursors = cursors;
     ga_sharded_pad pad = {.cursors = cursors,
                           .counts = counts,
                           .keys_to = keys_to,
-                          .ranks = sort.division.ranks,
-                          .slices = slices,
-                          .parts_log = sort.division.parts_log,
+                          .bins = bins,
                           .to = PAD,
                           .is_wide = sort.is_wide};
     memset(keys_to, 0, sizeof keys_to);
     launch("ga_sharded_pad_kernel", &pad);
     launch("ga_sharded_sort_kernel", &sort);
-    check_sorted(&sort, slices, seed);
+    check_sorted(&sort, seed);
     gather(&sort, end, seed);
 }
 

@@ -29,7 +29,7 @@ typedef struct world {
     ranks all;
     comm *members[RANKS_MOST]; /* not destroyed yet */
     struct world *child;       /* that is being split off */
-    uint32_t taken;            /* ranks that have it */
+    uint32_t taken, splits;    /* ranks that have it; splits so far */
 } world;
 
 struct comm {
@@ -41,6 +41,7 @@ struct comm {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of the following */
 static world *worlds[WORLDS_MOST];
+static pthread_cond_t splitting = PTHREAD_COND_INITIALIZER;
 static int world_count, aborts;
 static int fail_at[RANKS_MOST], fail_with[RANKS_MOST], calls[RANKS_MOST];
 
@@ -201,9 +202,17 @@ NCCL(ncclCommSplit, comm *c, int color, int key, comm **out, const config *how)
     }
     pthread_mutex_lock(&lock);
     world *w = c->of;
-    w->child = w->taken ? w->child : make_world(w->all.count);
+    if (!w->taken) {
+        w->child = make_world(w->all.count);
+        w->splits++;
+    }
+    uint32_t split = w->splits;
     *out = make_comm(w->child, c->rank, true);
     w->taken = (w->taken + 1) % w->all.count;
+    pthread_cond_broadcast(&splitting);
+    while (w->taken && w->splits == split) { /* for all ranks */
+        pthread_cond_wait(&splitting, &lock);
+    }
     pthread_mutex_unlock(&lock);
     return SUCCESS;
 }

@@ -239,7 +239,8 @@ ga_exchange ranks_exchange(ranks *all, uint32_t rank)
     member *m = calloc(1, sizeof *m);
     m->all = all;
     m->rank = rank;
-    return (ga_exchange){.context = m,
+    return (ga_exchange){.exchange_size = sizeof(ga_exchange),
+                         .context = m,
                          .rank = rank,
                          .ranks = all->count,
                          .device = -1,

@@ -36,6 +36,7 @@ static inline void open_one(ranks *all, uint32_t rank, void *context)
                                    .mode = w->mode,
                                    .flags = w->flags,
                                    .buckets = w->buckets,
+                                   .limit = w->limit,
                                    .seed = 7};
     w->opened[rank] =
         ga_slabhash_sharded_open_host(&w->tables[rank], &exchange, &options, &w->options);

@@ -248,7 +248,7 @@ static void sharded_count(void **parameters)
 {
     const ga_sharded_sort *sort = parameters[0];
     for (uint64_t i = 0; i < sort->count; i++) {
-        uint64_t key = ga_sharded_load(sort->keys, i, sort->is_wide);
+        uint64_t key = ga_sharded_load(sort->keys, i, GA_SHARDED_WIDTH(sort->is_wide));
         sort->cursors[ga_sharded_bin(&sort->division, key)]++;
     }
 }
@@ -256,8 +256,8 @@ static void sharded_count(void **parameters)
 static void sharded_pad(void **parameters)
 {
     const ga_sharded_pad *pad = parameters[0];
-    for (uint32_t message = 0; message < pad->ranks * pad->slices; message++) {
-        ga_sharded_pad_team(pad, message);
+    for (uint32_t bin = 0; bin < pad->bins; bin++) {
+        ga_sharded_pad_team(pad, bin);
     }
 }
 

@@ -13,6 +13,8 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 enum {
     KEYS = 3000,
@@ -41,17 +43,28 @@ static void load(void)
 
 /* ---- a shard: a table of the host, as this driver's memory is the host's --------------------- */
 
-static ga_status shard_run(void *table, const ga_slabhash_batch *batch, void *stream)
+static ga_status shard_run(void *table, const ga_slabhash_batch *batches, uint32_t count,
+                           uint64_t *counts, void *stream)
 {
+    ga_status status = GA_OK;
     (void)stream;
-    ga_status status = ga_slabhash_run(table, batch, NULL);
-    return status == GA_ERR_MEMORY || status == GA_ERR_ARGUMENT ? GA_OK : status;
+    for (uint32_t i = 0; status == GA_OK && i < count; i++) {
+        status = ga_slabhash_run(table, batches + i, NULL);
+        if (counts && status == GA_ERR_MEMORY) {
+            counts[GA_SLABHASH_FULL]++;
+        }
+        status = status == GA_ERR_MEMORY || status == GA_ERR_ARGUMENT ? GA_OK : status;
+    }
+    return status;
 }
 
-static ga_status shard_fails(void *table, const ga_slabhash_batch *batch, void *stream)
+static ga_status shard_fails(void *table, const ga_slabhash_batch *batches, uint32_t count,
+                             uint64_t *counts, void *stream)
 {
     (void)table;
-    (void)batch;
+    (void)batches;
+    (void)count;
+    (void)counts;
     (void)stream;
     return ga_fail(GA_ERR_DEVICE, "told to fail");
 }
@@ -65,6 +78,11 @@ static ga_status shard_size(void *table, uint64_t *pairs, void *stream)
 static ga_status shard_close(void *table)
 {
     return ga_slabhash_close(table);
+}
+
+static void sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
@@ -99,7 +117,8 @@ static void open_one(ranks *all, uint32_t rank, void *context)
         return;
     }
     cr_assert_eq(exchange.device, (int)rank);
-    ga_shard shard = {.mode = GA_SLABHASH_MAP32,
+    ga_shard shard = {.shard_size = sizeof shard,
+                      .mode = GA_SLABHASH_MAP32,
                       .run = w->fails && rank == 1 ? shard_fails : shard_run,
                       .size = shard_size,
                       .close = shard_close};
@@ -195,7 +214,7 @@ Test(slabhash_nccl, operations, .init = load)
         expect_found(w);
         cr_assert_eq(nccl_aborts(), 0);
         vmm_driver_counts counts = vmm_driver_count();
-        cr_assert_eq(counts.streams, count);
+        cr_assert_eq(counts.streams, 2 * count);
         for (uint32_t rank = 0; rank < count; rank++) {
             assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
             w->tables[rank] = NULL;
@@ -292,6 +311,37 @@ Test(slabhash_nccl, a_rank_that_is_gone, .init = load)
     world *w = begin(2);
     ranks_run(&w->all, leave_out, w);
     cr_assert_eq(w->statuses[0], GA_ERR_DEVICE);
+    cr_assert_eq(nccl_aborts(), 1);
+    end(w);
+}
+
+/* Rank 1 comes late. Its communicator has lost a rank by then. */
+static void split_late(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    ga_exchange exchange;
+    ga_nccl_options limit = {.options_size = sizeof limit, .time_limit_ms = LIMIT_MS};
+    (void)all;
+    if (rank == 1) {
+        sleep_ms(3 * LIMIT_MS);
+    }
+    w->statuses[rank] = ga_exchange_nccl(&exchange, w->comms[rank], &limit);
+    if (rank == 0) {
+        cr_assert(strstr(ga_error_text(), "ncclCommSplit"), "%s", ga_error_text());
+    } else if (w->statuses[rank] == GA_OK) {
+        exchange.close(exchange.context);
+    }
+}
+
+Test(slabhash_nccl, a_rank_that_is_late_for_the_split, .init = load)
+{
+    world *w = begin(2);
+    ranks_run(&w->all, split_late, w);
+    cr_assert_eq(w->statuses[0], GA_ERR_DEVICE);
+    assert_ok(w->statuses[1]);
+    for (int waits = 0; nccl_aborts() == 0 && waits < 1000; waits++) {
+        sleep_ms(5); /* for the thread that was left behind */
+    }
     cr_assert_eq(nccl_aborts(), 1);
     end(w);
 }

@@ -209,6 +209,67 @@ Test(slabhash_sharded, insert_or_apply)
     end(&all, &w);
 }
 
+/* Each request has an operation of its own. Ranks have keys of their own: half of them are there. */
+Test(slabhash_sharded, operations_of_each_request)
+{
+    static uint8_t ops[KEYS];
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32};
+    calls c;
+    begin(&all, &w, 4);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        sets[rank].count = KEYS / 2;
+        for (uint64_t i = 0; i < KEYS; i++) {
+            set_request(&sets[rank], i, rank * KEYS + i, i + 1);
+        }
+    }
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        ops[i] = (uint8_t)(i % GA_SLABHASH_OP_COUNT);
+    }
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        sets[rank].count = KEYS;
+        for (uint64_t i = 0; i < KEYS; i++) {
+            sets[rank].values32[i] = (uint32_t)i + 9;
+        }
+        c.batches[rank] = batch_of(&sets[rank], w.mode, GA_SLABHASH_APPLY);
+        c.batches[rank].how = GA_SLABHASH_ADD;
+        c.batches[rank].ops = ops;
+    }
+    ranks_run(&all, run_one, &c);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        assert_ok(c.statuses[rank]);
+        for (uint64_t i = 0; i < KEYS; i++) {
+            bool was_there = i < KEYS / 2;
+            cr_assert_eq(sets[rank].results[i], was_there);
+            cr_assert_eq(sets[rank].found32[i], was_there ? i + 1 : 0);
+        }
+        cr_assert_eq(c.counts[rank][GA_SLABHASH_FOUND], KEYS / 2);
+    }
+    run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        for (uint64_t i = 0; i < KEYS; i++) {
+            bool was_there = i < KEYS / 2;
+            uint64_t before = was_there ? i + 1 : 0;
+            uint64_t expected = ops[i] == GA_SLABHASH_DELETE    ? 0
+                                : ops[i] == GA_SLABHASH_SEARCH  ? before
+                                : ops[i] == GA_SLABHASH_REPLACE ? i + 9
+                                : ops[i] == GA_SLABHASH_APPLY   ? before + i + 9
+                                : was_there                     ? before
+                                                                : i + 9; /* INSERT */
+            cr_assert_eq(sets[rank].found32[i], expected, "rank %u, request %lu, operation %u",
+                         rank, i, ops[i]);
+        }
+    }
+    c.batches[0].ops = ops; /* of one rank alone */
+    c.batches[0].values = sets[0].values32;
+    ranks_run(&all, run_one, &c);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        cr_assert_eq(c.statuses[rank], GA_ERR_ARGUMENT);
+    }
+    end(&all, &w);
+}
+
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 Test(slabhash_sharded, reserved_keys_are_refused_one_by_one)
@@ -287,6 +348,62 @@ Test(slabhash_sharded, a_rank_without_an_array)
         cr_assert_eq(c.statuses[i], GA_ERR_ARGUMENT);
     }
     expect_size(&all, &w, 0);
+    end(&all, &w);
+}
+
+enum {
+    MANY_FULL = 200000 /* requests of each of two ranks; a shard has slabs for about 60,000 */
+};
+
+typedef struct filling {
+    world *w;
+    bool counts;
+    uint64_t full[2];
+    ga_status statuses[2];
+} filling;
+
+static uint8_t many_results[2][MANY_FULL];
+
+static void fill_one(ranks *all, uint32_t rank, void *context)
+{
+    filling *f = context;
+    uint64_t counts[4] = {0};
+    ga_slabhash_batch batch = {.count = MANY_FULL,
+                               .keys = many_keys + rank * MANY_FULL,
+                               .values = many_keys,
+                               .results = f->counts ? many_results[rank] : NULL,
+                               .op = GA_SLABHASH_INSERT};
+    (void)all;
+    f->statuses[rank] =
+        ga_slabhash_sharded_run(f->w->tables[rank], &batch, f->counts ? counts : NULL, NULL);
+    f->full[rank] = counts[GA_SLABHASH_FULL];
+}
+
+/* The ranks want no results, and learn of it nevertheless; then they do, and these name the
+ * requests. */
+Test(slabhash_sharded, shards_without_slabs)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32, .buckets = 500, .limit = 1, .options = {.piece = 90000}};
+    filling f = {.w = &w};
+    for (uint32_t i = 0; i < 2 * MANY_FULL; i++) {
+        many_keys[i] = i * 7 + 1;
+    }
+    begin(&all, &w, 2);
+    ranks_run(&all, fill_one, &f);
+    cr_assert_eq(f.statuses[0], GA_ERR_MEMORY);
+    cr_assert_eq(f.statuses[1], GA_ERR_MEMORY);
+    f.counts = true;
+    ranks_run(&all, fill_one, &f);
+    uint64_t named = 0;
+    for (uint64_t i = 0; i < 2 * MANY_FULL; i++) {
+        named += many_results[i / MANY_FULL][i % MANY_FULL] == GA_SLABHASH_FULL;
+    }
+    cr_assert_eq(f.statuses[0], GA_ERR_MEMORY);
+    cr_assert_eq(f.statuses[1], GA_ERR_MEMORY);
+    cr_assert(named > 0 && named < 2 * MANY_FULL, "%lu", named);
+    cr_assert_eq(named, f.full[0] + f.full[1]);
+    expect_size(&all, &w, 2 * MANY_FULL - named);
     end(&all, &w);
 }
 

@@ -147,7 +147,7 @@ typedef struct ga_slabhash_progress_settings {
 static __device__ __forceinline__ void
 ga_slabhash_publish_filled(ga_slabhash_progress_settings settings)
 {
-    if (settings.filled && blockIdx.x == 0 && threadIdx.x == 0) {
+    if (settings.filled && blockIdx.x + blockIdx.y + threadIdx.x == 0) {
         uint64_t filled = ga_load_relaxed(settings.filled); /* relaxed: see ga_slabhash_progress */
         ga_store64_relaxed_system(&settings.progress->filled,
                                   (uint64_t)settings.asked << 32 | filled);
@@ -347,9 +347,10 @@ template <uint32_t kind, uint32_t fixed>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
                                          (ga_slabhash_resident<kind, fixed>::blocks))
     ga_slabhash_batch_kernel(ga_slabhash_view table,
-                             const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts,
+                             const __grid_constant__ ga_slabhash_batches batches, uint64_t *counts,
                              ga_slabhash_progress_settings settings)
 {
+    const ga_slabhash_batch &batch = batches.of[blockIdx.y];
     __shared__ ga_slabhash_deferred deferred;
     __shared__ ga_slabhash_result_counts tallies;
     __shared__ ga_slabhash_ring<kind, fixed> rings[GA_SLABHASH_BLOCK / 32];

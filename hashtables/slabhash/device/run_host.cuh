@@ -3,7 +3,7 @@
  * Batches, flush and clear of a table in device memory. Included by gpualloc/slabhash.cuh;
  * docs/internals/slabhash.md.
  *
- *     ga_slabhash_device_run
+ *     ga_slabhash_device_run, _run_several
  *       run_growing    tables that grow between calls: part by part, widening the table before each
  *       growth_before_batch, growth_after_batch    tables that grow in kernels: finish migrations
  *       launch         one batch: launch_one, or launch_sorted for large tables (part_host.cuh)
@@ -53,42 +53,59 @@ static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
     return ga_slabhash_device_serves_by_lanes(table, batch) && resident < grid ? resident : grid;
 }
 
+/* Blocks for several batches together, which are all resident. */
+static inline dim3 ga_slabhash_device_batches_grid(const ga_slabhash_device *table,
+                                                   const ga_slabhash_batch *batches, uint32_t count)
+{
+    int most = 1;
+    for (uint32_t i = 0; i < count; i++) {
+        most = std::max(most, ga_slabhash_device_batch_grid(table, batches + i));
+    }
+    uint32_t fixed = batches->ops ? (uint32_t)GA_SLABHASH_ANY : (uint32_t)batches->op;
+    int resident = table->grid / GA_SLABHASH_BLOCKS * ga_slabhash_resident_for(fixed);
+    int each = std::max(1, resident / (int)count);
+    return dim3((unsigned)(count > 1 && each < most ? each : most), count);
+}
+
 /* Launches the kernel of searches for the kind. */
 template <uint32_t kind>
-static inline void
-ga_slabhash_device_search(ga_slabhash_view table, const ga_slabhash_batch &batch, uint64_t *counts,
-                          ga_slabhash_progress_settings settings, int grid, cudaStream_t stream)
+static inline void ga_slabhash_device_search(ga_slabhash_view table,
+                                             const ga_slabhash_batches &batches, uint64_t *counts,
+                                             ga_slabhash_progress_settings settings, dim3 grid,
+                                             cudaStream_t stream)
 {
     if constexpr (GA_SLABHASH_IS_UNIQUE_FIXED(kind)) {
         (void)settings;
         ga_slabhash_search_kernel<kind>
-            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts);
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batches, counts);
     } else {
         ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>
-            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts, settings);
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batches, counts, settings);
     }
 }
 
-/* Launches the batch's kernel. */
+/* Launches the kernel of at most GA_SLABHASH_TOGETHER batches of the same form. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
-                                                      const ga_slabhash_batch *batch,
-                                                      uint64_t *counts,
+                                                      const ga_slabhash_batch *batches,
+                                                      uint32_t count, uint64_t *counts,
                                                       ga_slabhash_progress_settings settings,
                                                       cudaStream_t stream)
 {
-    int grid = ga_slabhash_device_batch_grid(table, batch);
+    dim3 grid = ga_slabhash_device_batches_grid(table, batches, count);
+    ga_slabhash_batches together = {};
+    std::copy(batches, batches + count, together.of);
 #define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
-    ga_slabhash_device_search<kind>(table->view, *batch, counts, settings, grid, stream)
+    ga_slabhash_device_search<kind>(table->view, together, counts, settings, grid, stream)
 #define GA_SLABHASH_INSERT_CALL(kind)                                                              \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, settings)
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, together, counts, settings)
 #define GA_SLABHASH_ANY_CALL(kind)                                                                 \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, settings)
-    if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, together, counts, settings)
+    if (!batches->ops && batches->op == GA_SLABHASH_SEARCH) {
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
-    } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
+    } else if (!batches->ops && batches->op == GA_SLABHASH_INSERT) {
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_INSERT_CALL)
     } else {
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
@@ -111,28 +128,32 @@ static inline ga_status ga_slabhash_device_launch_sorted(ga_slabhash_device *tab
     void *room;
     ga_slabhash_sorting sorting = ga_slabhash_device_sort_begin(table, batch, chunk, &room, stream);
     if (!room) { /* no memory: unsorted */
-        return ga_slabhash_device_launch_one(table, batch, counts, settings, stream);
+        return ga_slabhash_device_launch_one(table, batch, 1, counts, settings, stream);
     }
     ga_status status = GA_OK;
     for (uint64_t done = 0; status == GA_OK && done < batch->count; done += chunk) {
         ga_slabhash_batch some = ga_slabhash_batch_from(batch, table->view.kind, done);
         some.count = std::min<uint64_t>(some.count, chunk);
         status = ga_slabhash_device_sort(table, sorting, &some, stream);
-        status =
-            status ? status : ga_slabhash_device_launch_one(table, &some, counts, settings, stream);
+        status = status ? status
+                        : ga_slabhash_device_launch_one(table, &some, 1, counts, settings, stream);
         settings.asked += settings.filled ? (uint32_t)some.count : 0;
     }
     ga_status freed = ga_free_on(table->sort_heap, room, (ga_stream)stream);
     return status ? status : freed;
 }
 
-/* Launches a checked batch, sorted if that pays. */
+/* Launches checked batches of the same form together; a single one is sorted if that pays. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
-                                                  const ga_slabhash_batch *batch, uint64_t *counts,
-                                                  cudaStream_t stream)
+                                                  const ga_slabhash_batch *batch, uint32_t count,
+                                                  uint64_t *counts, cudaStream_t stream)
 {
     bool fills = batch->ops || (batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE);
+    uint64_t requests = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        requests += batch[i].count;
+    }
     ga_slabhash_device_scope scope(table->device);
     ga_status status = scope.status;
     if (status == GA_OK && fills) {
@@ -145,14 +166,14 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
     settings.progress = table->progress;
     settings.filled = fills ? table->filled : NULL;
     settings.asked = table->requests_total;
-    table->requests_total += fills ? (uint32_t)batch->count : 0;
-    table->requests_since_count += fills ? batch->count : 0;
-    table->requests_since_clear += fills ? batch->count : 0;
+    table->requests_total += fills ? (uint32_t)requests : 0;
+    table->requests_since_count += fills ? requests : 0;
+    table->requests_since_clear += fills ? requests : 0;
     table->since_refresh +=
-        fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_REFRESH_EACH) : 0;
-    return ga_slabhash_device_should_sort(table, batch)
+        fills ? (uint32_t)std::min<uint64_t>(requests, GA_SLABHASH_REFRESH_EACH) : 0;
+    return count == 1 && ga_slabhash_device_should_sort(table, batch)
                ? ga_slabhash_device_launch_sorted(table, batch, counts, settings, stream)
-               : ga_slabhash_device_launch_one(table, batch, counts, settings, stream);
+               : ga_slabhash_device_launch_one(table, batch, count, counts, settings, stream);
 }
 
 /* Carries out the batch in parts. Before each part the table is widened for the pairs that the
@@ -185,7 +206,7 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
             before = table->slots_taken;
             last = part.count;
         }
-        status = status ? status : ga_slabhash_device_launch(table, &part, counts, stream);
+        status = status ? status : ga_slabhash_device_launch(table, &part, 1, counts, stream);
         done += part.count;
     }
     return status;
@@ -235,19 +256,9 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
     return status ? status : ga_slabhash_device_set_ordered(table, true, stream);
 }
 
-/* Carries out all operations of the batch, in no order, after the work on `stream`. The arrays and
- * `counts` are in device memory. `counts` is NULL, or has four numbers that go up by the results
- * ABSENT, FOUND, FULL and REFUSED. ABSENT and FOUND were carried out; FULL may be tried again. The
- * call does not wait, except when the heap or the table has to grow. The host does not read `ops`:
- * an operation of a map that needs a value is REFUSED if there are no `values`.
- *
- * GA_ERR_ARGUMENT  no table, batch or keys; no values, and `op` needs them; `op` or `how` is out of
- *                  range: GA_SLABHASH_HOW_COUNT is valid if GA_SLABHASH_FUNCTION is defined
- * GA_ERR_DEVICE    the launch failed */
-GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
-                                               const ga_slabhash_batch *batch, uint64_t *counts,
-                                               cudaStream_t stream)
+/* Checks what ga_slabhash_device_run() is passed. */
+static inline ga_status ga_slabhash_device_check_batch(const ga_slabhash_device *table,
+                                                       const ga_slabhash_batch *batch)
 {
     ga_status status = ga_slabhash_device_check(table);
     if (status == GA_OK && (!batch || (unsigned)batch->op >= GA_SLABHASH_OP_COUNT)) {
@@ -267,12 +278,64 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
                        (unsigned long long)batch->count, batch->keys ? "values" : "keys");
     }
+    return GA_OK;
+}
+
+/* Carries out all operations of the batch, in no order, after the work on `stream`. The arrays and
+ * `counts` are in device memory. `counts` is NULL, or has four numbers that go up by the results
+ * ABSENT, FOUND, FULL and REFUSED. ABSENT and FOUND were carried out; FULL may be tried again. The
+ * call does not wait, except when the heap or the table has to grow. The host does not read `ops`:
+ * an operation of a map that needs a value is REFUSED if there are no `values`.
+ *
+ * GA_ERR_ARGUMENT  no table, batch or keys; no values, and `op` needs them; `op` or `how` is out of
+ *                  range: GA_SLABHASH_HOW_COUNT is valid if GA_SLABHASH_FUNCTION is defined
+ * GA_ERR_DEVICE    the launch failed */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
+                                               const ga_slabhash_batch *batch, uint64_t *counts,
+                                               cudaStream_t stream)
+{
+    ga_status status = ga_slabhash_device_check_batch(table, batch);
+    if (status != GA_OK || !batch->count) {
+        return status;
+    }
     if (table->grows && !GA_SLABHASH_IS_GROWING(table->view.kind)) {
         return ga_slabhash_device_run_growing(table, batch, counts, stream);
     }
     status = ga_slabhash_growth_before_batch(table);
-    status = status ? status : ga_slabhash_device_launch(table, batch, counts, stream);
+    status = status ? status : ga_slabhash_device_launch(table, batch, 1, counts, stream);
     return status ? status : ga_slabhash_growth_after_batch(table, batch, stream);
+}
+
+/* Whether batches can be served by one launch: of the same form, and no array is missing in one
+ * only. */
+static inline bool ga_slabhash_device_are_alike(const ga_slabhash_batch *a,
+                                                const ga_slabhash_batch *b)
+{
+    return a->op == b->op && a->how == b->how && !a->ops == !b->ops && !a->values == !b->values;
+}
+
+/* Like ga_slabhash_device_run() for each of the batches, in no order. Batches of one form whose
+ * keys are in the same order of buckets are faster so than one after the other, because all of them
+ * progress alike, and find in the L2 cache the slabs that one of them has loaded. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_run_several(ga_slabhash_device *table,
+                                                       const ga_slabhash_batch *batches,
+                                                       uint32_t count, uint64_t *counts,
+                                                       cudaStream_t stream)
+{
+    uint32_t together = table->grows ? 1 : GA_SLABHASH_TOGETHER;
+    ga_status status = GA_OK;
+    for (uint32_t i = 0; status == GA_OK && i < count; i++) {
+        status = ga_slabhash_device_check_batch(table, batches + i);
+        together = ga_slabhash_device_are_alike(batches, batches + i) ? together : 1;
+    }
+    for (uint32_t done = 0; status == GA_OK && done < count; done += together) {
+        uint32_t some = std::min(together, count - done);
+        status = some == 1 ? ga_slabhash_device_run(table, batches + done, counts, stream)
+                           : ga_slabhash_device_launch(table, batches + done, some, counts, stream);
+    }
+    return status;
 }
 
 /* ga_slabhash_run_search_all() and ga_slabhash_run_delete_all() for device arrays, after the work

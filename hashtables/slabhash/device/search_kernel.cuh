@@ -61,7 +61,7 @@ template <uint32_t kind>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
                                          ga_slabhash_resident_for(GA_SLABHASH_SEARCH))
     ga_slabhash_search_kernel(const __grid_constant__ ga_slabhash_view table,
-                              const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts)
+                              const __grid_constant__ ga_slabhash_batches batches, uint64_t *counts)
 {
     __shared__ ga_slabhash_ring<kind, GA_SLABHASH_SEARCH> rings[GA_SLABHASH_BLOCK / 32];
     __shared__ ga_slabhash_exchange exchanges[GA_SLABHASH_BLOCK / 32];
@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
     ga_slabhash_result_counts *tally = counts ? &tallies : NULL;
     ga_slabhash_begin_counts(tally);
     ga_slabhash_tile_begins(table, ga_tile_of(GA_SLABHASH_TILE), false);
-    ga_slabhash_search_all<kind>(table, batch, rings + threadIdx.x / 32u,
+    ga_slabhash_search_all<kind>(table, batches.of[blockIdx.y], rings + threadIdx.x / 32u,
                                  exchanges + threadIdx.x / 32u, tally);
     ga_slabhash_add_counts(tally, counts);
     ga_slabhash_tile_ends(table, ga_tile_of(GA_SLABHASH_TILE), false);

@@ -86,7 +86,8 @@ typedef struct ga_slabhash_session : ga_slabhash_session_fields, ga_slabhash_gro
 /* Number of the tile in the grid. */
 static __device__ __forceinline__ uint32_t ga_slabhash_tile_number(void)
 {
-    return (blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE;
+    uint32_t block = blockIdx.y * gridDim.x + blockIdx.x;
+    return (block * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE;
 }
 
 static __device__ __forceinline__ ga_slabhash_session

@@ -23,9 +23,16 @@
 enum {
     GA_SLABHASH_BLOCK = 128,                /* threads */
     GA_SLABHASH_AHEAD = 128,                /* requests of a warp's ring: four blocks */
+    GA_SLABHASH_TOGETHER = 8,               /* batches of a launch, at most */
     GA_SLABHASH_ANY = GA_SLABHASH_OP_COUNT, /* `fixed` of a kernel whose batch says the operation
                                              * of each request */
 };
+
+/* Batches of one launch, of the same form. Those blocks serve one whose index in dimension y is its
+ * number: all batches progress alike. */
+typedef struct ga_slabhash_batches {
+    ga_slabhash_batch of[GA_SLABHASH_TOGETHER];
+} ga_slabhash_batches;
 
 /* The type of keys and values in arrays. */
 template <uint32_t kind, uint32_t mode = GA_SLABHASH_MODE(kind)> struct ga_slabhash_word {

@@ -205,6 +205,8 @@ static inline ga_status ga_exchange_mpi(ga_exchange *out, MPI_Comm comm, double 
     MPI_Comm_rank(link->comm, &rank);
     MPI_Comm_size(link->comm, &ranks);
     link->seconds = seconds > 0 ? seconds : GA_MPI_SECONDS;
+    out->exchange_size = sizeof *out;
+    out->reserved = 0;
     out->context = link;
     out->rank = (uint32_t)rank;
     out->ranks = (uint32_t)ranks;
@@ -216,8 +218,8 @@ static inline ga_status ga_exchange_mpi(ga_exchange *out, MPI_Comm comm, double 
     out->largest = ga_mpi_largest;
     out->wait = ga_mpi_wait;
     out->abort = NULL;
-    out->keep = NULL;
-    out->drop = NULL;
+    out->register_memory = NULL;
+    out->deregister_memory = NULL;
     out->close = ga_mpi_close;
     return GA_OK;
 }

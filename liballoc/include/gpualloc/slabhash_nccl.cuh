@@ -23,10 +23,11 @@
 
 /* ---- the calls of a ga_shard ----------------------------------------------------------------- */
 
-static inline ga_status ga_slabhash_nccl_run(void *shard, const ga_slabhash_batch *batch,
-                                             void *stream)
+static inline ga_status ga_slabhash_nccl_run(void *shard, const ga_slabhash_batch *batches,
+                                             uint32_t count, uint64_t *counts, void *stream)
 {
-    return ga_slabhash_device_run((ga_slabhash_device *)shard, batch, NULL, (cudaStream_t)stream);
+    return ga_slabhash_device_run_several((ga_slabhash_device *)shard, batches, count, counts,
+                                          (cudaStream_t)stream);
 }
 
 static inline ga_status ga_slabhash_nccl_size(void *shard, uint64_t *pairs, void *stream)
@@ -96,11 +97,11 @@ static inline ga_status ga_slabhash_nccl_open(ga_slabhash_sharded **out,
     status = ga_sharded_seed(&exchange, &own.seed);
     status = status ? status : ga_slabhash_device_open(shard, &own, exchange.device, stream);
     ga_shard of = {};
+    of.shard_size = sizeof of;
     of.table = status ? NULL : shard;
     of.failed = status;
     of.mode = own.mode;
     of.is_multi = own.flags & GA_SLABHASH_MULTI;
-    of.waits = own.flags & (GA_SLABHASH_GROW | GA_SLABHASH_GROW_IN_KERNELS);
     of.a = shard->view.a;
     of.b = shard->view.b;
     of.run = ga_slabhash_nccl_run;

@@ -26,8 +26,9 @@ typedef struct ga_nccl_options {
  * Collective. NULL for `options` is {0}. `out->close` frees it.
  *
  * If a rank does not arrive in time, or NCCL reports an error, that communicator is aborted
- * (ncclCommAbort) and the call fails. The split itself has no time limit. No collective call may be
- * made within a group of the caller's (ncclGroupStart).
+ * (ncclCommAbort) and the call fails. If a rank does not arrive for this call, a thread stays in
+ * ncclCommSplit() until `comm` is aborted. No collective call may be made within a group of the
+ * caller's (ncclGroupStart).
  *
  * GA_ERR_ARGUMENT     no communicator; the options' size
  * GA_ERR_UNSUPPORTED  no NCCL, or an older one

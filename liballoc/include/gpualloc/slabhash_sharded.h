@@ -18,9 +18,8 @@
  * as they like, and may be 0; so does what a rank wants to know. A call in which ranks disagree
  * fails on all of them with GA_ERR_ARGUMENT, and nothing is done. If a rank does not arrive within
  * the time limit, or its process is gone, the call fails on the others with GA_ERR_DEVICE; so does
- * each later collective call. The shard of
- * each rank stays readable through its own calls. A batch that failed so and changes the table may
- * have been carried out in part, and on a device some requests of an earlier batch again.
+ * each later collective call. The shard of each rank stays readable through its own calls. A batch
+ * that failed so may have been carried out in part.
  *
  * Operations on one key are linearizable, as those of a shard are. Each operation of a batch is
  * carried out once.
@@ -46,6 +45,8 @@ enum {
  * are in order, or NULL for memory of the host, where calls complete before they return. A call
  * that fails leaves a sentence in ga_error_text(), and ends the use of the exchange. */
 typedef struct ga_exchange {
+    uint32_t exchange_size; /* sizeof(ga_exchange) */
+    uint32_t reserved;      /* 0 */
     void *context;
     uint32_t rank, ranks;
     int device; /* whose memory is exchanged; -1: memory of the host */
@@ -66,22 +67,28 @@ typedef struct ga_exchange {
      * and later calls fail. NULL if that cannot be done: the memory for messages is then kept for
      * good after a failure. */
     void (*abort)(void *context);
-    /* Memory in which all requests and answers will be, until drop(). Both may be NULL. */
-    void (*keep)(void *context, void *block, uint64_t bytes);
-    void (*drop)(void *context, void *block);
+    /* Memory in which all requests and answers will be, until deregister_memory(). Both may be
+     * NULL. */
+    void (*register_memory)(void *context, void *block, uint64_t bytes);
+    void (*deregister_memory)(void *context, void *block);
     void (*close)(void *context);
 } ga_exchange;
 
 /* The table of a rank, as the calls of gpualloc/slabhash.h and slabhash.cuh. Arrays are in the
  * memory that is exchanged; work is enqueued on `stream`. */
 typedef struct ga_shard {
+    uint32_t shard_size; /* sizeof(ga_shard) */
+    uint32_t reserved;   /* 0 */
     void *table;
     ga_status failed; /* not GA_OK: the rank could not open its table, which is NULL */
     ga_slabhash_mode mode;
     bool is_multi;
-    bool waits;    /* run() may wait for the stream, as tables do that grow */
     uint64_t a, b; /* of the hash of all shards: ga_slabhash_plan */
-    ga_status (*run)(void *table, const ga_slabhash_batch *batch, void *stream);
+    /* Carries out `count` batches, each of which is in the order of buckets, roughly. `counts` as
+     * of ga_slabhash_device_run(); of its numbers only that of FULL is read, and whether it is 0.
+     */
+    ga_status (*run)(void *table, const ga_slabhash_batch *batches, uint32_t count,
+                     uint64_t *counts, void *stream);
     ga_status (*size)(void *table, uint64_t *pairs, void *stream); /* waits */
     ga_status (*clear)(void *table, void *stream);
     ga_status (*save)(void *table, const char *path, void *stream);
@@ -93,8 +100,8 @@ typedef struct ga_sharded_options {
     uint32_t options_size; /* sizeof(ga_sharded_options) */
     uint32_t reserved;     /* 0 */
     uint64_t piece; /* requests of a rank that are exchanged at once, at most; 0: 2^27 on a device,
-                     * 2^20 on the host. A rank takes memory for as many: with MAP32 about 16 bytes
-                     * each, with MAP64 28, and for requests of others a quarter of that with up to
+                     * 2^20 on the host. A rank takes memory for as many: with MAP32 about 17 bytes
+                     * each, with MAP64 29, and for requests of others a quarter of that with up to
                      * 128 ranks, more with more. Below 2^31 */
 } ga_sharded_options;
 
@@ -129,20 +136,21 @@ GA_API ga_status ga_slabhash_sharded_open_host(ga_slabhash_sharded **out,
 GA_API ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table);
 
 /* Carries out the batches of all ranks, in no order, after the work on `stream`, and waits. `batch`
- * as for ga_slabhash_run(); its arrays are in the memory that is exchanged, and
- * `batch->ops` must be NULL. `counts` is NULL, or has four numbers in memory of the host, which are
+ * as for ga_slabhash_run(); its arrays are in the memory that is exchanged. Either all ranks pass
+ * `ops`, and for maps `values` with them, or none does. `counts` is NULL, or has four numbers in memory of the host, which are
  * set to the numbers of ABSENT, FOUND, FULL and REFUSED among the requests of this rank.
  * Collective.
  *
  * Results travel only if a rank passes `results` or `counts`, and old values only if one passes
- * `found`, so a batch without them is faster. Without memory in a shard requests have the result
- * GA_SLABHASH_FULL: to learn of it, pass `counts`. No memory for the call on one rank fails it on
- * all. If the call fails after the first piece, the pieces before it were carried out, and `counts`
- * has their results; FULL then says nothing. The stream must not be captured.
+ * `found`, so a batch without them is faster. If a shard has no slab for a request, its result is
+ * GA_SLABHASH_FULL, all others are carried out, and the call fails on all ranks. If the call fails
+ * otherwise after the first piece, the pieces before it were carried out, and `counts` has their
+ * results; FULL then says nothing. The stream must not be captured.
  *
  * GA_ERR_ARGUMENT     the batch has no keys, or no values and the operation needs them, or differs
  *                     from that of another rank; nothing is done
- * GA_ERR_MEMORY       no memory for the exchange on some rank; nothing is done
+ * GA_ERR_MEMORY       no memory for the exchange on some rank, and nothing is done; or for slabs in
+ *                     some shard, and requests are FULL
  * GA_ERR_DEVICE       see above
  * GA_ERR_UNSUPPORTED  the operation is none of this kind of table; nothing is done */
 GA_API ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_batch *batch,
