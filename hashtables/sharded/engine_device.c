@@ -7,7 +7,7 @@
 #include "device/device.h"
 
 enum {
-    BLOCKS_EACH = 5,   /* of a multiprocessor, as the shared memory of the sort allows, */
+    BLOCKS_EACH = 4,   /* of a multiprocessor, as the registers of the sort allow, */
     COUNTING_EACH = 8, /* and as many threads as it has */
     SLICE_LEAST = 1 << 22,
     SORT_MOST = GA_SHARDED_SORT_BYTES / 4 /* requests of a block at once */

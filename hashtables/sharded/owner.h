@@ -14,18 +14,18 @@ typedef struct ga_sharded_division {
     uint32_t ranks, parts_log;
 } ga_sharded_division;
 
-/* The rank whose range has the hash, which is mixed again: the buckets of a shard follow from its
- * upper bits, and some would stay empty if these named the owner, too. */
+/* The rank comes from the lower half of the hash, and the part from the upper one, as the bucket of
+ * the shard's table does: if it came from there, too, a shard would use some of its buckets only.
+ * Each half depends on all bits of the key. */
 GA_SIMT uint32_t ga_sharded_owner(const ga_sharded_division *division, uint64_t hash)
 {
-    uint64_t mixed = (hash ^ hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)ga_bits_high(mixed ^ mixed >> 29, division->ranks);
+    return ga_bits_high32((uint32_t)hash, division->ranks);
 }
 
 GA_SIMT uint32_t ga_sharded_bin(const ga_sharded_division *division, uint64_t key)
 {
     uint64_t hash = ga_slabhash_hash_of(division->a, division->b, key);
-    uint32_t part = division->parts_log ? (uint32_t)(hash >> (64u - division->parts_log)) : 0;
+    uint32_t part = ga_bits_high32((uint32_t)(hash >> 32), 1u << division->parts_log);
     return (ga_sharded_owner(division, hash) << division->parts_log) + part;
 }
 

@@ -253,15 +253,17 @@ static ga_status gather(ga_sharded_job *j)
 /* ---- a piece --------------------------------------------------------------------------------- */
 
 /* Whether the shards of all ranks have done their work, and had slabs, is agreed while this rank
- * gathers. The exchange stream follows the last step's work by now. */
+ * gathers. */
 static ga_status enqueue_end(ga_sharded_job *j)
 {
     ga_slabhash_sharded *t = j->table;
     memset(t->host->agreed, 0, sizeof t->host->agreed);
     t->host->agreed[GA_SHARDED_STATUS] = j->local;
-    ga_status status =
-        t->engine->get(t, t->host->agreed + GA_SHARDED_FULL, t->served + GA_SLABHASH_FULL,
-                       sizeof *t->served, t->exchange_stream);
+    ga_status status = t->engine->follow(t, GA_SHARDED_SERVED, t->exchange_stream);
+    status =
+        status ? status
+               : t->engine->get(t, t->host->agreed + GA_SHARDED_FULL, t->served + GA_SLABHASH_FULL,
+                                sizeof *t->served, t->exchange_stream);
     status = status ? status : ga_sharded_agree_later(t);
     status = status ? status : t->engine->mark(t, GA_SHARDED_AGREED, t->exchange_stream);
     status = status ? status : t->engine->follow(t, GA_SHARDED_ANSWERED, j->stream);

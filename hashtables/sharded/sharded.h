@@ -73,6 +73,7 @@ static inline uint64_t ga_sharded_not(uint64_t word)
 
 typedef enum ga_sharded_mark {
     GA_SHARDED_SORTED,
+    GA_SHARDED_SERVED, /* all requests of a piece */
     GA_SHARDED_ANSWERED,
     GA_SHARDED_AGREED,
     GA_SHARDED_GOT,                                        /* for each buffer */

@@ -210,14 +210,31 @@ static void serve_others(ga_sharded_job *j, const step *s)
     serve(j, batches, count);
 }
 
-/* Own requests of the slice, in its first round, so that the shard has work while the host waits
- * for those of others; then these. */
+/* Own requests keep the shard busy while messages travel: those of a slice are served before others'
+ * requests of the slice before, so that the first of these have time to arrive; those of the last
+ * slice at the end, so that the last answers have. */
+static void serve_own_before(ga_sharded_job *j, const step *s)
+{
+    if (s->slice == 0 && s->round == 0) {
+        serve_own(j, 0);
+    }
+    if (s->round == 0 && s->slice + 2 < j->slices) {
+        serve_own(j, s->slice + 1);
+    }
+}
+
+static ga_status serve_own_at_end(ga_sharded_job *j)
+{
+    if (j->slices > 1) {
+        serve_own(j, j->slices - 1);
+    }
+    return j->table->engine->mark(j->table, GA_SHARDED_SERVED, j->stream);
+}
+
 static ga_status serve_step(ga_sharded_job *j, const step *s)
 {
     ga_slabhash_sharded *t = j->table;
-    if (s->round == 0) {
-        serve_own(j, s->slice);
-    }
+    serve_own_before(j, s);
     ga_status status = t->engine->follow(t, GA_SHARDED_GOT + s->buffer, t->arrivals);
     status = status ? status : t->exchange.wait(t->exchange.context, t->arrivals);
     if (status != GA_OK) {
@@ -260,5 +277,6 @@ ga_status ga_sharded_run_steps(ga_sharded_job *j)
         has_next = has_later;
         t->report.steps++;
     }
+    status = status ? status : serve_own_at_end(j);
     return status ? status : t->engine->mark(t, GA_SHARDED_ANSWERED, t->exchange_stream);
 }
