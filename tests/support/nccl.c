@@ -30,6 +30,8 @@ typedef struct world {
     comm *members[RANKS_MOST]; /* not destroyed yet */
     struct world *child;       /* that is being split off */
     uint32_t taken, splits;    /* ranks that have it; splits so far */
+    uint32_t waiting;          /* threads that wait for ranks of a split */
+    bool is_over;              /* they are to give up */
 } world;
 
 struct comm {
@@ -103,6 +105,11 @@ void nccl_end(void)
     pthread_mutex_lock(&lock);
     while (world_count) {
         world *w = worlds[--world_count];
+        w->is_over = true;
+        pthread_cond_broadcast(&splitting);
+        while (w->waiting) {
+            pthread_cond_wait(&splitting, &lock);
+        }
         for (uint32_t i = 0; i < w->all.count; i++) {
             if (w->members[i]) {
                 drop(w->members[i]);
@@ -210,11 +217,15 @@ NCCL(ncclCommSplit, comm *c, int color, int key, comm **out, const config *how)
     *out = make_comm(w->child, c->rank, true);
     w->taken = (w->taken + 1) % w->all.count;
     pthread_cond_broadcast(&splitting);
-    while (w->taken && w->splits == split) { /* for all ranks */
+    w->waiting++;
+    while (w->taken && w->splits == split && !w->is_over) { /* for all ranks */
         pthread_cond_wait(&splitting, &lock);
     }
+    w->waiting--;
+    pthread_cond_broadcast(&splitting);
+    bool is_over = w->is_over;
     pthread_mutex_unlock(&lock);
-    return SUCCESS;
+    return is_over ? REMOTE_ERROR : SUCCESS;
 }
 
 NCCL(ncclCommDestroy, comm *c)

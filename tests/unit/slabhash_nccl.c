@@ -19,7 +19,7 @@
 enum {
     KEYS = 3000,
     PIECE = 1000,
-    LIMIT_MS = 120
+    LIMIT_MS = 150
 };
 
 static nccl_begin_fn *nccl_begin;
@@ -89,6 +89,7 @@ static void sleep_ms(long ms)
 
 typedef struct world {
     ranks all; /* threads alone */
+    pthread_barrier_t openings;
     void *comms[RANKS_MOST];
     bool fails; /* the shard of rank 1 */
     ga_status opened[RANKS_MOST], statuses[RANKS_MOST];
@@ -111,6 +112,7 @@ static void open_one(ranks *all, uint32_t rank, void *context)
     ga_slabhash_plan plan;
     (void)all;
     w->tables[rank] = NULL;
+    pthread_barrier_wait(&w->openings); /* the limit is for the communicator alone */
     w->opened[rank] = ga_exchange_nccl(&exchange, w->comms[rank], &limit);
     if (w->opened[rank] != GA_OK) {
         cr_log_warn("rank %u: %s", rank, ga_error_text());
@@ -159,6 +161,7 @@ static world *begin(uint32_t count)
     world *w = calloc(1, sizeof *w);
     vmm_driver_start(&options);
     ranks_begin(&w->all, count);
+    pthread_barrier_init(&w->openings, NULL, count);
     nccl_begin(w->comms, count);
     for (uint32_t rank = 0; rank < count; rank++) {
         for (uint32_t i = 0; i < KEYS; i++) {
@@ -184,6 +187,7 @@ static void end(world *w)
     }
     nccl_end();
     ranks_end(&w->all);
+    pthread_barrier_destroy(&w->openings);
     vmm_driver_stop();
     free(w);
 }
