@@ -181,6 +181,12 @@ static ga_status device_count(ga_slabhash_sharded *table, ga_sharded_sort *sort,
                   stream);
 }
 
+static ga_status device_combine(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
+{
+    return launch(table, "ga_sharded_combine_kernel", BLOCKS_EACH, sort->count, sort->is_wide, sort,
+                  stream);
+}
+
 static ga_status device_pad(ga_slabhash_sharded *table, ga_sharded_pad *pad, void *stream)
 {
     return launch(table, "ga_sharded_pad_kernel", BLOCKS_EACH, (uint64_t)pad->bins * SORT_MOST, 0,
@@ -228,6 +234,7 @@ const ga_sharded_engine ga_sharded_device = {
     .get = device_get,
     .wait = device_wait,
     .count = device_count,
+    .combine = device_combine,
     .pad = device_pad,
     .sort = device_sort,
     .gather = device_gather,

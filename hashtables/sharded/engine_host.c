@@ -96,6 +96,19 @@ static ga_status host_count(ga_slabhash_sharded *table, ga_sharded_sort *sort, v
     return GA_OK;
 }
 
+static ga_status host_combine(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
+{
+    ga_sharded_room room;
+    (void)table;
+    (void)stream;
+    for (uint64_t first = 0; first < sort->count;) {
+        uint32_t n = least(sort->count - first, GA_SHARDED_SORT_MOST(sort->is_wide));
+        ga_sharded_combine_team(sort, first, n, sort->is_wide, &room);
+        first += n;
+    }
+    return GA_OK;
+}
+
 static ga_status host_pad(ga_slabhash_sharded *table, ga_sharded_pad *pad, void *stream)
 {
     (void)table;
@@ -159,6 +172,7 @@ const ga_sharded_engine ga_sharded_host = {
     .get = host_copy,
     .wait = host_wait,
     .count = host_count,
+    .combine = host_combine,
     .pad = host_pad,
     .sort = host_sort,
     .gather = host_gather,

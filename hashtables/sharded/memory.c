@@ -116,7 +116,7 @@ static void cut_own(ga_slabhash_sharded *table, cutter *from, uint64_t count)
     cut_arrays(from, &table->sorted, count + bins * GA_SHARDED_PAD, table->width,
                has_values(table));
     table->indices = cut(from, count * sizeof *table->indices);
-    table->extents = cut(from, blocks * bins * sizeof *table->extents);
+    table->extents = cut(from, blocks * (bins + 1) * sizeof *table->extents);
 }
 
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count)

@@ -9,6 +9,11 @@
 
 #include <string.h>
 
+enum {
+    SKEWED_TIMES = 2, /* as many requests as in a bin on average, */
+    SKEWED_LEAST = 128
+};
+
 enum { /* bits of a form */
     FORM_HAS_OPS = 1,
     FORM_HAS_VALUES = 2,
@@ -159,6 +164,11 @@ static ga_status check_words(const ga_sharded_job *j, ga_status status)
 
 /* ---- own requests ---------------------------------------------------------------------------- */
 
+static uint32_t bins_of(const ga_sharded_job *j)
+{
+    return j->table->division.ranks << j->table->division.parts_log;
+}
+
 static ga_sharded_sort sort_of(const ga_sharded_job *j)
 {
     const ga_slabhash_sharded *t = j->table;
@@ -174,20 +184,55 @@ static ga_sharded_sort sort_of(const ga_sharded_job *j)
                              .cursors = t->counts,
                              .indices = t->indices,
                              .extents = t->extents,
-                             .is_wide = t->width == 8};
+                             .is_wide = t->width == 8,
+                             .combines = j->combines};
 }
 
-/* Counts the requests of each bin, on the device and on the host. */
-static ga_status count(ga_sharded_job *j)
+/* Counts the requests of each bin, or of those that travel, on the device and on the host. */
+static ga_status count_by(ga_sharded_job *j, ga_status (*by)(ga_slabhash_sharded *table,
+                                                             ga_sharded_sort *sort, void *stream))
 {
     ga_slabhash_sharded *t = j->table;
     ga_sharded_sort sort = sort_of(j);
-    uint32_t bins = t->division.ranks << t->division.parts_log;
-    uint64_t bytes = bins * sizeof *t->counts;
+    uint64_t bytes = bins_of(j) * sizeof *t->counts;
     ga_status status = t->engine->fill(t, t->counts, 0, bytes, j->stream);
-    status = status ? status : t->engine->count(t, &sort, j->stream);
+    status = status ? status : by(t, &sort, j->stream);
     status = status ? status : t->engine->get(t, t->host->own_counts, t->counts, bytes, j->stream);
     return status ? status : t->engine->wait(t, j->stream);
+}
+
+/* Whether a request can be answered from the answer to another one for the same key. An insert would
+ * have to know the other one's value to say what it has found. */
+static bool may_combine(const ga_sharded_job *j)
+{
+    const ga_slabhash_batch *batch = j->batch;
+    bool changes_once =
+        batch->op == GA_SLABHASH_DELETE || (batch->op == GA_SLABHASH_INSERT && !batch->found);
+    return !batch->ops &&
+           (batch->op == GA_SLABHASH_SEARCH || (changes_once && !j->table->shard.is_multi));
+}
+
+/* Many requests for few keys make some bins larger than others. */
+static bool is_skewed(const ga_sharded_job *j)
+{
+    uint32_t largest = 0;
+    for (uint32_t bin = 0; bin < bins_of(j); bin++) {
+        uint32_t own = j->table->host->own_counts[bin];
+        largest = own > largest ? own : largest;
+    }
+    return largest > SKEWED_TIMES * (j->count / bins_of(j)) + SKEWED_LEAST;
+}
+
+static ga_status count(ga_sharded_job *j)
+{
+    const ga_sharded_engine *engine = j->table->engine;
+    j->combines = false;
+    ga_status status = count_by(j, engine->count);
+    if (status == GA_OK && may_combine(j) && is_skewed(j)) {
+        j->combines = true;
+        status = count_by(j, engine->combine);
+    }
+    return status;
 }
 
 /* Where each bin begins in `sorted`: behind the one before and its pad. */
@@ -195,7 +240,7 @@ static void find_begins(ga_sharded_job *j)
 {
     ga_slabhash_sharded *t = j->table;
     uint64_t end = 0;
-    for (uint32_t bin = 0; bin < t->division.ranks << t->division.parts_log; bin++) {
+    for (uint32_t bin = 0; bin < bins_of(j); bin++) {
         t->host->begins[bin] = (uint32_t)end;
         end += ga_sharded_padded(t->host->own_counts[bin]);
     }
@@ -209,14 +254,13 @@ static ga_status sort(ga_sharded_job *j)
     ga_sharded_pad pad = {.cursors = t->cursors,
                           .counts = t->counts,
                           .keys_to = t->sorted.keys,
-                          .bins = t->division.ranks << t->division.parts_log,
+                          .bins = bins_of(j),
                           .to = GA_SHARDED_PAD,
                           .is_wide = t->width == 8};
-    uint64_t bins = (uint64_t)t->division.ranks << t->division.parts_log;
     find_begins(j);
     sort.cursors = t->cursors;
     ga_status status =
-        t->engine->put(t, t->cursors, t->host->begins, bins * sizeof *t->cursors, j->stream);
+        t->engine->put(t, t->cursors, t->host->begins, bins_of(j) * sizeof *t->cursors, j->stream);
     status = status ? status
                     : t->engine->fill(t, t->served, 0, GA_SHARDED_RESULTS * sizeof *t->served,
                                       j->stream);
@@ -239,8 +283,11 @@ static ga_status gather(ga_sharded_job *j)
                                              ? ga_sharded_element(batch->found, j->done, t->width)
                                              : NULL,
                                 .totals = t->totals,
-                                .bins = t->division.ranks << t->division.parts_log,
-                                .is_wide = t->width == 8};
+                                .bins = bins_of(j),
+                                .is_wide = t->width == 8,
+                                .repeat = j->op == GA_SLABHASH_INSERT   ? GA_SHARDED_REPEAT_INSERTS
+                                          : j->op == GA_SLABHASH_DELETE ? GA_SHARDED_REPEAT_DELETES
+                                                                        : GA_SHARDED_REPEAT_SAME};
     ga_status status = t->engine->fill(t, t->totals, 0, sizeof j->totals, j->stream);
     status = status ? status : t->engine->gather(t, &gather, j->stream);
     if (status == GA_OK && batch->found && !t->sorted.found) { /* sets */

@@ -3,7 +3,8 @@
  * The record of a sharded table on one rank.
  *
  *   ga_slabhash_sharded_run -> for each piece of the batch
- *     count         requests of each bin                            caller's stream
+ *     count         requests of each bin; with skewed keys also     caller's stream
+ *                   finds keys that repeat
  *     agree         all ranks: same form, no failure, steps; and    exchange stream
  *                   the counts of requests for each other
  *     sort          requests by bin                                 caller's stream
@@ -150,6 +151,7 @@ struct ga_sharded_engine {
                      void *stream); /* to allocate_host() */
     ga_status (*wait)(ga_slabhash_sharded *table, void *stream);
     ga_status (*count)(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream);
+    ga_status (*combine)(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream);
     ga_status (*pad)(ga_slabhash_sharded *table, ga_sharded_pad *pad, void *stream);
     ga_status (*sort)(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream);
     ga_status (*gather)(ga_slabhash_sharded *table, ga_sharded_gather *gather, void *stream);

@@ -63,6 +63,22 @@ extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
     }
 }
 
+/* The cursors are 0 before. */
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, 4)
+    ga_sharded_combine_kernel(ga_sharded_sort sort)
+{
+    __shared__ ga_sharded_room room;
+    uint32_t most = GA_SHARDED_SORT_MOST(sort.is_wide);
+    GA_SHARDED_EACH_RANGE(first, n, sort.count, most)
+    {
+        if (sort.is_wide) {
+            ga_sharded_combine_team(&sort, first, (uint32_t)n, 1, &room);
+        } else {
+            ga_sharded_combine_team(&sort, first, (uint32_t)n, 0, &room);
+        }
+    }
+}
+
 /* A block for each bin. */
 extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
     ga_sharded_pad_kernel(ga_sharded_pad pad)

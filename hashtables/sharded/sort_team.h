@@ -3,6 +3,8 @@
  * Sorts requests into bins, and brings answers back into order. Written once for a team of threads:
  * a block of a kernel, or one thread of the host.
  *
+ *   ga_sharded_combine_team for batches with keys that repeat: marks requests whose key another one
+ *                           of the block has, and which therefore do not travel
  *   ga_sharded_sort_team    some thousand requests: sorts them in the team's room, reserves indices
  *                           behind the cursor of each bin, and copies them there
  *   ga_sharded_gather_team  each request takes the answer at its place
@@ -15,28 +17,39 @@
 
 #include "work.h"
 
+#include <gpualloc/slabhash.h>
+
 #include <stddef.h>
 
 #ifdef __CUDACC__
-#define GA_TEAM_SIZE         GA_SHARDED_THREADS
-#define GA_TEAM_THREAD       threadIdx.x
-#define GA_TEAM_WARP_SIZE    32u
-#define GA_TEAM_BARRIER()    __syncthreads()
+#define GA_TEAM_SIZE            GA_SHARDED_THREADS
+#define GA_TEAM_THREAD          threadIdx.x
+#define GA_TEAM_WARP_SIZE       32u
+#define GA_TEAM_BARRIER()       __syncthreads()
 /* relaxed: counters and indices alone; barriers and the end of the kernel publish the rest */
-#define GA_TEAM_ADD(word, n) atomicAdd(word, n)
+#define GA_TEAM_ADD(word, n)    atomicAdd(word, n)
+#define GA_TEAM_CLAIM(slot, by) atomicCAS(slot, (unsigned short)0, (unsigned short)(by))
 typedef unsigned long long ga_team_long;
 #else
-#define GA_TEAM_SIZE         1u
-#define GA_TEAM_THREAD       0u
-#define GA_TEAM_WARP_SIZE    1u
-#define GA_TEAM_BARRIER()    ((void)0)
-#define GA_TEAM_ADD(word, n) ga_team_add_one(word, n)
+#define GA_TEAM_SIZE            1u
+#define GA_TEAM_THREAD          0u
+#define GA_TEAM_WARP_SIZE       1u
+#define GA_TEAM_BARRIER()       ((void)0)
+#define GA_TEAM_ADD(word, n)    ga_team_add_one(word, n)
+#define GA_TEAM_CLAIM(slot, by) ga_team_claim_one(slot, by)
 typedef uint64_t ga_team_long;
 
 static inline uint32_t ga_team_add_one(uint32_t *word, uint32_t n)
 {
     uint32_t before = *word;
     *word += n;
+    return before;
+}
+
+static inline uint32_t ga_team_claim_one(uint16_t *slot, uint32_t by)
+{
+    uint32_t before = *slot;
+    *slot = before ? (uint16_t)before : (uint16_t)by;
     return before;
 }
 #endif
@@ -63,10 +76,14 @@ GA_SIMT uint32_t ga_team_sum_before(uint32_t own)
 
 /* Shared by a team. */
 typedef struct ga_sharded_room {
-    uint64_t sorted[GA_SHARDED_SORT_BYTES / sizeof(uint64_t)]; /* keys, values or answers */
+    union {
+        uint64_t sorted[GA_SHARDED_SORT_BYTES / sizeof(uint64_t)]; /* keys, values or answers */
+        uint16_t slots[GA_SHARDED_SLOTS]; /* 0, or 1 + the first request for a key */
+    };
     uint16_t bin_of[GA_SHARDED_SORT_BYTES / sizeof(uint32_t)]; /* answers: by index in `sorted` */
-    uint32_t counts[GA_SHARDED_BINS]; /* requests of each bin; later where it begins in `sorted` */
-    uint32_t to[GA_SHARDED_BINS];     /* index in the output, less the index in `sorted` */
+    uint32_t counts[GA_SHARDED_BINS + 1]; /* requests of each bin; later where it begins in
+                                           * `sorted`, and behind them the end */
+    uint32_t to[GA_SHARDED_BINS];         /* index in the output, less the index in `sorted` */
 } ga_sharded_room;
 
 /* Elements of either width, in memory of the other's type. */
@@ -103,7 +120,7 @@ GA_SIMT uint32_t ga_sharded_bins(const ga_sharded_division *division)
 /* Requests that a team sorts at once. */
 #define GA_SHARDED_SORT_MOST(is_wide) (GA_SHARDED_SORT_BYTES / GA_SHARDED_WIDTH(is_wide))
 
-/* Turns counts into the index at which each bin begins: an exclusive prefix sum. One warp of the
+/* Turns counts into the index at which each bin begins, and the last one ends: a prefix sum. One warp of the
  * team: each lane sums neighbouring bins, then the warp the sums of its lanes. */
 GA_SIMT void ga_sharded_begin_team(uint32_t bins, ga_sharded_room *room)
 {
@@ -120,19 +137,25 @@ GA_SIMT void ga_sharded_begin_team(uint32_t bins, ga_sharded_room *room)
             room->counts[bin] = begin;
             begin += count;
         }
+        if (lane * each < bins && (lane + 1u) * each >= bins) {
+            room->counts[bins] = begin;
+        }
     }
     GA_TEAM_BARRIER();
 }
 
 /* Reserves indices of the output for the requests of each bin, and notes them for the answers
  * in `extents`. */
-GA_SIMT void ga_sharded_reserve_team(const ga_sharded_sort *sort, uint32_t bins, uint32_t n,
+GA_SIMT void ga_sharded_reserve_team(const ga_sharded_sort *sort, uint32_t bins,
                                      ga_sharded_extent *extents, ga_sharded_room *room)
 {
+    if (GA_TEAM_THREAD == 0) {
+        extents[bins].begin = room->counts[bins];
+    }
     GA_TEAM_EACH(bin, bins)
     {
         uint32_t begin = room->counts[bin];
-        uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
+        uint32_t end = room->counts[bin + 1u];
         room->to[bin] = (end > begin ? GA_TEAM_ADD(sort->cursors + bin, end - begin) : 0) - begin;
         extents[bin].begin = begin;
         extents[bin].to = room->to[bin];
@@ -140,17 +163,16 @@ GA_SIMT void ga_sharded_reserve_team(const ga_sharded_sort *sort, uint32_t bins,
     GA_TEAM_BARRIER();
 }
 
-/* Copies `n` elements of the room to their places in the output. A warp copies one bin after the
+/* Copies the elements of the room to their places in the output. A warp copies one bin after the
  * other. */
-GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t n, uint32_t width,
+GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t width,
                                   const ga_sharded_room *room)
 {
     GA_TEAM_BARRIER();
     for (uint32_t bin = GA_TEAM_THREAD / GA_TEAM_WARP_SIZE; bin < bins;
          bin += GA_TEAM_SIZE / GA_TEAM_WARP_SIZE) {
-        uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
-        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE; i < end;
-             i += GA_TEAM_WARP_SIZE) {
+        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE;
+             i < room->counts[bin + 1u]; i += GA_TEAM_WARP_SIZE) {
             ga_sharded_store(to, room->to[bin] + i, ga_sharded_load(room->sorted, i, width), width);
         }
     }
@@ -167,9 +189,60 @@ GA_SIMT void ga_sharded_pad_team(const ga_sharded_pad *pad, uint32_t bin)
     }
 }
 
+/* The first request for the key of request `i`, among those of the team, perhaps itself. Any of them
+ * may be the first. `slots` are 0 before. */
+GA_SIMT uint32_t ga_sharded_first_of(const ga_sharded_sort *sort, uint64_t first, uint32_t i,
+                                     uint64_t key, uint32_t width, ga_sharded_room *room)
+{
+    uint64_t mixed = key * UINT64_C(0x9e3779b97f4a7c15);
+    for (uint32_t at = (uint32_t)(mixed >> 32);; at++) {
+        uint32_t held = GA_TEAM_CLAIM(room->slots + at % GA_SHARDED_SLOTS, i + 1u);
+        if (!held || ga_sharded_load(sort->keys, first + held - 1u, width) == key) {
+            return held ? held - 1u : i;
+        }
+    }
+}
+
+/* Marks in `indices` the requests `first` to `first + n - 1` whose key an earlier one has, with the
+ * number of that one, and adds the others to the counts of their bins, which are 0 before. All
+ * threads of the team call. */
+GA_SIMT void ga_sharded_combine_team(const ga_sharded_sort *sort, uint64_t first, uint32_t n,
+                                     uint32_t is_wide, ga_sharded_room *room)
+{
+    const uint32_t width = GA_SHARDED_WIDTH(is_wide);
+    uint32_t bins = ga_sharded_bins(&sort->division);
+    GA_TEAM_EACH(slot, (uint32_t)GA_SHARDED_SLOTS)
+    {
+        room->slots[slot] = 0;
+    }
+    GA_TEAM_EACH(bin, bins)
+    {
+        room->counts[bin] = 0;
+    }
+    GA_TEAM_BARRIER();
+    GA_TEAM_EACH(i, n)
+    {
+        uint64_t key = ga_sharded_load(sort->keys, first + i, width);
+        uint32_t of = ga_sharded_first_of(sort, first, i, key, width, room);
+        sort->indices[first + i] = (uint16_t)(of == i ? i : of | (uint32_t)GA_SHARDED_REPEATS);
+        if (of == i) {
+            (void)GA_TEAM_ADD(room->counts + ga_sharded_bin(&sort->division, key), 1u);
+        }
+    }
+    GA_TEAM_BARRIER();
+    GA_TEAM_EACH(bin, bins)
+    {
+        if (room->counts[bin]) {
+            (void)GA_TEAM_ADD(sort->cursors + bin, room->counts[bin]);
+        }
+    }
+    GA_TEAM_BARRIER();
+}
+
 /* Where a request of the thread goes. */
 typedef struct ga_sharded_placing {
-    uint32_t bin, before; /* requests of the bin that the team has seen before this one */
+    uint32_t bin;    /* GA_SHARDED_BINS: nowhere */
+    uint32_t before; /* requests of the bin that the team has seen before this one */
 } ga_sharded_placing;
 
 /* Copies what else the requests have, of `width` bytes each, to the places of their keys. `each` is
@@ -186,12 +259,25 @@ GA_SIMT void ga_sharded_spread_team(const void *from, void *to, uint64_t first, 
     }
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
-        if (GA_TEAM_THREAD + k * GA_TEAM_SIZE < n) {
+        if (placings[k].bin < GA_SHARDED_BINS) {
             uint32_t index = room->counts[placings[k].bin] + placings[k].before;
             ga_sharded_store(room->sorted, index, elements[k], width);
         }
     }
-    ga_sharded_copy_team(to, bins, n, width, room);
+    ga_sharded_copy_team(to, bins, width, room);
+}
+
+/* Requests that were marked get the index of the one that travels for them. */
+GA_SIMT void ga_sharded_point_team(const ga_sharded_sort *sort, uint64_t first, uint32_t n)
+{
+    GA_TEAM_EACH(i, n)
+    {
+        uint32_t of = sort->indices[first + i];
+        if (of & GA_SHARDED_REPEATS) {
+            uint32_t index = sort->indices[first + (of & ~(uint32_t)GA_SHARDED_REPEATS)];
+            sort->indices[first + i] = (uint16_t)(index | (uint32_t)GA_SHARDED_REPEATS);
+        }
+    }
 }
 
 /* Sorts the requests `first` to `first + n - 1`, at most GA_SHARDED_SORT_MOST(is_wide), which is a
@@ -219,25 +305,31 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
     }
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
-        if (GA_TEAM_THREAD + k * GA_TEAM_SIZE < n) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        bool travels = i < n && !(sort->combines && sort->indices[first + i] & GA_SHARDED_REPEATS);
+        placings[k].bin = GA_SHARDED_BINS;
+        if (travels) {
             placings[k].bin = ga_sharded_bin(&sort->division, keys[k]);
             placings[k].before = GA_TEAM_ADD(room->counts + placings[k].bin, 1u);
         }
     }
     GA_TEAM_BARRIER();
     ga_sharded_begin_team(bins, room);
-    ga_sharded_reserve_team(sort, bins, n,
-                            sort->extents + first / GA_SHARDED_SORT_MOST(is_wide) * bins, room);
+    ga_sharded_reserve_team(
+        sort, bins, sort->extents + first / GA_SHARDED_SORT_MOST(is_wide) * (bins + 1u), room);
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-        if (i < n) {
+        if (placings[k].bin < GA_SHARDED_BINS) {
             uint32_t index = room->counts[placings[k].bin] + placings[k].before;
             ga_sharded_store(room->sorted, index, keys[k], width);
             sort->indices[first + i] = (uint16_t)index;
         }
     }
-    ga_sharded_copy_team(sort->keys_to, bins, n, width, room);
+    ga_sharded_copy_team(sort->keys_to, bins, width, room);
+    if (sort->combines) {
+        ga_sharded_point_team(sort, first, n);
+    }
     if (sort->values) {
         ga_sharded_spread_team(sort->values, sort->values_to, first, n, width, each, bins, placings,
                                room);
@@ -249,9 +341,12 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
 
 /* Which bin each element of the room belongs to, from the extents. A warp fills in one bin after the
  * other. */
-GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_t bins, uint32_t n,
+GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_t bins,
                                        ga_sharded_room *room)
 {
+    if (GA_TEAM_THREAD == 0) {
+        room->counts[bins] = extents[bins].begin;
+    }
     GA_TEAM_EACH(bin, bins)
     {
         room->counts[bin] = extents[bin].begin;
@@ -260,9 +355,8 @@ GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_
     GA_TEAM_BARRIER();
     for (uint32_t bin = GA_TEAM_THREAD / GA_TEAM_WARP_SIZE; bin < bins;
          bin += GA_TEAM_SIZE / GA_TEAM_WARP_SIZE) {
-        uint32_t end = bin + 1u < bins ? room->counts[bin + 1u] : n;
-        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE; i < end;
-             i += GA_TEAM_WARP_SIZE) {
+        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE;
+             i < room->counts[bin + 1u]; i += GA_TEAM_WARP_SIZE) {
             room->bin_of[i] = (uint16_t)bin;
         }
     }
@@ -271,9 +365,10 @@ GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_
 
 /* Loads the team's elements of an array, of 1, 4 or 8 bytes, into its room, in their order there.
  * `each` is a constant: the elements of a thread. */
-GA_SIMT void ga_sharded_collect_team(const void *from, uint32_t n, uint32_t width, uint32_t each,
+GA_SIMT void ga_sharded_collect_team(const void *from, uint32_t bins, uint32_t width, uint32_t each,
                                      ga_sharded_room *room)
 {
+    uint32_t n = room->counts[bins];
     uint64_t elements[GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE];
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
@@ -293,6 +388,18 @@ GA_SIMT void ga_sharded_collect_team(const void *from, uint32_t n, uint32_t widt
     GA_TEAM_BARRIER();
 }
 
+/* The result of a request, from that of the one which travelled for it. */
+GA_SIMT uint32_t ga_sharded_repeat_result(uint32_t repeat, uint32_t result)
+{
+    if (repeat == GA_SHARDED_REPEAT_INSERTS && result == GA_SLABHASH_ABSENT) {
+        return GA_SLABHASH_FOUND;
+    }
+    if (repeat == GA_SHARDED_REPEAT_DELETES && result == GA_SLABHASH_FOUND) {
+        return GA_SLABHASH_ABSENT;
+    }
+    return result;
+}
+
 /* Answers for the requests `first` to `first + n - 1`, which were sorted together. `counts` are the
  * thread's own. All threads of the team call. */
 GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t first, uint32_t n,
@@ -300,7 +407,8 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
                                     uint32_t counts[GA_SHARDED_RESULTS])
 {
     enum {
-        EACH = GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE
+        EACH = GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE,
+        INDEX = GA_SHARDED_REPEATS - 1
     };
     const uint32_t each = is_wide ? EACH / 2 : EACH;
     const uint32_t width = GA_SHARDED_WIDTH(is_wide);
@@ -311,25 +419,30 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
         indices[k] = i < n ? gather->indices[first + i] : 0;
     }
-    ga_sharded_find_bins_team(gather->extents + block * gather->bins, gather->bins, n, room);
+    ga_sharded_find_bins_team(gather->extents + block * (gather->bins + 1u), gather->bins, room);
     if (gather->found) {
-        ga_sharded_collect_team(gather->found_from, n, width, each, room);
+        ga_sharded_collect_team(gather->found_from, gather->bins, width, each, room);
         GA_UNROLL
         for (uint32_t k = 0; k < each; k++) {
             uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+            uint32_t repeats = indices[k] & GA_SHARDED_REPEATS;
             if (i < n) {
-                ga_sharded_store(gather->found, first + i,
-                                 ga_sharded_load(room->sorted, indices[k], width), width);
+                uint64_t found = ga_sharded_load(room->sorted, indices[k] & INDEX, width);
+                found = repeats && gather->repeat == GA_SHARDED_REPEAT_DELETES ? 0 : found;
+                ga_sharded_store(gather->found, first + i, found, width);
             }
         }
         GA_TEAM_BARRIER();
     }
     if (gather->results_from) {
-        ga_sharded_collect_team(gather->results_from, n, 1u, each, room);
+        ga_sharded_collect_team(gather->results_from, gather->bins, 1u, each, room);
         GA_UNROLL
         for (uint32_t k = 0; k < each; k++) {
             uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-            uint32_t result = (uint32_t)ga_sharded_load(room->sorted, indices[k], 1u);
+            uint32_t result = (uint32_t)ga_sharded_load(room->sorted, indices[k] & INDEX, 1u);
+            if (indices[k] & GA_SHARDED_REPEATS) {
+                result = ga_sharded_repeat_result(gather->repeat, result);
+            }
             if (i < n && gather->results) {
                 gather->results[first + i] = (uint8_t)result;
             }

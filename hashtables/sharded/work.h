@@ -12,7 +12,9 @@ enum {
     GA_SHARDED_BINS = 1024, /* at most */
     GA_SHARDED_THREADS = 256,
     GA_SHARDED_SORT_BYTES = 16384, /* of keys that a block sorts at once */
-    GA_SHARDED_RESULTS = 4         /* ABSENT, FOUND, FULL, REFUSED */
+    GA_SHARDED_SLOTS = 8192,       /* of a block that finds keys that repeat */
+    GA_SHARDED_RESULTS = 4,        /* ABSENT, FOUND, FULL, REFUSED */
+    GA_SHARDED_REPEATS = 0x8000    /* bit of an index: the request repeats another one's key */
 };
 
 /* Requests of one bin that a block has sorted together: they are at `begin` among those of the
@@ -30,9 +32,10 @@ typedef struct ga_sharded_sort {
     void *keys_to, *values_to; /* sorted by bin */
     uint8_t *ops_to;
     uint32_t *cursors;          /* for each bin the index behind its last request so far */
-    uint16_t *indices;          /* of each request among those of its block */
-    ga_sharded_extent *extents; /* of each block, one for each bin */
+    uint16_t *indices;          /* of each request among those of its block that are sorted */
+    ga_sharded_extent *extents; /* of each block one for each bin, and the end of the last one */
     uint32_t is_wide;
+    uint32_t combines; /* not 0: `indices` is as ga_sharded_combine_team() leaves it */
 } ga_sharded_sort;
 
 /* The end of each bin is filled with the key of all bits set, which is reserved. */
@@ -44,6 +47,14 @@ typedef struct ga_sharded_pad {
     uint32_t to; /* a multiple of */
     uint32_t is_wide;
 } ga_sharded_pad;
+
+/* The answer to a request for the same key as another one of its block, which travelled for both:
+ * as if it were carried out right after that one. */
+typedef enum ga_sharded_repeat {
+    GA_SHARDED_REPEAT_SAME,    /* searches */
+    GA_SHARDED_REPEAT_INSERTS, /* found, if the other one has inserted the key */
+    GA_SHARDED_REPEAT_DELETES  /* absent */
+} ga_sharded_repeat;
 
 /* Answers, in the order of `keys_to`, are brought into the order of the requests. Each array may be
  * NULL, and then so is the other. */
@@ -57,6 +68,7 @@ typedef struct ga_sharded_gather {
     void *found;
     uint64_t *totals; /* GA_SHARDED_RESULTS numbers, which go up; NULL without `results_from` */
     uint32_t bins, is_wide;
+    uint32_t repeat; /* ga_sharded_repeat */
 } ga_sharded_gather;
 
 #endif

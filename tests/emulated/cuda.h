@@ -255,10 +255,9 @@ template <typename T, typename V> static inline T atomicMax_system(T *word, V ot
     return atomicMax(word, other);
 }
 
-static inline uint32_t atomicCAS(uint32_t *word, uint32_t expected, uint32_t desired)
+template <typename T> static inline T atomicCAS(T *word, T expected, T desired)
 {
-    return emulated_change(word,
-                           [=](uint32_t value) { return value == expected ? desired : value; });
+    return emulated_change(word, [=](T value) { return value == expected ? desired : value; });
 }
 
 /* ---- the GPU's half of simt/ ----------------------------------------------------------------- */

@@ -34,7 +34,7 @@ static uint64_t keys[REQUESTS], values[REQUESTS], keys_to[ROOM], values_to[ROOM]
 static uint64_t found_from[ROOM], found[REQUESTS];
 static uint8_t results_from[ROOM], results[REQUESTS], ops[REQUESTS], ops_to[ROOM];
 static uint16_t indices[REQUESTS];
-static ga_sharded_extent extents[(REQUESTS / 1024 + 1) * GA_SHARDED_BINS];
+static ga_sharded_extent extents[(REQUESTS / 1024 + 1) * (GA_SHARDED_BINS + 1)];
 static uint32_t counts[GA_SHARDED_BINS], begins[GA_SHARDED_BINS], cursors[GA_SHARDED_BINS];
 static uint64_t totals[GA_SHARDED_RESULTS];
 
@@ -94,24 +94,49 @@ static void check_sorted(const ga_sharded_sort *sort, uint64_t seed)
     }
     for (uint64_t i = 0; i < sort->count; i++) {
         uint64_t key = ga_sharded_load(keys, i, width);
-        sum -= key * key + 1;
+        bool repeats = sort->combines && indices[i] & GA_SHARDED_REPEATS;
+        sum -= repeats ? 0 : key * key + 1;
     }
     if (sum) {
         fail("requests were lost or doubled", seed);
     }
 }
 
-static void check_gathered(const ga_sharded_sort *sort, uint64_t seed)
+/* In each block one request for each key travels. */
+static void check_combined(const ga_sharded_sort *sort, uint64_t seed)
+{
+    uint32_t width = GA_SHARDED_WIDTH(sort->is_wide);
+    uint64_t most = GA_SHARDED_SORT_MOST(sort->is_wide);
+    for (uint64_t i = 0; i < sort->count; i++) {
+        uint64_t of = i / most * most + (indices[i] & ~(uint64_t)GA_SHARDED_REPEATS);
+        bool repeats = indices[i] & GA_SHARDED_REPEATS;
+        if (of >= sort->count || (indices[of] & GA_SHARDED_REPEATS) ||
+            (repeats ? of == i : of != i) ||
+            ga_sharded_load(keys, of, width) != ga_sharded_load(keys, i, width)) {
+            fail("a request repeats no other one", seed);
+        }
+    }
+}
+
+static void check_gathered(const ga_sharded_sort *sort, ga_sharded_repeat repeat, uint64_t seed)
 {
     uint32_t width = GA_SHARDED_WIDTH(sort->is_wide);
     uint64_t expected[GA_SHARDED_RESULTS] = {0};
     for (uint64_t i = 0; i < sort->count; i++) {
         uint64_t key = ga_sharded_load(keys, i, width);
         uint64_t answer = sort->is_wide ? key * 5 : (uint32_t)(key * 5);
-        if (ga_sharded_load(found, i, width) != answer || results[i] != key % 4) {
+        bool repeats = sort->combines && indices[i] & GA_SHARDED_REPEATS;
+        uint32_t result = (uint32_t)(key % 4);
+        if (repeats && repeat == GA_SHARDED_REPEAT_DELETES) {
+            answer = 0;
+            result = result == GA_SLABHASH_FOUND ? GA_SLABHASH_ABSENT : result;
+        } else if (repeats && repeat == GA_SHARDED_REPEAT_INSERTS) {
+            result = result == GA_SLABHASH_ABSENT ? GA_SLABHASH_FOUND : result;
+        }
+        if (ga_sharded_load(found, i, width) != answer || results[i] != result) {
             fail("an answer is another request's", seed);
         }
-        expected[key % 4]++;
+        expected[result]++;
     }
     if (memcmp(expected, totals, sizeof totals) != 0) {
         fail("results were not counted right", seed);
@@ -130,7 +155,8 @@ static void gather(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
                               .found = found,
                               .totals = totals,
                               .bins = ga_sharded_bins(&sort->division),
-                              .is_wide = sort->is_wide};
+                              .is_wide = sort->is_wide,
+                              .repeat = (uint32_t)draw(3)};
     for (uint32_t i = 0; i < end; i++) {
         uint64_t key = ga_sharded_load(keys_to, i, width);
         ga_sharded_store(found_from, i, key * 5, width);
@@ -138,7 +164,7 @@ static void gather(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
     }
     memset(totals, 0, sizeof totals);
     launch("ga_sharded_gather_kernel", &work);
-    check_gathered(sort, seed);
+    check_gathered(sort, (ga_sharded_repeat)work.repeat, seed);
 }
 
 static void try_one(uint64_t seed)
@@ -170,7 +196,11 @@ static void try_one(uint64_t seed)
         ops[i] = (uint8_t)(key * 7);
     }
     memset(counts, 0, sizeof counts);
-    launch("ga_sharded_count_kernel", &sort);
+    sort.combines = (uint32_t)draw(2);
+    launch(sort.combines ? "ga_sharded_combine_kernel" : "ga_sharded_count_kernel", &sort);
+    if (sort.combines) {
+        check_combined(&sort, seed);
+    }
     uint32_t end = find_begins(bins);
     memcpy(cursors, begins, sizeof cursors);
     sort.cursors = cursors;

@@ -253,6 +253,18 @@ static void sharded_count(void **parameters)
     }
 }
 
+static void sharded_combine(void **parameters)
+{
+    static _Thread_local ga_sharded_room room;
+    const ga_sharded_sort *sort = parameters[0];
+    uint32_t most = GA_SHARDED_SORT_MOST(sort->is_wide);
+    for (uint64_t first = 0; first < sort->count; first += most) {
+        uint64_t left = sort->count - first;
+        ga_sharded_combine_team(sort, first, left < most ? (uint32_t)left : most, sort->is_wide,
+                                &room);
+    }
+}
+
 static void sharded_pad(void **parameters)
 {
     const ga_sharded_pad *pad = parameters[0];
@@ -307,6 +319,7 @@ static struct CUfunc_st kernels[] = {
     {"ga_sized_reset_kernel", sized_reset},
     {"ga_sized_collect_kernel", sized_collect},
     {"ga_sharded_count_kernel", sharded_count},
+    {"ga_sharded_combine_kernel", sharded_combine},
     {"ga_sharded_pad_kernel", sharded_pad},
     {"ga_sharded_sort_kernel", sharded_sort},
     {"ga_sharded_gather_kernel", sharded_gather},

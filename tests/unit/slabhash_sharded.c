@@ -162,6 +162,69 @@ Test(slabhash_sharded, keys_of_several_ranks)
     end(&all, &w);
 }
 
+/* Ten keys, of which each rank has a thousand requests at a time: few of them travel, and each is
+ * answered as if all had. */
+Test(slabhash_sharded, keys_that_repeat)
+{
+    static const struct {
+        ga_slabhash_op op;
+        ga_slabhash_result first, others;
+    } rows[] = {{GA_SLABHASH_SEARCH, GA_SLABHASH_ABSENT, GA_SLABHASH_ABSENT},
+                {GA_SLABHASH_INSERT, GA_SLABHASH_ABSENT, GA_SLABHASH_FOUND},
+                {GA_SLABHASH_SEARCH, GA_SLABHASH_FOUND, GA_SLABHASH_FOUND},
+                {GA_SLABHASH_DELETE, GA_SLABHASH_FOUND, GA_SLABHASH_ABSENT}};
+    enum {
+        DIFFERENT = 10,
+        RANKS = 3
+    };
+    ga_sharded_report report;
+    for (int mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {
+        ranks all;
+        world w = {.mode = (ga_slabhash_mode)mode, .options = {.piece = 2 * KEYS}};
+        calls c;
+        begin(&all, &w, RANKS);
+        for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+            ga_slabhash_op op = rows[row].op;
+            uint64_t of_first[DIFFERENT] = {0};
+            for (uint32_t rank = 0; rank < RANKS; rank++) {
+                sets[rank].count = KEYS;
+                for (uint64_t i = 0; i < KEYS; i++) {
+                    set_request(&sets[rank], i, i % DIFFERENT, value_of(w.mode, i % DIFFERENT));
+                }
+            }
+            c = (calls){.w = &w, .counted = true};
+            for (uint32_t rank = 0; rank < RANKS; rank++) {
+                c.batches[rank] = batch_of(&sets[rank], w.mode, op);
+                c.batches[rank].found = op == GA_SLABHASH_INSERT ? NULL : c.batches[rank].found;
+            }
+            ranks_run(&all, run_one, &c);
+            for (uint32_t rank = 0; rank < RANKS; rank++) {
+                assert_ok(c.statuses[rank]);
+                for (uint64_t i = 0; i < KEYS; i++) {
+                    bool is_first = sets[rank].results[i] == rows[row].first;
+                    bool has_value =
+                        sets[rank].results[i] == GA_SLABHASH_FOUND && op != GA_SLABHASH_INSERT;
+                    cr_assert(is_first || sets[rank].results[i] == rows[row].others);
+                    of_first[i % DIFFERENT] += is_first;
+                    cr_assert(op == GA_SLABHASH_INSERT || w.mode == GA_SLABHASH_SET32 ||
+                              found_of(&sets[rank], w.mode, i) ==
+                                  (has_value ? value_of(w.mode, i % DIFFERENT) : 0));
+                }
+                ga_slabhash_sharded_report(w.tables[rank], &report);
+                cr_assert_leq(report.served, RANKS * 2 * DIFFERENT); /* blocks of 2,048 */
+            }
+            for (int key = 0; key < DIFFERENT; key++) {
+                uint64_t of_all = RANKS * KEYS / DIFFERENT;
+                uint64_t expected = rows[row].first == rows[row].others ? of_all : 1;
+                cr_assert_eq(of_first[key], expected, "mode %d, operation %d, key %d: %lu", mode,
+                             (int)op, key, of_first[key]);
+            }
+        }
+        expect_size(&all, &w, 0);
+        end(&all, &w);
+    }
+}
+
 Test(slabhash_sharded, multimaps)
 {
     ranks all;
