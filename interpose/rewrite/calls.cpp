@@ -19,9 +19,20 @@ namespace rewrite
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+/* Threads may end here and not the whole program, so that a block from which all paths end it is none.
+ */
+void function::spare()
+{
+    if (blocks->is_doomed(at) && !spared[at]) {
+        spared.set(at);
+        spares_more = true;
+    }
+}
+
 /* Threads end here; `how`: which. */
 void function::leave(const variance &how)
 {
+    spare();
     found.may_leave = true;
     found.leaves.join(how | here | now->left);
 }

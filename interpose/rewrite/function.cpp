@@ -212,7 +212,8 @@ void function::prepare()
         return;
     }
     find_ends();
-    blocks = std::make_unique<control_graph>(*cfg, ends);
+    spared.resize(cfg->getNumBlockIDs());
+    blocks = std::make_unique<control_graph>(*cfg, ends, spared);
     find_variables();
     branches.resize(cfg->getNumBlockIDs());
     events.resize(cfg->getNumBlockIDs());
@@ -493,6 +494,7 @@ bool function::run_block(const CFGBlock &block, state &scratch)
             if (called && !called->isTrivial()) {
                 now->left.join({0, explain(called, false, called->getLocation(),
                                            "the analysis does not follow destructors")});
+                spare();
             }
         }
     }
@@ -561,10 +563,14 @@ bool function::analyse()
         state scratch;
         bool grows = true;
         while (grows) {
-            grows = false;
+            grows = spares_more = false;
             sites.clear();
             for (unsigned id : blocks->order()) {
                 grows |= run_block(*numbered[id], scratch);
+            }
+            if (spares_more) { /* fewer blocks are doomed, so that more branches decide */
+                blocks = std::make_unique<control_graph>(*cfg, ends, spared);
+                grows = true;
             }
         }
     }
