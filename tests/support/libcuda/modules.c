@@ -182,6 +182,13 @@ void stand_in_modules_gone(CUcontext context)
     pthread_mutex_unlock(&lock);
 }
 
+static CUresult launch(stand_in_word a, stand_in_word b, stand_in_word c, stand_in_word d,
+                       stand_in_word e, stand_in_word f)
+{
+    (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+    return CUDA_SUCCESS;
+}
+
 stand_in_function *stand_in_own_module(const char *symbol)
 {
     static const struct {
@@ -196,6 +203,18 @@ stand_in_function *stand_in_own_module(const char *symbol)
         {"cuLibraryLoadFromFile", load_file},
         {"cuModuleUnload", unload},
         {"cuLibraryUnload", unload},
+        {"cuLaunchKernel", launch},
+        {"cuLaunchKernel_ptsz", launch},
+        {"cuLaunchKernelEx", launch},
+        {"cuLaunchKernelEx_ptsz", launch},
+        {"cuLaunchCooperativeKernel", launch},
+        {"cuLaunchCooperativeKernel_ptsz", launch},
+        {"cuLaunchCooperativeKernelMultiDevice", launch},
+        {"cuLaunch", launch},
+        {"cuLaunchGrid", launch},
+        {"cuLaunchGridAsync", launch},
+        {"cuGraphLaunch", launch},
+        {"cuGraphLaunch_ptsz", launch},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (strcmp(own[i].symbol, symbol) == 0) {
@@ -324,6 +343,7 @@ typedef struct CUlinkState_st {
 } linker;
 
 static uint64_t link_count;
+static CUcontext link_context;
 static unsigned link_option_count;
 static int link_options[LINK_OPTIONS];
 static void *link_values[LINK_OPTIONS];
@@ -334,6 +354,11 @@ const void *stand_in_link_input(size_t *size)
 {
     *size = link_input_size;
     return link_input;
+}
+
+CUcontext stand_in_link_context(void)
+{
+    return link_context;
 }
 
 uint64_t stand_in_links(void)
@@ -364,6 +389,10 @@ CUresult cuLinkCreate_v2(unsigned count, int *options, void **values, linker **o
     if (count > LINK_OPTIONS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    cuCtxGetCurrent(&link_context);
+    if (!link_context) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     link_option_count = count;
     memcpy(link_options, options, count * sizeof *options);
     memcpy(link_values, values, count * sizeof *values);
@@ -387,6 +416,7 @@ CUresult cuLinkAddData_v2(linker *state, int type, void *data, size_t size, cons
 CUresult cuLinkComplete(linker *state, void **cubin, size_t *size)
 {
     __atomic_fetch_add(&link_count, 1, __ATOMIC_RELAXED); /* a figure */
+    stand_in_during("cuLinkComplete");
     const char *path = getenv(state->is_own ? "STAND_IN_MODULE" : "STAND_IN_CUBIN");
     FILE *file = path ? fopen(path, "rbe") : NULL;
     if (!file) {
