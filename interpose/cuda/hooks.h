@@ -131,8 +131,7 @@
       "first gives the context in-kernel malloc")                                                  \
     X(WATCHES, cuLaunchCooperativeKernel, 9000, cuLaunchCooperativeKernel_ptsz, THREAD,            \
       "first gives the context in-kernel malloc")                                                  \
-    X(WATCHES, cuLaunchCooperativeKernelMultiDevice, 9000, cuLaunchCooperativeKernelMultiDevice,   \
-      ANY,                                                                                         \
+  X(WATCHES, cuLaunchCooperativeKernelMultiDevice, 9000, cuLaunchCooperativeKernelMultiDevice, ANY,\
       "first gives the context in-kernel malloc")                                                  \
     X(WATCHES, cuGraphLaunch, 10000, cuGraphLaunch, LEGACY,                                        \
       "first gives the context in-kernel malloc")                                                  \
