@@ -261,6 +261,23 @@ Test(images_nvcc, with_debug_information)
     check_all(getenv("IMAGES_DEBUG"), IMAGES_ARCHITECTURES);
 }
 
+/* Of each architecture that both releases know. */
+Test(images_nvcc, compiled_by_cuda_12)
+{
+    static const unsigned architectures[] = {75, 80, 86, 89, 90, 100, 103, 120, 121};
+    const char *prefix = getenv("IMAGES_12");
+    if (!prefix) {
+        cr_skip("scripts/install-cuda-runtimes fetches its compiler");
+    }
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s%u.cubin", prefix, architectures[i]);
+        ga_image image = read_file(path);
+        serve_and_check(image);
+        free((void *)image.bytes);
+    }
+}
+
 /* ---- the module of the CUDA preload -------------------------------------------------------- */
 
 /* Constant banks are those of the kernel's module, which is another one. Bank 0 of a kernel has its
