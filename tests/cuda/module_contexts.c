@@ -365,6 +365,45 @@ static void attached(void)
     CHECK_SAME(0, load.stale());
 }
 
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+static pid_t child;
+
+/* The driver does not outlive a fork; nothing hangs. */
+static void use_in_child(void)
+{
+    CUmodule module = library;
+    alarm(5);
+    CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED, load.cuModuleLoadData(&module, scene.bytes));
+    CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED,
+               load.cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED, load.cuLibraryUnload(library));
+    CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED, cu.destroy(beside));
+    CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED, cu.reset(0));
+}
+
+static void fork_now(void)
+{
+    child = begin_child();
+    if (!child) {
+        use_in_child();
+        _exit(not_so != 0);
+    }
+}
+
+/* While this thread opens a context, and holds locks. */
+static void forked(void)
+{
+    make_beside();
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(0, cu.push(beside));
+    load.meanwhile("cuModuleLoadData", fork_now);
+    launch();
+    expect_filled(library);
+    end_child(child);
+    CHECK_SAME(0, load.stale());
+}
+
 int main(int argc, char **argv)
 {
     static const cu_case cases[] = {
@@ -380,6 +419,7 @@ int main(int argc, char **argv)
         {"unloaded_while_linking", unloaded_while_linking},
         {"early_functions", early_functions},
         {"attached", attached},
+        {"forked", forked},
     };
     cu_open(0);
     find_all();

@@ -81,6 +81,40 @@ static void text(void)
     load_each_way(room, expect_passed);
 }
 
+/* The linker refuses it: the driver gets the program's. */
+static void unlinkable(void)
+{
+    char room[CUBIN_SCENE_SIZE] = "//\n.version 9.0\n.target sm_75\n.extern .func free\n(\n)\n;\n";
+    load_each_way(room, expect_passed);
+}
+
+static void *read_file(const char *path)
+{
+    static uint64_t room[1 << 18];
+    FILE *file = fopen(path, "rbe");
+    CHECK(file && fread(room, 1, sizeof room - 1, file), "%s", path);
+    fclose(file);
+    return room;
+}
+
+/* What nvcc makes: GA_IMAGES has the files. */
+static void of_nvcc(void)
+{
+    CUmodule module;
+    char *files = strdup(getenv("GA_IMAGES"));
+    int count = 0;
+    build(true);
+    for (const char *path = strtok(files, ":"); path; path = strtok(NULL, ":"), count++) {
+        load_each_way(read_file(path), expect_image);
+        CHECK_SAME(0, load.cuModuleLoad(&module, path));
+        expect_image(path, module);
+        CHECK_SAME(0, load.cuLibraryLoadFromFile(&module, path, NULL, NULL, 0, NULL, NULL, 0));
+        expect_image(path, module);
+    }
+    CHECK(count >= 5, "%d files", count);
+    free(files);
+}
+
 static void damaged(void)
 {
     build(true);
@@ -396,6 +430,8 @@ int main(int argc, char **argv)
         {"without_malloc", without_malloc},
         {"containers", containers},
         {"text", text},
+        {"unlinkable", unlinkable},
+        {"of_nvcc", of_nvcc},
         {"damaged", damaged},
         {"refused", refused},
         {"unloadable", unloadable},

@@ -54,6 +54,19 @@ class Modules(Served):
         self.served("text")
         self.passed("text")
 
+    @unittest.skipUnless(os.environ["GA_IMAGES"], "the unit tests, which have them, are not built")
+    def test_images_of_nvcc(self) -> None:
+        """In each form and compression."""
+        self.served("of_nvcc")
+        self.passed("of_nvcc")
+
+    def test_ptx_that_the_linker_refuses(self) -> None:
+        """The first line of the driver's log."""
+        said = self.served("unlinkable", REFUSED + "the driver's linker refuses the PTX: error 999:"
+                           " ptxas fatal   : Unresolved\n")
+        self.assertEqual(len(said.splitlines()), 1, said)
+        self.passed("unlinkable")
+
     def test_damaged(self) -> None:
         """One warning for all of them."""
         said = self.served("damaged", "passed to the driver unread")
@@ -200,6 +213,9 @@ class Contexts(Served):
 
     def test_a_thread_unloads_while_another_links(self) -> None:
         self.served("unloaded_while_linking", STAND_IN_SM="130", STAND_IN_MODULE=MODULE)
+
+    def test_fork(self) -> None:
+        self.served("forked", self.LOST)
 
     def test_contexts_that_end_by_early_functions(self) -> None:
         self.served("early_functions")

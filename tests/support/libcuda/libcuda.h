@@ -92,6 +92,8 @@ STAND_IN_API int stand_in_stale(void);
 STAND_IN_API uint64_t stand_in_links(void);
 STAND_IN_API bool stand_in_link_option(int option, uint32_t *value);
 
+#define STAND_IN_LINK_ERROR "ptxas fatal   : Unresolved\nptxas fatal   : Aborted\n"
+
 /* The context that was current when the last state was made. */
 STAND_IN_API CUcontext stand_in_link_context(void);
 

@@ -5,7 +5,7 @@
  * functions are.
  *
  * The linker gives the content of the file that STAND_IN_MODULE names for the preload's own PTX,
- * and STAND_IN_CUBIN for any other.
+ * and STAND_IN_CUBIN for any other. Without a file, it writes STAND_IN_LINK_ERROR to the log.
  */
 #include "libcuda.h"
 
@@ -24,6 +24,7 @@ enum {
     LINK_OPTIONS = 64,
     LINK_INPUT = 1 << 14,
     CUBIN_SIZE = 1 << 22,
+    ERROR_LOG_BUFFER = 5,   /* CU_JIT_ERROR_LOG_BUFFER */
     LIBRARY_NOT_FOUND = 500 /* CUDA_ERROR_NOT_FOUND */
 };
 
@@ -413,6 +414,15 @@ CUresult cuLinkAddData_v2(linker *state, int type, void *data, size_t size, cons
     return is_text || is_fatbin ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static void write_log(void)
+{
+    for (unsigned i = 0; i < link_option_count; i++) {
+        if (link_options[i] == ERROR_LOG_BUFFER) {
+            memcpy(link_values[i], STAND_IN_LINK_ERROR, sizeof STAND_IN_LINK_ERROR);
+        }
+    }
+}
+
 CUresult cuLinkComplete(linker *state, void **cubin, size_t *size)
 {
     __atomic_fetch_add(&link_count, 1, __ATOMIC_RELAXED); /* a figure */
@@ -420,6 +430,7 @@ CUresult cuLinkComplete(linker *state, void **cubin, size_t *size)
     const char *path = getenv(state->is_own ? "STAND_IN_MODULE" : "STAND_IN_CUBIN");
     FILE *file = path ? fopen(path, "rbe") : NULL;
     if (!file) {
+        write_log();
         return CUDA_ERROR_UNKNOWN;
     }
     state->cubin = malloc(CUBIN_SIZE);
