@@ -165,11 +165,12 @@ static ga_status open_context(ga_cuda_listed *c)
     return status;
 }
 
-/* Kernels that run may use the heap, which is about to close. */
-static void close_context(ga_cuda_listed *c)
+/* Kernels that run may use the heap, which is about to close. Returns true if there may be some. */
+static bool close_context(ga_cuda_listed *c)
 {
     CUcontext handle = c->at.context;
-    if (c->is_open) {
+    bool lives = c->is_open && ga_cuda_instance_lives(&c->instance);
+    if (lives) {
         for (const ga_cuda_code *k = ga_cuda_codes_next(NULL, 0, handle); k;
              k = ga_cuda_codes_next(k, 0, handle)) {
             if (ga_cuda_instance_write(&c->instance, k, false) != GA_OK) {
@@ -177,9 +178,11 @@ static void close_context(ga_cuda_listed *c)
             }
         }
         ga_cuda_instance_unload(&c->instance, true);
-        c->is_open = false;
     }
-    ga_cuda_listed_emptied(c, ga_cuda_codes_last(handle));
+    c->is_open = false;
+    uint64_t last = ga_cuda_codes_last(handle);
+    ga_cuda_listed_emptied(c, last);
+    return lives && last;
 }
 
 /* ---- code ------------------------------------------------------------------------------------ */
@@ -208,20 +211,15 @@ static ga_cuda_listed *add_context(const ga_cuda_target *target)
     return c;
 }
 
-/* The primary context of a device, if it is active. False: there is no such device. */
-static bool see_primary(int number)
+/* The primary context of a device, if it is active. */
+static void see_primary(int number)
 {
-    const ga_cuda_api *api = ga_cuda_next_api();
-    unsigned flags;
-    int active = 0;
-    bool is_there = api && api->cuDevicePrimaryCtxGetState(number, &flags, &active) == CUDA_SUCCESS;
-    if (is_there && active) {
+    if (ga_cuda_is_active(number)) {
         ga_cuda_target target = {ga_cuda_primary(number), true, number, sm_of(number)};
         if (target.context) {
             add_context(&target);
         }
     }
-    return is_there;
 }
 
 static ga_status add_code(uint64_t *number, void *handle, CUcontext handle_of, void *copy)
@@ -265,9 +263,10 @@ ga_status ga_cuda_kernel_loaded(void *handle, bool is_library, void *copy,
     } else {
         status = add_code(&number, handle, NULL, copy);
     }
-    for (int i = 0; status == GA_OK && is_library && i < GA_CUDA_DEVICES && see_primary(i); i++) {
-    }
     if (status == GA_OK && is_library) {
+        for (int i = 0; i < ga_cuda_devices(); i++) {
+            see_primary(i);
+        }
         ga_cuda_listed_want_all(number, target->context);
     }
     return status;
@@ -439,8 +438,8 @@ static unsigned close_all(int number)
     int mode = ga_cuda_instance_relax();
     for (ga_cuda_listed *c = ga_cuda_listed_next(number, NULL); c;
          c = ga_cuda_listed_next(number, c)) {
-        others += c->is_open && !c->at.is_primary && ga_cuda_codes_last(c->at.context);
-        close_context(c);
+        bool has_blocks = close_context(c);
+        others += has_blocks && !c->at.is_primary;
     }
     ga_cuda_place_close(number);
     ga_cuda_instance_restore(mode);

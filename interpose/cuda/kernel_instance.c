@@ -165,6 +165,16 @@ ga_status ga_cuda_instance_load(ga_cuda_instance *out, CUcontext context, ga_ima
     return status;
 }
 
+bool ga_cuda_instance_lives(const ga_cuda_instance *it)
+{
+    scope s;
+    bool lives = enter(&s, it->context) == GA_OK;
+    if (lives) {
+        leave(&s);
+    }
+    return lives;
+}
+
 void ga_cuda_instance_unload(ga_cuda_instance *it, bool waits)
 {
     scope s;

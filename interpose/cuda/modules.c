@@ -175,11 +175,7 @@ static bool find_target(ga_cuda_target *out)
 static ga_status check_devices(const ga_cuda_target *t)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
-    unsigned flags;
-    int active;
-    for (int i = 0;
-         i < GA_CUDA_DEVICES && api->cuDevicePrimaryCtxGetState(i, &flags, &active) == CUDA_SUCCESS;
-         i++) {
+    for (int i = 0; i < ga_cuda_devices(); i++) {
         unsigned sm = 0;
         if (!find_sm(api, i, &sm) || sm != t->sm) {
             return ga_fail(GA_ERR_UNSUPPORTED,

@@ -365,6 +365,15 @@ static void attached(void)
     CHECK_SAME(0, load.stale());
 }
 
+/* At exit, programs reset a device whose driver has gone. */
+static void shuts_down(void)
+{
+    make_beside();
+    cu.shut_down();
+    CHECK_SAME(CUDA_ERROR_DEINITIALIZED, cu.reset(0));
+    CHECK_SAME(CUDA_ERROR_DEINITIALIZED, cu.release(0));
+}
+
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 static pid_t child;
@@ -420,6 +429,7 @@ int main(int argc, char **argv)
         {"early_functions", early_functions},
         {"attached", attached},
         {"forked", forked},
+        {"shuts_down", shuts_down},
     };
     cu_open(0);
     find_all();

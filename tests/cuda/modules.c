@@ -37,6 +37,7 @@ static void each_way(void)
     CHECK_SAME(0, load.cuLibraryLoadFromFile(&module, name, NULL, NULL, 0, NULL, NULL, 0));
     expect_image(name, module);
     CHECK(served ? load.images() > 6 : load.images() == 6, "%d images", load.images()); /* ours */
+    CHECK_SAME(0, load.bad_devices());
 }
 
 static void without_malloc(void)

@@ -42,6 +42,7 @@ static struct {
     const uint64_t *(*calls_of)(CUmodule code);
     uint64_t (*functions)(void);
     int (*stale)(void);
+    int (*bad_devices)(void);
     void (*hide_variables)(int n);
     void (*meanwhile)(const char *symbol, void (*run)(void));
     CUcontext (*link_context)(void);
@@ -64,6 +65,7 @@ static inline void find_all(void)
     *(void **)&load.image = dlsym(driver, "stand_in_image");
     *(void **)&load.calls_of = dlsym(driver, "stand_in_calls_of");
     *(void **)&load.functions = dlsym(driver, "stand_in_functions");
+    *(void **)&load.bad_devices = dlsym(driver, "stand_in_bad_devices");
     *(void **)&load.stale = dlsym(driver, "stand_in_stale");
     *(void **)&load.hide_variables = dlsym(driver, "stand_in_hide_variables");
     *(void **)&load.meanwhile = dlsym(driver, "stand_in_meanwhile");

@@ -214,6 +214,10 @@ class Contexts(Served):
     def test_a_thread_unloads_while_another_links(self) -> None:
         self.served("unloaded_while_linking", STAND_IN_SM="130", STAND_IN_MODULE=MODULE)
 
+    def test_the_driver_shuts_down(self) -> None:
+        """Quietly: kernels no longer run."""
+        self.served("shuts_down")
+
     def test_fork(self) -> None:
         self.served("forked", self.LOST)
 

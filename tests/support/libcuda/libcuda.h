@@ -85,6 +85,10 @@ STAND_IN_API uint64_t stand_in_functions(void);
 /* The next `n` look-ups of variables fail. */
 STAND_IN_API void stand_in_hide_variables(int n);
 
+/* Questions about devices that do not exist. A tool like compute-sanitizer reports errors of the
+ * driver's calls. */
+STAND_IN_API int stand_in_bad_devices(void);
+
 /* Calls with a module or library that is gone. */
 STAND_IN_API int stand_in_stale(void);
 /* Results of the linker so far; and the value of an option of its last state. False: the state has
