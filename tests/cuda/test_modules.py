@@ -11,7 +11,7 @@ from pathlib import Path
 from driver import Case
 
 MODULE = os.environ["GA_MODULE"]
-SPEC = "slab/vmm"
+SPEC = os.environ["GA_KERNEL_SPEC"]
 GROWTH = "memory grows between launches only"
 REFUSED = "keeps CUDA's malloc in kernels: "
 

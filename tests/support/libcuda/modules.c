@@ -45,7 +45,7 @@ typedef struct variable {
 
 static struct CUmod_st modules[IMAGES];
 static int module_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards modules and variables */
 static variable variables[VARIABLES];
 static int variable_count;
 static int stale;
@@ -114,20 +114,21 @@ static CUresult keep(CUmodule *out, const void *image, bool is_file, bool is_lib
     if (!image) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    int number = __atomic_fetch_add(&module_count, 1, __ATOMIC_RELAXED); /* a figure */
-    if (number >= IMAGES) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUmodule module = &modules[number];
-    module->image = image;
+    struct CUmod_st module = {.image = image};
     if (!is_library) {
-        cuCtxGetCurrent(&module->context);
+        cuCtxGetCurrent(&module.context);
     }
     if (!is_file) {
-        copy_image(module, image);
+        copy_image(&module, image);
     }
-    *out = module;
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    bool fits = module_count < IMAGES;
+    if (fits) {
+        *out = &modules[module_count];
+        modules[module_count++] = module;
+    }
+    pthread_mutex_unlock(&lock);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult load_module(stand_in_word out, stand_in_word image, stand_in_word c,
@@ -151,10 +152,16 @@ static CUresult load_file(stand_in_word out, stand_in_word name, stand_in_word c
     return keep((CUmodule *)out, (const void *)name, true, false);
 }
 
-static CUresult use(CUmodule code)
+/* `ends`: from now on it is gone. */
+static CUresult use(CUmodule code, bool ends)
 {
+    pthread_mutex_lock(&lock);
     bool is_gone = code < modules || code >= modules + IMAGES || code->is_gone;
     stale += is_gone;
+    if (!is_gone && ends) {
+        code->is_gone = true;
+    }
+    pthread_mutex_unlock(&lock);
     return is_gone ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
@@ -162,11 +169,7 @@ static CUresult unload(stand_in_word code, stand_in_word b, stand_in_word c, sta
                        stand_in_word e, stand_in_word f)
 {
     (void)b, (void)c, (void)d, (void)e, (void)f;
-    CUresult result = use((CUmodule)code);
-    if (result == CUDA_SUCCESS) {
-        ((CUmodule)code)->is_gone = true;
-    }
-    return result;
+    return use((CUmodule)code, true);
 }
 
 void stand_in_modules_gone(CUcontext context)
@@ -286,7 +289,7 @@ void stand_in_hide_variables(int n)
 static CUresult get_global(CUdeviceptr *start, size_t *size, CUmodule code, const char *name)
 {
     CUcontext context = NULL;
-    CUresult result = use(code);
+    CUresult result = use(code, false);
     if (result == CUDA_SUCCESS && (cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -326,14 +329,17 @@ const uint64_t *stand_in_calls_of(CUmodule code)
 uint64_t stand_in_functions(void)
 {
     CUcontext context = NULL;
+    uint64_t functions = 0;
     cuCtxGetCurrent(&context);
-    for (int i = module_count - 1; i >= 0; i--) {
+    pthread_mutex_lock(&lock);
+    for (int i = module_count - 1; i >= 0 && !functions; i--) {
         if (!modules[i].is_gone && modules[i].context == context &&
             size_of(&modules[i], GA_KERNEL_MODULE_FUNCTIONS)) {
-            return functions_of(&modules[i]);
+            functions = functions_of(&modules[i]);
         }
     }
-    return 0;
+    pthread_mutex_unlock(&lock);
+    return functions;
 }
 
 /* ---- the linker ------------------------------------------------------------------------------ */
