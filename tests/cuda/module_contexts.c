@@ -209,6 +209,25 @@ static void each_launch(void)
     }
 }
 
+static void unload_library(void)
+{
+    CHECK_SAME(0, load.cuLibraryUnload(library));
+}
+
+/* While its variable is looked for in another context. */
+static void unloaded_while_filling(void)
+{
+    CUcontext popped;
+    make_beside();
+    CHECK_SAME(0, cu.pop(&popped));
+    CHECK_SAME(0, cu.create(&beside, NULL, 0, 0, 0));
+    work = unload_library;
+    load.meanwhile("cuLibraryGetGlobal", expect_waiting);
+    launch();
+    pthread_join(thread, NULL);
+    CHECK_SAME(0, load.stale());
+}
+
 /* ---- no context ------------------------------------------------------------------------------ */
 
 static int is_active(CUdevice device)
@@ -312,6 +331,14 @@ static void unloaded_while_linking(void)
 
 /* ---- contexts that end ----------------------------------------------------------------------- */
 
+/* In all contexts that the preload knows. */
+static void launch_graph(void)
+{
+    CUresult (*launch_by)(void *graph, CUstream stream);
+    *(void **)&launch_by = dlsym(dlopen("libcuda.so.1", RTLD_LAZY), "cuGraphLaunch");
+    CHECK_SAME(0, launch_by(NULL, NULL));
+}
+
 typedef CUresult of_context(CUcontext context);
 
 static void *function_of(const char *symbol)
@@ -335,7 +362,7 @@ static void early_functions(void)
         expect_filled(load_module(scene.bytes));
         CHECK_SAME(0, end(beside));
         library = load_library(scene.bytes);
-        launch();
+        launch_graph();
     }
     CHECK_SAME(0, cu.reset(0));
     CHECK_SAME(0, load.stale());
@@ -362,6 +389,7 @@ static void attached(void)
     expect_filled_by_launch(module);
     CHECK_SAME(0, detach(beside));
     CHECK_SAME(0, cu.reset(0));
+    launch_graph();
     CHECK_SAME(0, load.stale());
 }
 
@@ -422,6 +450,7 @@ int main(int argc, char **argv)
         {"each_device_alone", each_device_alone},
         {"lazily", lazily},
         {"each_launch", each_launch},
+        {"unloaded_while_filling", unloaded_while_filling},
         {"without_context", without_context},
         {"linked_in_place", linked_in_place},
         {"linked_without_context", linked_without_context},

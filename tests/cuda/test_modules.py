@@ -211,6 +211,9 @@ class Contexts(Served):
         self.served("linked_in_place")
         self.served("linked_without_context", STAND_IN_DEVICES="2")
 
+    def test_a_thread_unloads_while_another_fills(self) -> None:
+        self.served("unloaded_while_filling")
+
     def test_a_thread_unloads_while_another_links(self) -> None:
         self.served("unloaded_while_linking", STAND_IN_SM="130", STAND_IN_MODULE=MODULE)
 

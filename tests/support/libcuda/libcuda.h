@@ -35,7 +35,7 @@ STAND_IN_API void stand_in_echo(bool on);
 /* The next `n` calls of that symbol fail with `error`, and do nothing. */
 STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
 
-/* The next call of that symbol, or of cuLinkComplete, first calls `run`. */
+/* The next call of that symbol, or of cuLinkComplete or cuLibraryGetGlobal, first calls `run`. */
 STAND_IN_API void stand_in_meanwhile(const char *symbol, void (*run)(void));
 
 /* The n-th call from now on that reaches vmm_driver fails with `error`, and so do `more` after it;

@@ -318,6 +318,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *start, size_t *size, CUmodule module,
 
 CUresult cuLibraryGetGlobal(CUdeviceptr *start, size_t *size, CUmodule library, const char *name)
 {
+    stand_in_during("cuLibraryGetGlobal");
     return get_global(start, size, library, name);
 }
 
