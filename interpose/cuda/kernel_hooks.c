@@ -68,8 +68,7 @@ enum {
     STREAM_THREAD = 2 /* CU_STREAM_PER_THREAD, the last handle of a default stream */
 };
 
-/* Before a launch on a stream, whose context runs the kernel; or, of a default stream, the current
- * one. */
+/* The context of the stream runs the kernel; for a default stream, the current context does. */
 static void before_launch(CUstream stream)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
@@ -112,7 +111,7 @@ typedef CUresult launch_kernel_fn(ga_cuda_word f, ga_cuda_word gx, ga_cuda_word 
                     : ga_cuda_next_missing();                                                      \
     }
 
-/* Where a launch names its stream, or that it has none, or that several contexts may run it. */
+/* The configuration names the stream. */
 static void before_config(ga_cuda_word config, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d)
 {
     struct CUlaunchConfig {
@@ -138,6 +137,7 @@ static void before_current(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cu
     before_launch(NULL);
 }
 
+/* Kernels of several contexts may run. */
 static void before_any(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d)
 {
     (void)a, (void)b, (void)c, (void)d;
