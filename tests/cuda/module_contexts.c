@@ -209,6 +209,41 @@ static void each_launch(void)
     }
 }
 
+static CUmodule second_library;
+
+static void load_without_context(void)
+{
+    second_library = load_library(scene.bytes);
+}
+
+/* Another library comes while the first one's variable is looked for. */
+static void loaded_while_filling(void)
+{
+    make_beside();
+    CHECK_SAME(0, cu.create(&beside, NULL, 0, 0, 0));
+    work = load_without_context;
+    load.meanwhile("cuLibraryGetGlobal", expect_working);
+    launch();
+    pthread_join(thread, NULL);
+    expect_filled(library);
+    expect_filled_by_launch(second_library);
+}
+
+/* The launch that fills a context is captured. */
+static void launched_in_capture(void)
+{
+    CUstream stream;
+    void *graph;
+    make_beside();
+    CHECK_SAME(0, cu.create(&beside, NULL, 0, 0, 0));
+    CHECK_SAME(0, cu.stream(&stream, 0));
+    CHECK_SAME(0, cu.begin_capture(stream, 0));
+    uint64_t before = cu.violations();
+    expect_filled_by_launch(library);
+    CHECK_SAME(before, cu.violations());
+    CHECK_SAME(0, cu.end_capture(stream, &graph));
+}
+
 static void unload_library(void)
 {
     CHECK_SAME(0, load.cuLibraryUnload(library));
@@ -450,6 +485,8 @@ int main(int argc, char **argv)
         {"each_device_alone", each_device_alone},
         {"lazily", lazily},
         {"each_launch", each_launch},
+        {"loaded_while_filling", loaded_while_filling},
+        {"launched_in_capture", launched_in_capture},
         {"unloaded_while_filling", unloaded_while_filling},
         {"without_context", without_context},
         {"linked_in_place", linked_in_place},

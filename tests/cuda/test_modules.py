@@ -211,6 +211,12 @@ class Contexts(Served):
         self.served("linked_in_place")
         self.served("linked_without_context", STAND_IN_DEVICES="2")
 
+    def test_a_launch_in_a_capture(self) -> None:
+        self.served("launched_in_capture")
+
+    def test_a_thread_loads_while_another_fills(self) -> None:
+        self.served("loaded_while_filling")
+
     def test_a_thread_unloads_while_another_fills(self) -> None:
         self.served("unloaded_while_filling")
 
