@@ -215,6 +215,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         ga_cuda_primary_close(device);                                                             \
         CUresult result = next ? next(device) : ga_cuda_next_missing();                            \
+        ga_cuda_primary_closed(device);                                                            \
         ga_cuda_contexts_changed();                                                                \
         return result;                                                                             \
     }
@@ -222,19 +223,59 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 DEFINE_RESET(cuDevicePrimaryCtxReset)
 DEFINE_RESET(cuDevicePrimaryCtxReset_v2)
 
-GA_CUDA_ENTRY(of_context_fn, cuCtxDestroy_v2);
-
 /* Captures on the context's streams end with it, without a call that says so. */
-CUresult cuCtxDestroy_v2(CUcontext gone)
+static CUresult destroy(ga_cuda_hook_index row, CUcontext context)
 {
-    of_context_fn *next = GA_CUDA_NEXT(of_context_fn, cuCtxDestroy_v2);
-    ga_cuda_count(GA_HOOK_cuCtxDestroy_v2);
-    ga_cuda_kernel_destroying(gone);
-    CUresult result = next ? next(gone) : ga_cuda_next_missing();
+    of_context_fn *next = (of_context_fn *)(uintptr_t)ga_cuda_next_find(row);
+    int device = ga_cuda_kernel_destroying(context);
+    CUresult result = next ? next(context) : ga_cuda_next_missing();
+    ga_cuda_kernel_destroyed(device, context, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS) {
-        ga_cuda_captures_end(gone);
+        ga_cuda_captures_end(context);
     }
     ga_cuda_contexts_changed();
+    return result;
+}
+
+#define DEFINE_DESTROY(symbol)                                                                     \
+    GA_CUDA_ENTRY(of_context_fn, symbol);                                                          \
+    CUresult symbol(CUcontext context)                                                             \
+    {                                                                                              \
+        ga_cuda_count(GA_HOOK_##symbol);                                                           \
+        return destroy(GA_HOOK_##symbol, context);                                                 \
+    }
+
+DEFINE_DESTROY(cuCtxDestroy)
+DEFINE_DESTROY(cuCtxDestroy_v2)
+
+typedef CUresult attach_fn(CUcontext *context, unsigned flags);
+
+GA_CUDA_ENTRY(attach_fn, cuCtxAttach);
+
+CUresult cuCtxAttach(CUcontext *context, unsigned flags)
+{
+    attach_fn *next = GA_CUDA_NEXT(attach_fn, cuCtxAttach);
+    ga_cuda_count(GA_HOOK_cuCtxAttach);
+    CUresult result = next ? next(context, flags) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS) {
+        ga_cuda_kernel_attached(*context);
+    }
+    return result;
+}
+
+GA_CUDA_ENTRY(of_context_fn, cuCtxDetach);
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    of_context_fn *next = GA_CUDA_NEXT(of_context_fn, cuCtxDetach);
+    ga_cuda_count(GA_HOOK_cuCtxDetach);
+    if (ga_cuda_kernel_is_last(context)) {
+        return destroy(GA_HOOK_cuCtxDetach, context);
+    }
+    CUresult result = next ? next(context) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS) {
+        ga_cuda_kernel_detached(context);
+    }
     return result;
 }
 

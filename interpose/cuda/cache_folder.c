@@ -11,7 +11,9 @@
  * by a checksum.
  *
  * A use of a file sets its time, and the files with the oldest times go first. Only files with
- * names as made here are ever removed.
+ * names as made here are ever removed. To find the oldest takes a look at each file, so writers
+ * count in the file UNSEEN what they have written since the last look: its size is the number of
+ * units, and one. Writers append, so none is lost; a writer that cannot count looks itself.
  */
 #include "cache_folder.h"
 
@@ -25,6 +27,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -37,6 +40,7 @@ enum {
 
 #define FILE_END      ".cubin"
 #define TEMPORARY_END ".tmp"
+#define UNSEEN        "unseen"
 
 typedef struct folder {
     int fd;
@@ -213,15 +217,39 @@ bool ga_cache_folder_read(ga_image *out, uint64_t number)
 
 /* ---- the bound ------------------------------------------------------------------------------- */
 
+typedef struct found {
+    char name[NAME_SIZE];
+    uint64_t size;
+    struct timespec used;
+} found;
+
 typedef struct census {
-    uint64_t bytes, files;
-    struct timespec oldest;
-    char oldest_name[NAME_SIZE];
+    found *all; /* whole files */
+    size_t count, room;
+    uint64_t bytes, files; /* with temporary files */
 } census;
 
-static bool is_before(struct timespec a, struct timespec b)
+static int compare(const void *a, const void *b)
 {
-    return a.tv_sec < b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec < b.tv_nsec);
+    const struct timespec x = ((const found *)a)->used;
+    const struct timespec y = ((const found *)b)->used;
+    return x.tv_sec != y.tv_sec ? (x.tv_sec > y.tv_sec) - (x.tv_sec < y.tv_sec)
+                                : (x.tv_nsec > y.tv_nsec) - (x.tv_nsec < y.tv_nsec);
+}
+
+/* Without memory, files are left out, and stay. */
+static found *add_found(census *c)
+{
+    if (c->count == c->room) {
+        size_t room = c->room ? 2 * c->room : 256;
+        found *more = ga_libc.realloc(c->all, room * sizeof *more);
+        if (!more) {
+            return NULL;
+        }
+        c->all = more;
+        c->room = room;
+    }
+    return &c->all[c->count++];
 }
 
 /* A name that is a number, more if it is a temporary file's, and this end. */
@@ -247,9 +275,10 @@ static void count_file(census *c, const folder *f, const char *name)
     }
     c->bytes += (uint64_t)status.st_size;
     c->files++;
-    if (!is_temporary && (!*c->oldest_name || is_before(status.st_mtim, c->oldest))) {
-        c->oldest = status.st_mtim;
-        memcpy(c->oldest_name, name, strlen(name) + 1);
+    found *e = is_temporary ? NULL : add_found(c);
+    if (e) {
+        *e = (found){.size = (uint64_t)status.st_size, .used = status.st_mtim};
+        memcpy(e->name, name, strlen(name) + 1);
     }
 }
 
@@ -271,14 +300,38 @@ static census count_files(const folder *f)
     return c;
 }
 
+/* Whether so much was written since the last scan, with a file of `size` bytes, that one is due. */
+static bool is_scan_due(const folder *f, size_t size)
+{
+    static const char units[GA_CACHE_UNITS_UNSEEN];
+    const int how = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+    struct stat status;
+    size_t count = size / GA_CACHE_UNIT + 1;
+    int fd = openat(f->fd, UNSEEN, how, 0600);
+    if (fd < 0) {
+        return true;
+    }
+    bool is_known = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
+    bool is_due = !is_known || count + (size_t)status.st_size > GA_CACHE_UNITS_UNSEEN + 1;
+    int failed = is_due ? ftruncate(fd, 1) : write(fd, units, count) != (ssize_t)count;
+    close(fd);
+    return is_due || failed;
+}
+
 /* A use of the oldest file at this moment costs another process a miss. */
 static void drop_oldest(const folder *f)
 {
     census c = count_files(f);
-    while ((c.bytes > GA_CACHE_SIZE_MOST || c.files > GA_CACHE_FILES_MOST) && *c.oldest_name &&
-           unlinkat(f->fd, c.oldest_name, 0) == 0) {
-        c = count_files(f);
+    if (c.count) {
+        qsort(c.all, c.count, sizeof *c.all, compare);
     }
+    for (size_t i = 0;
+         i < c.count && (c.bytes > GA_CACHE_SIZE_MOST || c.files > GA_CACHE_FILES_MOST); i++) {
+        unlinkat(f->fd, c.all[i].name, 0);
+        c.bytes -= c.all[i].size;
+        c.files--;
+    }
+    ga_libc.free(c.all);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -327,7 +380,7 @@ void ga_cache_folder_write(uint64_t number, ga_image content)
     if (why) {
         unused(&f, name, why);
         unlinkat(f.fd, temporary, 0);
-    } else {
+    } else if (is_scan_due(&f, content.size)) {
         drop_oldest(&f);
     }
     close(f.fd);

@@ -15,6 +15,8 @@ enum {
     GA_CACHE_SIZE_MOST = 256 << 20,     /* bytes of all files */
     GA_CACHE_FILE_SIZE_MOST = 64 << 20, /* bytes of one */
     GA_CACHE_FILES_MOST = 1 << 14,
+    GA_CACHE_UNIT = 64 << 10,            /* bytes; a file counts as one unit more than it fills */
+    GA_CACHE_UNITS_UNSEEN = 256,         /* between two scans of the folder */
     GA_CACHE_TEMPORARY_SECONDS = 60 * 60 /* a temporary file of this age has no writer */
 };
 
@@ -22,7 +24,9 @@ enum {
  * the file cannot be trusted: others may write to it. */
 bool ga_cache_folder_read(ga_image *out, uint64_t name);
 
-/* Write file `name`, or replace it. The oldest files go if the folder has too many bytes. */
+/* Write file `name`, or replace it. After GA_CACHE_UNITS_UNSEEN units of files were written, the
+ * folder is scanned, and the oldest files go if it has too many: so the bounds may be exceeded by
+ * 16 MiB and 256 files, and by those that other processes write at that moment. */
 void ga_cache_folder_write(uint64_t name, ga_image content);
 
 #endif

@@ -49,25 +49,35 @@ bool ga_cuda_wait_for(int device)
     return status == GA_OK;
 }
 
-/* -1: no such device. Waiting would activate an inactive primary context, so callers test first. */
-static int is_active(int device)
+int ga_cuda_devices(void)
+{
+    const ga_cuda_api *api = ga_cuda_next_api();
+    int count = 0;
+    if (!api || api->cuDeviceGetCount(&count) != CUDA_SUCCESS) {
+        return 0;
+    }
+    return count < GA_CUDA_DEVICES ? count : GA_CUDA_DEVICES;
+}
+
+bool ga_cuda_is_active(int device)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
     unsigned flags;
     int active = 0;
-    bool answered = api && api->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS;
-    return answered ? active : -1;
+    return api && api->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+           active;
 }
 
+/* Waiting would activate an inactive primary context. */
 bool ga_cuda_wait_if_active(int device)
 {
-    return is_active(device) <= 0 || ga_cuda_wait_for(device);
+    return !ga_cuda_is_active(device) || ga_cuda_wait_for(device);
 }
 
 bool ga_cuda_wait_for_all(void)
 {
     bool waited = ga_cuda_next_api() != NULL;
-    for (int i = 0; waited && i < GA_CUDA_DEVICES && is_active(i) >= 0; i++) {
+    for (int i = 0; waited && i < ga_cuda_devices(); i++) {
         waited = ga_cuda_wait_if_active(i);
     }
     return waited;

@@ -23,4 +23,10 @@ bool ga_cuda_wait_for_all(void);
 /* Call after a context may have been created or destroyed. */
 void ga_cuda_contexts_changed(void);
 
+/* The number of devices, as far as this library serves them; 0: the driver cannot say. */
+int ga_cuda_devices(void);
+
+/* Whether the primary context of a device is active. */
+bool ga_cuda_is_active(int device);
+
 #endif

@@ -23,7 +23,8 @@
  *   symbol   the exported symbol
  *   streams  ANY, or the meaning of the NULL stream: LEGACY, THREAD (one per thread)
  *
- * Functions that are passed take at most six arguments, integers and pointers. */
+ * Functions that are passed take at most six arguments, integers and pointers. Launches are not
+ * counted. */
 /* clang-format off */
 #define GA_CUDA_HOOKS(X)                                                                           \
     X(FINDS, cuGetProcAddress, 11030, cuGetProcAddress, ANY, "a driver function by name")          \
@@ -93,10 +94,15 @@
     X(WATCHES, cuDevicePrimaryCtxSetFlags, 11000, cuDevicePrimaryCtxSetFlags_v2, ANY,              \
       "keeps flags that a heap's blocks need")                                                     \
     X(WATCHES, cuCtxSetFlags, 12010, cuCtxSetFlags, ANY, "keeps flags that a heap's blocks need")  \
+    X(WATCHES, cuCtxCreate, 2000, cuCtxCreate, ANY, "gets in-kernel malloc")                       \
     X(WATCHES, cuCtxCreate, 3020, cuCtxCreate_v2, ANY, "gets in-kernel malloc")                    \
     X(WATCHES, cuCtxCreate, 11040, cuCtxCreate_v3, ANY, "gets in-kernel malloc")                   \
     X(WATCHES, cuCtxCreate, 12050, cuCtxCreate_v4, ANY, "gets in-kernel malloc")                   \
+    X(WATCHES, cuCtxDestroy, 2000, cuCtxDestroy, ANY, "ends captures in the context")              \
     X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "ends captures in the context")           \
+    X(WATCHES, cuCtxAttach, 2000, cuCtxAttach, ANY, "counts references")                           \
+    X(WATCHES, cuCtxDetach, 2000, cuCtxDetach, ANY,                                                \
+      "ends captures in the context, with the last reference")                                     \
     X(WATCHES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
       "lets the other device reach a heap's blocks")                                               \
     X(ANSWERS, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "of a heap's block, over vmm")     \
@@ -113,6 +119,28 @@
     X(PATCHES, cuLibraryLoadFromFile, 12000, cuLibraryLoadFromFile, ANY, "device code in a file")  \
     X(WATCHES, cuModuleUnload, 2000, cuModuleUnload, ANY, "device code with in-kernel malloc")     \
     X(WATCHES, cuLibraryUnload, 12000, cuLibraryUnload, ANY, "device code with in-kernel malloc")  \
+    X(WATCHES, cuLaunchKernel, 4000, cuLaunchKernel, LEGACY,                                       \
+      "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuLaunchKernel, 7000, cuLaunchKernel_ptsz, THREAD,                                  \
+      "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuLaunchKernelEx, 11060, cuLaunchKernelEx, LEGACY,                                  \
+      "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuLaunchKernelEx, 11060, cuLaunchKernelEx_ptsz, THREAD,                             \
+      "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuLaunchCooperativeKernel, 9000, cuLaunchCooperativeKernel, LEGACY,                 \
+      "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuLaunchCooperativeKernel, 9000, cuLaunchCooperativeKernel_ptsz, THREAD,            \
+      "first gives the context in-kernel malloc")                                                  \
+  X(WATCHES, cuLaunchCooperativeKernelMultiDevice, 9000, cuLaunchCooperativeKernelMultiDevice, ANY,\
+      "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuGraphLaunch, 10000, cuGraphLaunch, LEGACY,                                        \
+      "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuGraphLaunch, 10000, cuGraphLaunch_ptsz, THREAD,                                   \
+      "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuLaunch, 2000, cuLaunch, ANY, "first gives the context in-kernel malloc")          \
+    X(WATCHES, cuLaunchGrid, 2000, cuLaunchGrid, ANY, "first gives the context in-kernel malloc")  \
+    X(WATCHES, cuLaunchGridAsync, 2000, cuLaunchGridAsync, ANY,                                    \
+      "first gives the context in-kernel malloc")                                                  \
     X(LIMITS, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                   \
     X(RETRIES, cuMemHostRegister, 6050, cuMemHostRegister_v2, ANY, "pinned host memory")           \
     X(LIMITS, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                                \

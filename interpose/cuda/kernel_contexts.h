@@ -20,14 +20,15 @@ typedef struct ga_cuda_target {
 } ga_cuda_target;
 
 /* A copy of `image`, a cubin that calls the functions of `calls` (GA_CALLS_*), with stubs. `*owned`
- * holds the copy: give it to ga_libc.free(). The first call opens the heap of the device and loads
- * our module in the context. */
+ * holds the copy: give it to ga_libc.free(). If there is a context, the first call opens the heap
+ * of the device and loads our module in the context. */
 ga_status ga_cuda_kernel_serve(ga_image *out, void **owned, const ga_cuda_target *target,
                                ga_image image, unsigned calls);
 
 /* The driver has loaded such a copy: `handle` is a module in the target's context or a library, of
- * which all contexts get an instance. From now on its kernels allocate, in each context there is or
- * will be. `copy` is freed with a library; NULL: there is nothing to free.
+ * which all contexts get an instance. From now on its kernels allocate there; and in other
+ * contexts from ga_cuda_kernel_launching() on. `copy` is freed with a library; NULL: there is
+ * nothing to free.
  *
  * If the target's context cannot be served, nothing is recorded, and the caller has to unload the
  * code. */
@@ -37,14 +38,32 @@ ga_status ga_cuda_kernel_loaded(void *handle, bool is_library, void *copy,
 /* Before the code is unloaded. Returns `copy`, to be freed after. */
 void *ga_cuda_kernel_unloading(const void *handle);
 
-/* After a context was created, which is current; after the primary context was retained; before a
- * context is destroyed. */
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* Before a launch in a context, if ga_cuda_listed_is_behind(): the code that may run there gets
+ * malloc. NULL: in each context. */
+void ga_cuda_kernel_launching(CUcontext context);
+
+/* ---- contexts that come and go --------------------------------------------------------------- */
+
+/* After a context was created, which is current; after the primary context was retained. */
 void ga_cuda_kernel_created(CUcontext context);
 void ga_cuda_kernel_retained(int device);
-void ga_cuda_kernel_destroying(CUcontext context);
 
-/* Before the primary context goes: close the heap with all its blocks. Until the primary context is
- * retained again, malloc gives NULL in other contexts of the device. */
+/* After cuCtxAttach(); whether cuCtxDetach() will destroy a context; after it did not. */
+void ga_cuda_kernel_attached(CUcontext context);
+bool ga_cuda_kernel_is_last(CUcontext context);
+void ga_cuda_kernel_detached(CUcontext context);
+
+/* Before and after the driver destroys a context: from the first call to the second, other threads
+ * wait that load code on the device. The first one's result goes to the second. */
+int ga_cuda_kernel_destroying(CUcontext context);
+void ga_cuda_kernel_destroyed(int device, CUcontext context, bool is_gone);
+
+/* Before the primary context goes: close the heap with all its blocks. Other contexts of the device
+ * get another heap at their next launch, in a new primary context. After: until then, other threads
+ * wait that load code on the device or launch such code. */
 void ga_cuda_kernel_close(int device);
+void ga_cuda_kernel_closed(int device);
 
 #endif

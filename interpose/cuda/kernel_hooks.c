@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hooks of calls that create contexts or unload code: see kernel_contexts.c.
+ * Hooks of calls that create contexts, unload code or launch kernels: see kernel_contexts.c.
  */
 #include "../../liballoc/platform/libc.h"
 #include "contexts.h"
 #include "entry.h"
-#include "kernel_contexts.h"
+#include "kernel_list.h"
 #include "lookup.h"
 #include "next.h"
+
+#include <string.h>
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
@@ -32,6 +34,7 @@ static CUresult create(ga_cuda_hook_index row, ga_cuda_word out, ga_cuda_word b,
         return create(GA_HOOK_##symbol, out, b, c, d, e, f);                                       \
     }
 
+DEFINE_CREATE(cuCtxCreate)
 DEFINE_CREATE(cuCtxCreate_v2)
 DEFINE_CREATE(cuCtxCreate_v3)
 DEFINE_CREATE(cuCtxCreate_v4)
@@ -56,3 +59,112 @@ typedef CUresult unload_fn(void *code);
 
 DEFINE_UNLOAD(cuModuleUnload)
 DEFINE_UNLOAD(cuLibraryUnload)
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* These hooks do not count their calls, and cost a load and a jump if no context is behind. */
+
+enum {
+    STREAM_THREAD = 2 /* CU_STREAM_PER_THREAD, the last handle of a default stream */
+};
+
+/* The context of the stream runs the kernel; for a default stream, the current context does. */
+static void before_launch(CUstream stream)
+{
+    const ga_cuda_api *api = ga_cuda_next_api();
+    CUcontext context = NULL;
+    if (!api) {
+        return;
+    }
+    CUresult result = (uintptr_t)stream <= STREAM_THREAD ? api->cuCtxGetCurrent(&context)
+                                                         : api->cuStreamGetCtx(stream, &context);
+    if (result == CUDA_SUCCESS && context) {
+        ga_cuda_kernel_launching(context);
+    }
+}
+
+static ga_cuda_any *next_launch(ga_cuda_hook_index row)
+{
+    /* relaxed: every thread stores the same word */
+    void *function = __atomic_load_n(&ga_cuda_next[row], __ATOMIC_RELAXED);
+    return __builtin_expect(function != NULL, 1) ? (ga_cuda_any *)(uintptr_t)function
+                                                 : ga_cuda_next_find(row);
+}
+
+typedef CUresult launch_kernel_fn(ga_cuda_word f, ga_cuda_word gx, ga_cuda_word gy, ga_cuda_word gz,
+                                  ga_cuda_word bx, ga_cuda_word by, ga_cuda_word bz,
+                                  ga_cuda_word shared, CUstream stream, ga_cuda_word parameters,
+                                  ga_cuda_word extra);
+
+/* cuLaunchCooperativeKernel() has no `extra`, and ignores it. */
+#define DEFINE_LAUNCH_KERNEL(symbol)                                                               \
+    GA_CUDA_ENTRY(launch_kernel_fn, symbol);                                                       \
+    CUresult symbol(ga_cuda_word f, ga_cuda_word gx, ga_cuda_word gy, ga_cuda_word gz,             \
+                    ga_cuda_word bx, ga_cuda_word by, ga_cuda_word bz, ga_cuda_word shared,        \
+                    CUstream stream, ga_cuda_word parameters, ga_cuda_word extra)                  \
+    {                                                                                              \
+        launch_kernel_fn *next = (launch_kernel_fn *)(uintptr_t)next_launch(GA_HOOK_##symbol);     \
+        if (ga_cuda_listed_is_behind()) {                                                          \
+            before_launch(stream);                                                                 \
+        }                                                                                          \
+        return next ? next(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)           \
+                    : ga_cuda_next_missing();                                                      \
+    }
+
+/* The configuration names the stream. */
+static void before_config(ga_cuda_word config, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d)
+{
+    struct CUlaunchConfig {
+        unsigned sizes[7]; /* of grid, block and dynamic shared memory */
+        CUstream stream;
+    } launch;
+    (void)b, (void)c, (void)d;
+    if (config) { /* else the driver refuses the call */
+        memcpy(&launch, (const void *)config, sizeof launch);
+        before_launch(launch.stream);
+    }
+}
+
+static void before_fourth(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word stream)
+{
+    (void)a, (void)b, (void)c;
+    before_launch((CUstream)stream);
+}
+
+static void before_current(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d)
+{
+    (void)a, (void)b, (void)c, (void)d;
+    before_launch(NULL);
+}
+
+/* Kernels of several contexts may run. */
+static void before_any(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d)
+{
+    (void)a, (void)b, (void)c, (void)d;
+    ga_cuda_kernel_launching(NULL);
+}
+
+#define DEFINE_LAUNCH(symbol, before)                                                              \
+    GA_CUDA_ENTRY(ga_cuda_any, symbol);                                                            \
+    CUresult symbol(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d,                \
+                    ga_cuda_word e, ga_cuda_word f)                                                \
+    {                                                                                              \
+        ga_cuda_any *next = next_launch(GA_HOOK_##symbol);                                         \
+        if (ga_cuda_listed_is_behind()) {                                                          \
+            before(a, b, c, d);                                                                    \
+        }                                                                                          \
+        return next ? next(a, b, c, d, e, f) : ga_cuda_next_missing();                             \
+    }
+
+DEFINE_LAUNCH_KERNEL(cuLaunchKernel)
+DEFINE_LAUNCH_KERNEL(cuLaunchKernel_ptsz)
+DEFINE_LAUNCH_KERNEL(cuLaunchCooperativeKernel)
+DEFINE_LAUNCH_KERNEL(cuLaunchCooperativeKernel_ptsz)
+DEFINE_LAUNCH(cuLaunchKernelEx, before_config)
+DEFINE_LAUNCH(cuLaunchKernelEx_ptsz, before_config)
+DEFINE_LAUNCH(cuLaunch, before_current)
+DEFINE_LAUNCH(cuLaunchGrid, before_current)
+DEFINE_LAUNCH(cuLaunchGridAsync, before_fourth)
+DEFINE_LAUNCH(cuLaunchCooperativeKernelMultiDevice, before_any)
+DEFINE_LAUNCH(cuGraphLaunch, before_any)
+DEFINE_LAUNCH(cuGraphLaunch_ptsz, before_any)

@@ -5,13 +5,12 @@
  *   CLOSED --first code that allocates--> OPEN or FAILED --primary context goes--> CLOSED
  *
  *   ga_cuda_place_open -> open_closed
- *     read_needs      registers and stack, from the embedded image
  *     open_heap       as GPUALLOC_KERNEL says
- *     write_view      into the instructions of a copy of the image
+ *     write_view      into the instructions of a copy of our module
  *
  * STRUCTURE  One record for each device.
  * INVARIANT  The image of an OPEN record has the view of its heap in it.
- * ORDER      The caller's lock guards all records.
+ * ORDER      The caller's lock for a device guards its record.
  * PROGRESS   A thread waits while another one opens a heap.
  */
 #include "kernel_place.h"
@@ -29,6 +28,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     CLOSED = 0,
@@ -36,15 +36,10 @@ enum {
     FAILED
 };
 
-enum {
-    REGISTERS_MOST = 32 /* that our functions may use */
-};
-
 typedef struct record {
-    ga_cuda_place place;
     int state;
     ga_heap *heap;
-    void *image;      /* of the place's cubin */
+    ga_image image;   /* of our module */
     ga_status status; /* FAILED: the status and the sentence */
     char reason[512];
 } record;
@@ -75,50 +70,17 @@ bool ga_cuda_kernel_wanted(void)
     return wanted && *wanted && strcmp(wanted, "cuda") != 0;
 }
 
+void ga_cuda_kernel_stop_if_strict(void)
+{
+    const char *strict = ga_environment("GPUALLOC_STRICT");
+    if (strict && strcmp(strict, "1") == 0) {
+        ga_log(GA_LOG_ERROR, "a module cannot have gpualloc's malloc in kernels: %s",
+               ga_error_text());
+        _exit(2);
+    }
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
-
-/* What a kernel needs that calls a stub, which calls a function. */
-static ga_status read_needs(ga_cubin_needs *out, const ga_cubin *cubin, const char *functions)
-{
-    ga_cubin_needs stubs;
-    ga_status status = ga_cubin_read_needs(cubin, functions, out);
-    if (status == GA_OK) {
-        status = ga_cubin_read_needs(cubin, GA_KERNEL_MODULE_STUBS, &stubs);
-    }
-    if (status == GA_OK) {
-        out->registers = stubs.registers > out->registers ? stubs.registers : out->registers;
-        out->stack += stubs.stack;
-    }
-    return status;
-}
-
-/* A kernel may keep values in registers above those that a call may change. */
-static ga_status check_registers(const ga_cuda_place *place, unsigned sm)
-{
-    uint32_t most = place->plain.registers > place->aligned.registers ? place->plain.registers
-                                                                      : place->aligned.registers;
-    return most <= REGISTERS_MOST
-               ? GA_OK
-               : ga_fail(GA_ERR_UNSUPPORTED,
-                         "sm_%u: functions of %u registers: expected at most %d from the compiler",
-                         sm, most, REGISTERS_MOST);
-}
-
-static ga_status find_image(record *it, ga_image *image, void **owned, int device, unsigned sm)
-{
-    ga_cubin cubin;
-    ga_status status = ga_kernel_code_find(image, owned, device, sm);
-    if (status == GA_OK) {
-        status = ga_cubin_open(&cubin, *image);
-    }
-    if (status == GA_OK) {
-        status = read_needs(&it->place.plain, &cubin, GA_KERNEL_MODULE_NEEDS);
-    }
-    if (status == GA_OK) {
-        status = read_needs(&it->place.aligned, &cubin, GA_KERNEL_MODULE_ALIGNED);
-    }
-    return status == GA_OK ? check_registers(&it->place, sm) : status;
-}
 
 static ga_status check_heap(ga_heap *heap, ga_kernel_heap *view)
 {
@@ -145,33 +107,29 @@ static ga_status write_view(record *it, ga_image image, const ga_kernel_heap *vi
     static const char *const names[] = GA_KERNEL_MODULE_WORDS;
     uint64_t values[sizeof *view / sizeof(uint64_t)];
     ga_cubin_words words = {names, values, sizeof names / sizeof *names};
-    ga_cubin *cubin = &it->place.cubin;
+    ga_cubin cubin;
     _Static_assert(sizeof values / sizeof *values == sizeof names / sizeof *names,
                    "a variable for each word of the view");
     memcpy(values, view, sizeof values);
-    uint8_t *copy = it->image = ga_libc.malloc(image.size);
+    uint8_t *copy = ga_libc.malloc(image.size);
     if (!copy) {
         return ga_fail(GA_ERR_MEMORY, "no memory for a copy of %zu bytes of code", image.size);
     }
     memcpy(copy, image.bytes, image.size);
-    ga_status status = ga_cubin_open(cubin, (ga_image){copy, image.size});
-    return status == GA_OK ? ga_cubin_write_words(cubin, copy, &words) : status;
+    it->image = (ga_image){copy, image.size};
+    ga_status status = ga_cubin_open(&cubin, it->image);
+    return status == GA_OK ? ga_cubin_write_words(&cubin, copy, &words) : status;
 }
 
 static ga_status open_closed(record *it, int device, unsigned sm)
 {
-    ga_image image;
-    void *owned;
+    const ga_kernel_code *code;
     ga_kernel_heap view;
-    ga_status status = find_image(it, &image, &owned, device, sm);
+    ga_status status = ga_kernel_code_find(&code, sm);
     if (status == GA_OK) {
         status = open_heap(it, device, &view);
     }
-    if (status == GA_OK) {
-        status = write_view(it, image, &view);
-    }
-    ga_libc.free(owned);
-    return status;
+    return status == GA_OK ? write_view(it, code->cubin.image, &view) : status;
 }
 
 static void open_record(record *it, int device, unsigned sm)
@@ -192,13 +150,13 @@ static void open_record(record *it, int device, unsigned sm)
     }
 }
 
-ga_status ga_cuda_place_open(const ga_cuda_place **out, int device, unsigned sm)
+ga_status ga_cuda_place_open(ga_image *out, int device, unsigned sm)
 {
     record *it = &records[device];
     if (it->state == CLOSED) {
         open_record(it, device, sm);
     }
-    *out = &it->place;
+    *out = it->image;
     return it->state == OPEN ? GA_OK : ga_fail(it->status, "%s", it->reason);
 }
 
@@ -213,6 +171,6 @@ void ga_cuda_place_close(int device)
     if (it->state == OPEN) {
         ga_heap_close(it->heap);
     }
-    ga_libc.free(it->image);
+    ga_libc.free((void *)(uintptr_t)it->image.bytes);
     *it = (record){0};
 }

@@ -8,7 +8,7 @@
  *             find_code                the entry of a fat binary for this device
  *             serve
  *               ga_ptx_link            PTX becomes machine code by the driver's linker
- *               ga_cuda_kernel_serve   our module in this context, and the copy
+ *               ga_cuda_kernel_serve   our module in this context, if there is one, and the copy
  *           finish -> ga_cuda_kernel_loaded    the address of our functions
  *
  * The decision to serve is made once for a program, because a block must be freed by the malloc
@@ -26,6 +26,7 @@
 #include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/log.h"
+#include "../images/cubin.h"
 #include "../images/fatbin.h"
 #include "../images/ptx.h"
 #include "contexts.h"
@@ -41,7 +42,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     WORDS = 8,              /* arguments of the longest hook here */
@@ -103,16 +103,6 @@ static int decide(int wanted)
     return first ? wanted : before;
 }
 
-static void stop_if_strict(void)
-{
-    const char *strict = ga_environment("GPUALLOC_STRICT");
-    if (strict && strcmp(strict, "1") == 0) {
-        ga_log(GA_LOG_ERROR, "a module cannot have gpualloc's malloc in kernels: %s",
-               ga_error_text());
-        _exit(2);
-    }
-}
-
 enum {
     TOLD_REFUSED = 0,
     TOLD_MIXED,
@@ -138,7 +128,7 @@ static bool may_mix(void)
  * ga_error_text(). */
 static void refuse(void)
 {
-    stop_if_strict();
+    ga_cuda_kernel_stop_if_strict();
     bool is_mixed = may_mix() || decide(REFUSING) == SERVING;
     add_one(&counts.refused);
     ga_log(level_of(is_mixed ? TOLD_MIXED : TOLD_REFUSED),
@@ -185,11 +175,7 @@ static bool find_target(ga_cuda_target *out)
 static ga_status check_devices(const ga_cuda_target *t)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
-    unsigned flags;
-    int active;
-    for (int i = 0;
-         i < GA_CUDA_DEVICES && api->cuDevicePrimaryCtxGetState(i, &flags, &active) == CUDA_SUCCESS;
-         i++) {
+    for (int i = 0; i < ga_cuda_devices(); i++) {
         unsigned sm = 0;
         if (!find_sm(api, i, &sm) || sm != t->sm) {
             return ga_fail(GA_ERR_UNSUPPORTED,

@@ -50,6 +50,7 @@ CUresult ga_cuda_next_error(void);
     X(cuCtxGetDevice, (CUdevice *device))                                                          \
     X(cuCtxGetFlags, (unsigned *flags))                                                            \
     X(cuCtxSynchronize, (void))                                                                    \
+    X(cuDeviceGetCount, (int *count))                                                              \
     X(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active))                 \
     X(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device))                             \
     X(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                             \

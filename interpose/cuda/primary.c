@@ -71,6 +71,11 @@ void ga_cuda_primary_close(CUdevice device)
     ga_cuda_served_reset(device);
 }
 
+void ga_cuda_primary_closed(CUdevice device)
+{
+    ga_cuda_kernel_closed(device);
+}
+
 GA_CUDA_ENTRY(retain_fn, cuDevicePrimaryCtxRetain);
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
@@ -113,10 +118,14 @@ static CUresult release(ga_cuda_hook_index row, CUdevice device)
     }
     pthread_mutex_lock(&lock);
     primary *p = primary_of(device);
-    if (p && p->references == 1 && !p->has_unknown) {
+    bool is_last = p && p->references == 1 && !p->has_unknown;
+    if (is_last) {
         ga_cuda_primary_close(device);
     }
     CUresult result = next(device);
+    if (is_last) {
+        ga_cuda_primary_closed(device);
+    }
     if (p && result == CUDA_SUCCESS) {
         drop_reference(p);
     }

@@ -13,7 +13,9 @@
 void ga_cuda_primary_used(int device);
 
 /* Close the heap and drop exports, imports and pinned memory of a device whose primary context is
- * about to be destroyed. */
+ * about to be destroyed. Until ga_cuda_primary_closed(), which comes after the driver has answered,
+ * no thread opens a heap of in-kernel malloc there. */
 void ga_cuda_primary_close(CUdevice device);
+void ga_cuda_primary_closed(CUdevice device);
 
 #endif

@@ -4,7 +4,6 @@
  */
 #include "ptx_link.h"
 
-#include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/log.h"
 #include "next.h"
@@ -130,19 +129,36 @@ static ga_status link_ptx(ga_image *out, void **owned, const linker *l, const ga
     return status;
 }
 
+/* Not the primary context: another thread may reset that one. */
+static ga_status make_context(CUcontext *out, int device)
+{
+    ga_cuda_any *create = ga_cuda_next_find(GA_HOOK_cuCtxCreate_v2);
+    const unsigned flags = 0;
+    CUresult result = create ? create((ga_cuda_word)out, flags, (ga_cuda_word)device, 0, 0, 0)
+                             : ga_cuda_next_missing();
+    return result == CUDA_SUCCESS
+               ? GA_OK
+               : ga_fail(GA_ERR_DEVICE, "no context on device %d to compile PTX in: error %d",
+                         device, result);
+}
+
 static ga_status compile(ga_image *out, void **owned, int device, const ga_ptx_source *source)
 {
+    const ga_cuda_api *api = ga_cuda_next_api();
     linker l;
-    ga_cuda_scope scope;
-    if (!find_linker(&l)) {
+    CUcontext context = NULL;
+    CUcontext made = NULL;
+    if (!api || !find_linker(&l)) {
         return ga_fail(GA_ERR_UNSUPPORTED, "the driver has no cuLinkCreate(), to compile PTX with");
     }
-    ga_status status = ga_cuda_enter(&scope, device);
-    if (status != GA_OK) {
-        return status;
+    bool is_there = api->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context;
+    ga_status status = is_there ? GA_OK : make_context(&made, device);
+    if (status == GA_OK) {
+        status = link_ptx(out, owned, &l, source);
     }
-    status = link_ptx(out, owned, &l, source);
-    ga_cuda_leave(&scope);
+    if (made) {
+        ga_cuda_next_find(GA_HOOK_cuCtxDestroy_v2)((ga_cuda_word)made, 0, 0, 0, 0, 0);
+    }
     return status;
 }
 

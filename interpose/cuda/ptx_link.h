@@ -15,9 +15,12 @@ typedef struct ga_ptx_source {
     const ga_ptx_options *options;
 } ga_ptx_source;
 
-/* Compile PTX for `device`, in its primary context, or take the result of an earlier time from the
- * disk. `*owned` holds the cubin: give it to ga_libc.free(). The driver keeps malloc and free as
- * undefined functions in it.
+/* Compile PTX, or take the result of an earlier time from the disk. The driver compiles in the
+ * current context, which the caller keeps; if there is none, in one that is made for it on `device`
+ * and destroyed after. It loads its compiler, and so takes the lock of the dynamic linker: the
+ * caller must hold no lock that a thread takes which unloads a library of the program. `*owned`
+ * holds the cubin: give it to ga_libc.free(). The driver keeps malloc and free as undefined
+ * functions in it.
  *
  * GA_ERR_UNSUPPORTED  the driver has no linker, or refuses the PTX: the error has its first line
  */

@@ -4,9 +4,12 @@
  */
 #include "device.h"
 
+#include "../platform/forks.h"
+
 #include <gpualloc/backend.h>
 
 #include <pthread.h>
+#include <string.h>
 
 /* From device_code.S. A build without nvcc has size 0. The size is data of that file, not the
  * distance to an end symbol, because C assumes that two objects have different addresses. */
@@ -15,6 +18,19 @@ extern const uint64_t ga_device_code_size __attribute__((visibility("hidden")));
 
 static CUmodule modules[GA_CUDA_DEVICES]; /* guarded by modules_lock */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The driver does not outlive a fork, and the thread that held the lock is not in the child. */
+static void fork_child(void)
+{
+    pthread_mutex_init(&modules_lock, NULL);
+    memset(modules, 0, sizeof modules);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, fork_child);
+}
 
 static CUfunction (*test_find)(const char *name); /* for tests */
 

@@ -9,144 +9,11 @@
  * Code that is served has the stubs' variable, with the addresses that the preload's module has in
  * the same context.
  */
-#include "../support/cubin_scene.h"
+#include "modules.h"
 
-#include "cases.h"
-
-#include <stdio.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-/* clang-format off */
-#define FUNCTIONS(X)                                                                               \
-    X(cuModuleLoad, (CUmodule *out, const char *file))                                             \
-    X(cuModuleLoadData, (CUmodule *out, const void *code))                                         \
-    X(cuModuleLoadDataEx,                                                                          \
-      (CUmodule *out, const void *code, unsigned count, int *options, void **values))              \
-    X(cuModuleLoadFatBinary, (CUmodule *out, const void *code))                                    \
-    X(cuLibraryLoadData,                                                                           \
-      (CUmodule *out, const void *code, int *jit, void **jit_values, unsigned jit_count,           \
-       int *options, void **values, unsigned count))                                               \
-    X(cuLibraryLoadFromFile,                                                                       \
-      (CUmodule *out, const char *file, int *jit, void **jit_values, unsigned jit_count,           \
-       int *options, void **values, unsigned count))                                               \
-    X(cuModuleUnload, (CUmodule module))                                                           \
-    X(cuLibraryUnload, (CUmodule library))
-/* clang-format on */
-
-#define MEMBER(name, parameters) CUresult(*name) parameters;
-static struct {
-    FUNCTIONS(MEMBER)
-    int (*images)(void);
-    const void *(*image)(int number, const void **passed);
-    const uint64_t *(*calls_of)(CUmodule code);
-    uint64_t (*functions)(void);
-    int (*stale)(void);
-    void (*hide_variables)(int n);
-    CUresult (*retain)(CUcontext *context, CUdevice device);
-} load;
-
-static bool served;
-static cubin_scene scene;
-
-#define FIND(name, parameters) *(void **)&load.name = cu_find(get, #name, 0);
-
-static void find_all(void)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    cu_get *get;
-    *(void **)&get = dlsym(driver, "cuGetProcAddress_v2");
-    FUNCTIONS(FIND)
-    *(void **)&load.images = dlsym(driver, "stand_in_images");
-    *(void **)&load.image = dlsym(driver, "stand_in_image");
-    *(void **)&load.calls_of = dlsym(driver, "stand_in_calls_of");
-    *(void **)&load.functions = dlsym(driver, "stand_in_functions");
-    *(void **)&load.stale = dlsym(driver, "stand_in_stale");
-    *(void **)&load.hide_variables = dlsym(driver, "stand_in_hide_variables");
-    *(void **)&load.retain = dlsym(driver, "stand_in_retain");
-}
-
-static void build(bool calls_cuda)
-{
-    scene = (cubin_scene){
-        .sm = 90, .calls_cuda = calls_cuda, .has_addends = true, .call_type = GA_R_ABS55_16_34};
-    cubin_scene_build(&scene);
-}
-
-/* ---- the code that the driver got last ------------------------------------------------------- */
-
-/* The stubs of `code` in the current context lead to the preload's module there. */
-static void expect_filled(CUmodule code)
-{
-    const uint64_t *calls = load.calls_of(code);
-    uint64_t functions = load.functions();
-    CHECK(calls, "no variable");
-    CHECK(functions, "no module of the preload in this context");
-    for (unsigned i = 0; calls && i < 3; i++) {
-        CHECK(calls[i] == functions + i * STAND_IN_STEP, "function %u: %#llx, expected %#llx", i,
-              (unsigned long long)calls[i], (unsigned long long)functions + i * STAND_IN_STEP);
-    }
-}
-
-/* They give NULL. */
-static void expect_zeros(CUmodule code)
-{
-    const uint64_t *calls = load.calls_of(code);
-    CHECK(calls && !calls[0] && !calls[1] && !calls[2], "%#llx",
-          calls ? (unsigned long long)calls[0] : 1);
-}
-
-static void expect_served(const void *given, CUmodule code)
-{
-    static cubin_scene again;
-    const void *passed;
-    load.image(load.images() - 1, &passed);
-    CHECK(passed != given, "the driver got the program's image");
-    expect_filled(code);
-    again = scene;
-    cubin_scene_build(&again);
-    CHECK(memcmp(again.bytes, scene.bytes, scene.size) == 0, "the program's own has changed");
-}
-
-static void expect_passed(const void *given, CUmodule code)
-{
-    const void *passed;
-    load.image(load.images() - 1, &passed);
-    CHECK(passed == given, "the driver got another image");
-    CHECK(!load.calls_of(code), "it has stubs");
-}
-
-static void expect_image(const void *given, CUmodule code)
-{
-    (served ? expect_served : expect_passed)(given, code);
-}
-
-static CUmodule load_library(const void *code)
-{
-    CUmodule library = NULL;
-    CHECK_SAME(0, load.cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
-    return library;
-}
-
-static CUmodule load_module(const void *code)
-{
-    CUmodule module = NULL;
-    CHECK_SAME(0, load.cuModuleLoadData(&module, code));
-    return module;
-}
 
 /* ---- cases ----------------------------------------------------------------------------------- */
-
-/* The name of a file with the scene in it; valid until the next call. */
-static const char *file_of_scene(void)
-{
-    static char name[64];
-    int fd = memfd_create("cubin", 0);
-    CHECK(fd >= 0 && write(fd, scene.bytes, scene.size) == (ssize_t)scene.size, "%d", fd);
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    return name;
-}
 
 static void load_each_way(const void *code, void (*expect)(const void *given, CUmodule code))
 {
@@ -170,6 +37,7 @@ static void each_way(void)
     CHECK_SAME(0, load.cuLibraryLoadFromFile(&module, name, NULL, NULL, 0, NULL, NULL, 0));
     expect_image(name, module);
     CHECK(served ? load.images() > 6 : load.images() == 6, "%d images", load.images()); /* ours */
+    CHECK_SAME(0, load.bad_devices());
 }
 
 static void without_malloc(void)
@@ -212,6 +80,40 @@ static void text(void)
     load_each_way(room, expect_image);
     memcpy(room, pure, sizeof pure);
     load_each_way(room, expect_passed);
+}
+
+/* The linker refuses it: the driver gets the program's. */
+static void unlinkable(void)
+{
+    char room[CUBIN_SCENE_SIZE] = "//\n.version 9.0\n.target sm_75\n.extern .func free\n(\n)\n;\n";
+    load_each_way(room, expect_passed);
+}
+
+static void *read_file(const char *path)
+{
+    static uint64_t room[1 << 18];
+    FILE *file = fopen(path, "rbe");
+    CHECK(file && fread(room, 1, sizeof room - 1, file), "%s", path);
+    fclose(file);
+    return room;
+}
+
+/* What nvcc makes: GA_IMAGES has the files. */
+static void of_nvcc(void)
+{
+    CUmodule module;
+    char *files = strdup(getenv("GA_IMAGES"));
+    int count = 0;
+    build(true);
+    for (const char *path = strtok(files, ":"); path; path = strtok(NULL, ":"), count++) {
+        load_each_way(read_file(path), expect_image);
+        CHECK_SAME(0, load.cuModuleLoad(&module, path));
+        expect_image(path, module);
+        CHECK_SAME(0, load.cuLibraryLoadFromFile(&module, path, NULL, NULL, 0, NULL, NULL, 0));
+        expect_image(path, module);
+    }
+    CHECK(count >= 5, "%d files", count);
+    free(files);
 }
 
 static void damaged(void)
@@ -282,17 +184,17 @@ static void elsewhere(void)
     build(true);
     CUmodule before = load_library(scene.bytes);
     CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
-    expect_filled(before);
+    expect_filled_by_launch(before);
     uint64_t there = load.functions();
     expect_image(scene.bytes, load_module(scene.bytes));
     CUmodule library = load_library(scene.bytes);
     expect_image(scene.bytes, library);
     CHECK_SAME(0, cu.pop(&now));
     CHECK(load.functions() != there, "both contexts have one module");
-    expect_filled(library);
+    expect_filled_by_launch(library);
     CHECK_SAME(0, cu.destroy(other));
     CHECK_SAME(0, cu.create(&late, NULL, 0, 0, 0));
-    expect_filled(library);
+    expect_filled_by_launch(library);
     expect_filled(before);
     expect_filled(load_library(scene.bytes));
     CHECK_SAME(0, load.stale());
@@ -308,7 +210,7 @@ static void devices(void)
     uint64_t first = load.functions();
     CHECK_SAME(0, cu.retain(&second, 1));
     CHECK_SAME(0, cu.push(second));
-    expect_filled(library);
+    expect_filled_by_launch(library);
     CHECK(load.functions() != first, "both devices have one module");
     expect_filled(load_library(scene.bytes));
     expect_filled(load_module(scene.bytes));
@@ -366,6 +268,7 @@ static void library_after_reset(void)
     for (int i = 0; i < 2; i++) {
         int before = load.images();
         renew();
+        launch();
         CHECK(served ? load.images() > before : load.images() == before, "%d", load.images());
         if (served) {
             expect_filled(library);
@@ -377,8 +280,8 @@ static void library_after_reset(void)
     CHECK_SAME(0, load.stale());
 }
 
-/* The heap goes with the primary context; other contexts of the device live on without, until that
- * is retained, or one of them loads code that allocates. */
+/* The heap goes with the primary context; other contexts of the device get another one by the next
+ * launch, or when one of them loads code that allocates. */
 static void reset_beside(void)
 {
     CUcontext first;
@@ -393,16 +296,16 @@ static void reset_beside(void)
     expect_zeros(library);
     expect_zeros(module);
     CHECK_SAME(0, cu.retain(&primary, 0));
-    expect_filled(library);
+    expect_filled_by_launch(library);
     expect_filled(module);
     CHECK_SAME(0, cu.create(&second, NULL, 0, 0, 0));
-    expect_filled(library);
+    expect_filled_by_launch(library);
     CHECK_SAME(0, cu.reset(0));
     expect_zeros(library);
     expect_filled(load_module(scene.bytes));
     expect_filled(library);
     CHECK_SAME(0, cu.pop(&second));
-    expect_filled(library);
+    expect_filled_by_launch(library);
     expect_filled(module);
     CHECK_SAME(0, load.stale());
 }
@@ -433,7 +336,7 @@ static void unload(void)
     CHECK_SAME(0, load.cuLibraryUnload(library));
     CHECK_SAME(0, load.cuModuleUnload(module));
     CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
-    expect_filled(stays);
+    expect_filled_by_launch(stays);
     CHECK_SAME(0, load.cuLibraryUnload(stays));
     CHECK_SAME(0, cu.reset(0));
     CHECK_SAME(0, load.stale());
@@ -528,6 +431,8 @@ int main(int argc, char **argv)
         {"without_malloc", without_malloc},
         {"containers", containers},
         {"text", text},
+        {"unlinkable", unlinkable},
+        {"of_nvcc", of_nvcc},
         {"damaged", damaged},
         {"refused", refused},
         {"unloadable", unloadable},

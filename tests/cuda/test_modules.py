@@ -11,16 +11,18 @@ from pathlib import Path
 from driver import Case
 
 MODULE = os.environ["GA_MODULE"]
-SPEC = "slab/vmm"
+SPEC = os.environ["GA_KERNEL_SPEC"]
 GROWTH = "memory grows between launches only"
 REFUSED = "keeps CUDA's malloc in kernels: "
 
 
-class Modules(Case):
+class Served(Case):
+    PROGRAM = "modules"
+
     def served(self, name: str, *said: str, kernel: str = SPEC, **variables: str) -> str:
         """Run a case with GPUALLOC_KERNEL; standard error has all of `said`, and else nothing but
         that the stand-in cannot grow a heap under a kernel."""
-        outcome = self.passes("modules", name, "served", quiet=False, GPUALLOC_KERNEL=kernel,
+        outcome = self.passes(self.PROGRAM, name, "served", quiet=False, GPUALLOC_KERNEL=kernel,
                               **variables)
         lines = [line for line in outcome.stderr.splitlines() if GROWTH not in line]
         self.assertTrue(said or not lines, outcome.stderr)
@@ -28,6 +30,8 @@ class Modules(Case):
             self.assertIn(sentence, outcome.stderr)
         return outcome.stderr
 
+
+class Modules(Served):
     def passed(self, name: str, **variables: str) -> None:
         """Without a heap, the driver gets each image as it is."""
         self.passes("modules", name, "passed", **variables)
@@ -49,6 +53,19 @@ class Modules(Case):
     def test_text(self) -> None:
         self.served("text")
         self.passed("text")
+
+    @unittest.skipUnless(os.environ["GA_IMAGES"], "the unit tests, which have them, are not built")
+    def test_images_of_nvcc(self) -> None:
+        """In each form and compression."""
+        self.served("of_nvcc")
+        self.passed("of_nvcc")
+
+    def test_ptx_that_the_linker_refuses(self) -> None:
+        """The first line of the driver's log."""
+        said = self.served("unlinkable", REFUSED + "the driver's linker refuses the PTX: error 999:"
+                           " ptxas fatal   : Unresolved\n")
+        self.assertEqual(len(said.splitlines()), 1, said)
+        self.passed("unlinkable")
 
     def test_damaged(self) -> None:
         """One warning for all of them."""
@@ -95,9 +112,9 @@ class Modules(Case):
         self.passed("library_after_reset")
 
     def test_another_context_after_a_reset(self) -> None:
-        said = self.served("reset_beside", "malloc gives NULL in kernels of 1 other contexts",
-                           "malloc gives NULL in kernels of 2 other contexts")
-        self.assertEqual(said.count("gives NULL"), 2, said)
+        said = self.served("reset_beside", "kernels of 1 other contexts lose their blocks",
+                           "kernels of 2 other contexts lose their blocks")
+        self.assertEqual(said.count("lose their blocks"), 2, said)
 
     def test_a_reference_that_bypassed_us(self) -> None:
         self.served("unknown_holder", STAND_IN_DEVICES="2")
@@ -156,6 +173,66 @@ class Modules(Case):
         modules = [report["modules"] for report in reports if "modules" in report]
         self.assertEqual(modules, [{"served": 6, "passed": 0, "refused": 0},
                                    {"served": 0, "passed": 5, "refused": 0}])
+
+
+class Contexts(Served):
+    """Contexts that come and go, and other threads."""
+
+    PROGRAM = "module_contexts"
+    LOST = "kernels of 1 other contexts lose their blocks"
+
+    def test_the_primary_context_goes_while_a_thread_loads(self) -> None:
+        self.served("reset_and_load", self.LOST)
+        self.served("release_and_load", self.LOST)
+
+    def test_the_primary_context_goes_while_a_thread_launches(self) -> None:
+        self.served("reset_and_launch", self.LOST)
+
+    def test_devices_do_not_wait_for_each_other(self) -> None:
+        self.served("each_device_alone", STAND_IN_DEVICES="2")
+
+    def test_other_contexts_wait_for_a_launch(self) -> None:
+        self.served("lazily", STAND_IN_DEVICES="2")
+        self.served("each_launch")
+
+    def test_a_heap_that_cannot_be_at_a_launch(self) -> None:
+        """A library is loaded without a context, so its heap opens later."""
+        for strict, status in ("0", 1), ("1", 2):
+            outcome = self.run_cuda("module_contexts", "without_context", "served",
+                                    GPUALLOC_KERNEL="slab:unit=x/cuda", GPUALLOC_STRICT=strict,
+                                    STAND_IN_DEVICES="2")
+            self.assertEqual(outcome.status, status, outcome.stderr)
+            self.assertEqual(outcome.stderr.count("get NULL from malloc: GPUALLOC_KERNEL: slab"), 1)
+
+    def test_without_a_context(self) -> None:
+        self.served("without_context", STAND_IN_DEVICES="2")
+
+    def test_where_ptx_is_linked(self) -> None:
+        self.served("linked_in_place")
+        self.served("linked_without_context", STAND_IN_DEVICES="2")
+
+    def test_a_launch_in_a_capture(self) -> None:
+        self.served("launched_in_capture")
+
+    def test_a_thread_loads_while_another_fills(self) -> None:
+        self.served("loaded_while_filling")
+
+    def test_a_thread_unloads_while_another_fills(self) -> None:
+        self.served("unloaded_while_filling")
+
+    def test_a_thread_unloads_while_another_links(self) -> None:
+        self.served("unloaded_while_linking", STAND_IN_SM="130", STAND_IN_MODULE=MODULE)
+
+    def test_the_driver_shuts_down(self) -> None:
+        """Quietly: kernels no longer run."""
+        self.served("shuts_down")
+
+    def test_fork(self) -> None:
+        self.served("forked", self.LOST)
+
+    def test_contexts_that_end_by_early_functions(self) -> None:
+        self.served("early_functions")
+        self.served("attached", self.LOST)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from driver import LIBCUDA, Case
 NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
 UNUSED = " is not used: "
+UNSEEN = "unseen"  # the file that counts what was written since the last scan
+UNITS = 257  # its size, when a scan is due: 256 units of 64 KiB, and one
 
 
 class PtxCache(Case):
@@ -47,7 +49,7 @@ class PtxCache(Case):
         self.assertNotIn(UNUSED, said)
 
     def files(self) -> list[Path]:
-        return sorted(self.cache.iterdir())
+        return sorted(path for path in self.cache.iterdir() if path.name != UNSEEN)
 
     def entry(self) -> Path:
         """The one file."""
@@ -235,7 +237,7 @@ class PtxCache(Case):
             variables = {"GPUALLOC_CACHE": None, "HOME": str(home), "XDG_CACHE_HOME": caches}
             (self.hits if caches == "x" else self.compiles)(**variables)
             self.hits(**variables)
-            self.assertEqual(len(list((where / "gpualloc").iterdir())), 1)
+            self.assertEqual(len(list((where / "gpualloc").glob("*.cubin"))), 1)
             self.assertEqual(stat.S_IMODE(where.stat().st_mode), 0o700)
         for path in "", "home":
             self.compiles(GPUALLOC_CACHE=None, HOME=path, XDG_CACHE_HOME=None)
@@ -313,6 +315,7 @@ class PtxCache(Case):
             path.touch()
         os.utime(old, (time.time() - 3700,) * 2)
         self.hits("a")  # so that it is the newest
+        os.truncate(self.cache / UNSEEN, UNITS)
         self.compiles("b")
         names = {path.name for path in self.files()}
         kept = {f"{i:016x}.cubin" for i in range(6, 10)}
@@ -320,6 +323,56 @@ class PtxCache(Case):
         self.assertEqual(len(names), len(kept) + 4)
         self.hits("a")
         self.hits("b")
+
+    def crowd(self) -> int:
+        """Add files beyond the bound; their number."""
+        for i in range(10):
+            path = self.cache / f"{i:016x}.cubin"
+            path.touch(0o600)
+            os.truncate(path, 60 << 20)
+            os.utime(path, (1000 + i, 1000 + i))
+        return 10
+
+    def counted(self) -> int:
+        return (self.cache / UNSEEN).stat().st_size
+
+    def test_scans_are_rare(self) -> None:
+        """A writer looks at each file only when enough was written since the last look."""
+        self.compiles("a")
+        self.assertEqual(self.counted(), 1)
+        crowd = self.crowd()
+        for i in range(4):
+            self.compiles(f"few {i}")
+            self.assertEqual((len(self.files()), self.counted()), (crowd + 2 + i, 2 + i))
+        os.truncate(self.cache / UNSEEN, UNITS - 1)
+        self.compiles("one less")
+        self.assertEqual((len(self.files()), self.counted()), (crowd + 6, UNITS))
+        self.compiles("due")
+        self.assertEqual((len(self.files()), self.counted()), (4 + 7, 1))
+
+    def test_scans_without_a_count(self) -> None:
+        """Each writer looks: the file is missing, or none that it can write to."""
+        self.compiles("a")
+        target = self.folder / "target"
+        target.touch()
+
+        def missing(path: Path) -> None:
+            path.unlink()
+
+        def link(path: Path) -> None:
+            path.unlink()
+            path.symlink_to(target)
+
+        def fifo(path: Path) -> None:
+            path.unlink()
+            os.mkfifo(path, 0o600)
+
+        for replace in missing, link, fifo:
+            self.crowd()
+            replace(self.cache / UNSEEN)
+            self.compiles(replace.__name__)
+            self.assertLess(len(self.files()), 10)
+        self.assertEqual(target.stat().st_size, 0)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,9 @@ extern "C" __device__ __noinline__ node *make_list(int length, node *tail)
 
 __device__ maker *makers[2] = {make, make};
 
+/* All of the program's constants are zeros, which a file need not store. */
+__constant__ unsigned zeros[64];
+
 extern "C" __global__ void below(node **out)
 {
     out[threadIdx.x] = make((int)threadIdx.x);
@@ -65,7 +68,7 @@ extern "C" __global__ void recursive(node **out)
 
 extern "C" __global__ void pure(node **out)
 {
-    out[threadIdx.x] = NULL;
+    out[threadIdx.x] = out[zeros[threadIdx.x % 64]];
 }
 
 extern "C" __global__ void with_new(node **out)

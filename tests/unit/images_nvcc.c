@@ -20,7 +20,8 @@ enum {
     ALL_CALLS = GA_CALLS_MALLOC | GA_CALLS_FREE | GA_CALLS_ALIGNED,
     NEEDED_REGISTERS = 48, /* more than any of these kernels has */
     NEEDED_STACK = 160,
-    NEEDED_RECURSION = 1024 + NEEDED_STACK
+    NEEDED_RECURSION = 1024 + NEEDED_STACK,
+    ZEROS_SIZE = 256 /* of the constants in images.cu */
 };
 
 static ga_image read_file(const char *path)
@@ -141,6 +142,26 @@ static void expect_stub(const ga_cubin *cubin, const ga_cubin *stubs, int i)
     cr_assert_eq(code[0].header.sh_info >> 24, code[1].header.sh_info >> 24);
 }
 
+/* The program's constants, and with stubs the variable behind them, are zeros, and in the file. */
+static void expect_zero_constants(const ga_cubin *cubin, size_t size)
+{
+    ga_cubin_section section;
+    unsigned count = 0;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        if (strcmp(section.name, ".nv.constant3") == 0) {
+            cr_assert_eq(section.header.sh_type, SHT_PROGBITS, "sm_%u", cubin->sm);
+            cr_assert_eq(section.header.sh_size, size, "sm_%u", cubin->sm);
+            cr_assert_eq(section.content.size, size, "sm_%u", cubin->sm);
+            for (size_t at = 0; at < size; at++) {
+                cr_assert_eq(section.content.bytes[at], 0, "sm_%u: byte %zu", cubin->sm, at);
+            }
+            count++;
+        }
+    }
+    cr_assert_eq(count, 1, "sm_%u: %u sections of constants", cubin->sm, count);
+}
+
 /* A disassembler, where there is one, reads the whole file. */
 static void expect_disassembled(ga_image image)
 {
@@ -173,6 +194,7 @@ static void serve_and_check(ga_image image)
         before[i] = count_relocations(&cubin, names[i]);
         cr_assert(before[i] && printfs, "sm_%u: %s", cubin.sm, names[i]);
     }
+    expect_zero_constants(&cubin, ZEROS_SIZE);
     ga_cubin_needs needs = raised;
     needs.parameters = parameters_of(cubin.sm);
     cr_assert_eq(ga_cubin_serve(&image, &owned, &cubin, &stubs, &needs), GA_OK, "sm_%u: %s",
@@ -187,6 +209,7 @@ static void serve_and_check(ga_image image)
     cr_assert_eq(count_relocations(&cubin, GA_CUBIN_OFFSET), 0, "sm_%u", cubin.sm);
     cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs);
     cr_assert(count_relocations(&cubin, "__assertfail") > 0);
+    expect_zero_constants(&cubin, ZEROS_SIZE + GA_CALLS_COUNT * sizeof(uint64_t));
     expect_needs(&cubin, "below");
     expect_needs(&cubin, "with_new");
     expect_needs(&cubin, "recursive");
@@ -236,6 +259,23 @@ Test(images_nvcc, linked)
 Test(images_nvcc, with_debug_information)
 {
     check_all(getenv("IMAGES_DEBUG"), IMAGES_ARCHITECTURES);
+}
+
+/* Of each architecture that both releases know. */
+Test(images_nvcc, compiled_by_cuda_12)
+{
+    static const unsigned architectures[] = {75, 80, 86, 89, 90, 100, 103, 120, 121};
+    const char *prefix = getenv("IMAGES_12");
+    if (!prefix) {
+        cr_skip("scripts/install-cuda-runtimes fetches its compiler");
+    }
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s%u.cubin", prefix, architectures[i]);
+        ga_image image = read_file(path);
+        serve_and_check(image);
+        free((void *)image.bytes);
+    }
 }
 
 /* ---- the module of the CUDA preload -------------------------------------------------------- */

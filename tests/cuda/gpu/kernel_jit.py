@@ -7,6 +7,7 @@
   culink        PTX to the driver's linker, and the result to the driver (CUDA.jl)
   nvjitlink     PTX to nvJitLink, and the result to the driver (numba-cuda)
   library       PTX as a library (cuLibraryLoadData)
+  apart         one module allocates and is unloaded, another one of the same code frees
 
   kernel_jit.py [WAY...]
 
@@ -17,10 +18,10 @@ import ctypes as c
 import sys
 
 SOURCE = b"""
-extern "C" __global__ void lists(unsigned long long *sums)
+struct node { unsigned long long value; node *next; };
+
+static __device__ node *build_list(unsigned thread)
 {
-    struct node { unsigned long long value; node *next; };
-    unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
     node *list = nullptr;
     for (unsigned i = 0; i < thread % 20 + 1; i++) {
         node *added = (node *)malloc(sizeof(node));
@@ -30,13 +31,37 @@ extern "C" __global__ void lists(unsigned long long *sums)
         *added = {thread * i, list};
         list = added;
     }
-    sums[thread] = 0;
+    return list;
+}
+
+static __device__ unsigned long long consume(node *list)
+{
+    unsigned long long sum = 0;
     while (list) {
         node *next = list->next;
-        sums[thread] += list->value;
+        sum += list->value;
         free(list);
         list = next;
     }
+    return sum;
+}
+
+extern "C" __global__ void lists(unsigned long long *sums)
+{
+    unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+    sums[thread] = consume(build_list(thread));
+}
+
+extern "C" __global__ void first_half(unsigned long long *lists)
+{
+    unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+    lists[thread] = (unsigned long long)build_list(thread);
+}
+
+extern "C" __global__ void second_half(unsigned long long *lists)
+{
+    unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+    lists[thread] = consume((node *)lists[thread]);
 }
 """
 THREADS = 2048
@@ -75,21 +100,44 @@ class Driver:
     def call(self, name: str, *arguments: object) -> None:
         check(getattr(self.cuda, name)(*arguments), name)
 
-    def run(self, function: c.c_void_p) -> int:
-        block, sums = c.c_uint64(), (c.c_uint64 * THREADS)()
-        self.call("cuMemAlloc_v2", c.byref(block), c.c_size_t(c.sizeof(sums)))
+    def launch(self, function: c.c_void_p, block: c.c_uint64) -> None:
         parameters = (c.c_void_p * 1)(c.addressof(block))
         self.call("cuLaunchKernel", function, THREADS // 128, 1, 1, 128, 1, 1, 0, None, parameters,
                   None)
+
+    def allocated(self) -> c.c_uint64:
+        block = c.c_uint64()
+        self.call("cuMemAlloc_v2", c.byref(block), c.c_size_t(8 * THREADS))
+        return block
+
+    def sum_of(self, block: c.c_uint64) -> int:
+        sums = (c.c_uint64 * THREADS)()
         self.call("cuMemcpyDtoH_v2", sums, block, c.c_size_t(c.sizeof(sums)))
         self.call("cuMemFree_v2", block)
         return sum(sums)
 
-    def run_module(self, code: bytes) -> int:
+    def run(self, function: c.c_void_p) -> int:
+        block = self.allocated()
+        self.launch(function, block)
+        return self.sum_of(block)
+
+    def load(self, code: bytes, name: bytes) -> tuple[c.c_void_p, c.c_void_p]:
         module, function = c.c_void_p(), c.c_void_p()
         self.call("cuModuleLoadData", c.byref(module), code)
-        self.call("cuModuleGetFunction", c.byref(function), module, b"lists")
-        return self.run(function)
+        self.call("cuModuleGetFunction", c.byref(function), module, name)
+        return module, function
+
+    def run_module(self, code: bytes) -> int:
+        return self.run(self.load(code, b"lists")[1])
+
+    def run_apart(self, code: bytes) -> int:
+        block = self.allocated()
+        for name in b"first_half", b"second_half":
+            module, function = self.load(code, name)
+            self.launch(function, block)
+            self.call("cuCtxSynchronize")
+            self.call("cuModuleUnload", module)
+        return self.sum_of(block)
 
     def run_library(self, code: bytes) -> int:
         handle, kernel, function = c.c_void_p(), c.c_void_p(), c.c_void_p()
@@ -150,6 +198,7 @@ def main() -> None:
         "culink": lambda: driver.run_module(driver.link(ptx)),
         "nvjitlink": lambda: driver.run_module(joined(driver.sm, ptx)),
         "library": lambda: driver.run_library(ptx),
+        "apart": lambda: driver.run_apart(compiled(f"sm_{driver.sm}", "CUBIN")),
     }
     for name in sys.argv[1:] or ways:
         print(name, ways[name](), flush=True)

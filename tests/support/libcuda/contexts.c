@@ -161,11 +161,19 @@ CUresult cuCtxGetDevice(CUdevice *device)
 
 static int active[VMM_DRIVER_DEVICES]; /* the device's own context is in use */
 
+static int bad_devices;
+
+int stand_in_bad_devices(void)
+{
+    return bad_devices;
+}
+
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *is_active)
 {
     CUresult result = stand_in_arrive(true);
     *flags = 0;
     if (result == CUDA_SUCCESS && (device < 0 || device >= device_count())) {
+        __atomic_fetch_add(&bad_devices, 1, __ATOMIC_RELAXED); /* a figure */
         return CUDA_ERROR_INVALID_DEVICE;
     }
     *is_active = result == CUDA_SUCCESS && __atomic_load_n(&active[device], __ATOMIC_RELAXED);

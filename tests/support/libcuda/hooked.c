@@ -39,6 +39,26 @@ void stand_in_fail(const char *symbol, int n, CUresult error)
     rows.error[row] = error;
 }
 
+static struct {
+    const char *symbol;
+    void (*run)(void);
+} meanwhile;
+
+void stand_in_meanwhile(const char *symbol, void (*run)(void))
+{
+    meanwhile.symbol = symbol;
+    meanwhile.run = run;
+}
+
+void stand_in_during(const char *symbol)
+{
+    void (*run)(void) = meanwhile.run;
+    if (run && strcmp(meanwhile.symbol, symbol) == 0) {
+        meanwhile.run = NULL;
+        run();
+    }
+}
+
 void stand_in_fail_any(uint64_t n, uint64_t more, CUresult error)
 {
     vmm_driver_fail_many(NULL, n, more, error);
@@ -97,6 +117,7 @@ static CUresult call(int row, stand_in_word a, stand_in_word b, stand_in_word c,
         rows.failures[row]--;
         return rows.error[row];
     }
+    stand_in_during(hooks[row].symbol);
     stand_in_function *real = __atomic_load_n(&known[row], __ATOMIC_RELAXED); /* see there */
     if (!real) {
         real = function_of(row);

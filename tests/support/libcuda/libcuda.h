@@ -35,6 +35,9 @@ STAND_IN_API void stand_in_echo(bool on);
 /* The next `n` calls of that symbol fail with `error`, and do nothing. */
 STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
 
+/* The next call of that symbol, or of cuLinkComplete or cuLibraryGetGlobal, first calls `run`. */
+STAND_IN_API void stand_in_meanwhile(const char *symbol, void (*run)(void));
+
 /* The n-th call from now on that reaches vmm_driver fails with `error`, and so do `more` after it;
  * n = 0: no call. stand_in_has_failed(): true if the n-th call was made. See
  * vmm_driver_fail_many(). */
@@ -82,12 +85,21 @@ STAND_IN_API uint64_t stand_in_functions(void);
 /* The next `n` look-ups of variables fail. */
 STAND_IN_API void stand_in_hide_variables(int n);
 
+/* Questions about devices that do not exist. A tool like compute-sanitizer reports errors of the
+ * driver's calls. */
+STAND_IN_API int stand_in_bad_devices(void);
+
 /* Calls with a module or library that is gone. */
 STAND_IN_API int stand_in_stale(void);
 /* Results of the linker so far; and the value of an option of its last state. False: the state has
  * no such option. */
 STAND_IN_API uint64_t stand_in_links(void);
 STAND_IN_API bool stand_in_link_option(int option, uint32_t *value);
+
+#define STAND_IN_LINK_ERROR "ptxas fatal   : Unresolved\nptxas fatal   : Aborted\n"
+
+/* The context that was current when the last state was made. */
+STAND_IN_API CUcontext stand_in_link_context(void);
 
 /* The first 16 KiB of the linker's last input. */
 STAND_IN_API const void *stand_in_link_input(size_t *size);
@@ -106,6 +118,9 @@ stand_in_function *stand_in_own_context(const char *symbol);
 stand_in_function *stand_in_other_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 stand_in_function *stand_in_own_module(const char *symbol);
+
+/* Call what stand_in_meanwhile() wants called. */
+void stand_in_during(const char *symbol);
 
 /* Count a call of a function of the hook table that is defined elsewhere. */
 void stand_in_called(const char *symbol);

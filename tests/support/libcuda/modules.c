@@ -5,7 +5,7 @@
  * functions are.
  *
  * The linker gives the content of the file that STAND_IN_MODULE names for the preload's own PTX,
- * and STAND_IN_CUBIN for any other.
+ * and STAND_IN_CUBIN for any other. Without a file, it writes STAND_IN_LINK_ERROR to the log.
  */
 #include "libcuda.h"
 
@@ -24,6 +24,7 @@ enum {
     LINK_OPTIONS = 64,
     LINK_INPUT = 1 << 14,
     CUBIN_SIZE = 1 << 22,
+    ERROR_LOG_BUFFER = 5,   /* CU_JIT_ERROR_LOG_BUFFER */
     LIBRARY_NOT_FOUND = 500 /* CUDA_ERROR_NOT_FOUND */
 };
 
@@ -44,7 +45,7 @@ typedef struct variable {
 
 static struct CUmod_st modules[IMAGES];
 static int module_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards modules and variables */
 static variable variables[VARIABLES];
 static int variable_count;
 static int stale;
@@ -113,20 +114,21 @@ static CUresult keep(CUmodule *out, const void *image, bool is_file, bool is_lib
     if (!image) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    int number = __atomic_fetch_add(&module_count, 1, __ATOMIC_RELAXED); /* a figure */
-    if (number >= IMAGES) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUmodule module = &modules[number];
-    module->image = image;
+    struct CUmod_st module = {.image = image};
     if (!is_library) {
-        cuCtxGetCurrent(&module->context);
+        cuCtxGetCurrent(&module.context);
     }
     if (!is_file) {
-        copy_image(module, image);
+        copy_image(&module, image);
     }
-    *out = module;
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    bool fits = module_count < IMAGES;
+    if (fits) {
+        *out = &modules[module_count];
+        modules[module_count++] = module;
+    }
+    pthread_mutex_unlock(&lock);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult load_module(stand_in_word out, stand_in_word image, stand_in_word c,
@@ -150,10 +152,16 @@ static CUresult load_file(stand_in_word out, stand_in_word name, stand_in_word c
     return keep((CUmodule *)out, (const void *)name, true, false);
 }
 
-static CUresult use(CUmodule code)
+/* `ends`: from now on it is gone. */
+static CUresult use(CUmodule code, bool ends)
 {
+    pthread_mutex_lock(&lock);
     bool is_gone = code < modules || code >= modules + IMAGES || code->is_gone;
     stale += is_gone;
+    if (!is_gone && ends) {
+        code->is_gone = true;
+    }
+    pthread_mutex_unlock(&lock);
     return is_gone ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
@@ -161,11 +169,7 @@ static CUresult unload(stand_in_word code, stand_in_word b, stand_in_word c, sta
                        stand_in_word e, stand_in_word f)
 {
     (void)b, (void)c, (void)d, (void)e, (void)f;
-    CUresult result = use((CUmodule)code);
-    if (result == CUDA_SUCCESS) {
-        ((CUmodule)code)->is_gone = true;
-    }
-    return result;
+    return use((CUmodule)code, true);
 }
 
 void stand_in_modules_gone(CUcontext context)
@@ -182,6 +186,13 @@ void stand_in_modules_gone(CUcontext context)
     pthread_mutex_unlock(&lock);
 }
 
+static CUresult launch(stand_in_word a, stand_in_word b, stand_in_word c, stand_in_word d,
+                       stand_in_word e, stand_in_word f)
+{
+    (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+    return CUDA_SUCCESS;
+}
+
 stand_in_function *stand_in_own_module(const char *symbol)
 {
     static const struct {
@@ -196,6 +207,18 @@ stand_in_function *stand_in_own_module(const char *symbol)
         {"cuLibraryLoadFromFile", load_file},
         {"cuModuleUnload", unload},
         {"cuLibraryUnload", unload},
+        {"cuLaunchKernel", launch},
+        {"cuLaunchKernel_ptsz", launch},
+        {"cuLaunchKernelEx", launch},
+        {"cuLaunchKernelEx_ptsz", launch},
+        {"cuLaunchCooperativeKernel", launch},
+        {"cuLaunchCooperativeKernel_ptsz", launch},
+        {"cuLaunchCooperativeKernelMultiDevice", launch},
+        {"cuLaunch", launch},
+        {"cuLaunchGrid", launch},
+        {"cuLaunchGridAsync", launch},
+        {"cuGraphLaunch", launch},
+        {"cuGraphLaunch_ptsz", launch},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (strcmp(own[i].symbol, symbol) == 0) {
@@ -266,7 +289,7 @@ void stand_in_hide_variables(int n)
 static CUresult get_global(CUdeviceptr *start, size_t *size, CUmodule code, const char *name)
 {
     CUcontext context = NULL;
-    CUresult result = use(code);
+    CUresult result = use(code, false);
     if (result == CUDA_SUCCESS && (cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -295,6 +318,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *start, size_t *size, CUmodule module,
 
 CUresult cuLibraryGetGlobal(CUdeviceptr *start, size_t *size, CUmodule library, const char *name)
 {
+    stand_in_during("cuLibraryGetGlobal");
     return get_global(start, size, library, name);
 }
 
@@ -306,14 +330,17 @@ const uint64_t *stand_in_calls_of(CUmodule code)
 uint64_t stand_in_functions(void)
 {
     CUcontext context = NULL;
+    uint64_t functions = 0;
     cuCtxGetCurrent(&context);
-    for (int i = module_count - 1; i >= 0; i--) {
+    pthread_mutex_lock(&lock);
+    for (int i = module_count - 1; i >= 0 && !functions; i--) {
         if (!modules[i].is_gone && modules[i].context == context &&
             size_of(&modules[i], GA_KERNEL_MODULE_FUNCTIONS)) {
-            return functions_of(&modules[i]);
+            functions = functions_of(&modules[i]);
         }
     }
-    return 0;
+    pthread_mutex_unlock(&lock);
+    return functions;
 }
 
 /* ---- the linker ------------------------------------------------------------------------------ */
@@ -324,6 +351,7 @@ typedef struct CUlinkState_st {
 } linker;
 
 static uint64_t link_count;
+static CUcontext link_context;
 static unsigned link_option_count;
 static int link_options[LINK_OPTIONS];
 static void *link_values[LINK_OPTIONS];
@@ -334,6 +362,11 @@ const void *stand_in_link_input(size_t *size)
 {
     *size = link_input_size;
     return link_input;
+}
+
+CUcontext stand_in_link_context(void)
+{
+    return link_context;
 }
 
 uint64_t stand_in_links(void)
@@ -364,6 +397,10 @@ CUresult cuLinkCreate_v2(unsigned count, int *options, void **values, linker **o
     if (count > LINK_OPTIONS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    cuCtxGetCurrent(&link_context);
+    if (!link_context) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     link_option_count = count;
     memcpy(link_options, options, count * sizeof *options);
     memcpy(link_values, values, count * sizeof *values);
@@ -384,12 +421,23 @@ CUresult cuLinkAddData_v2(linker *state, int type, void *data, size_t size, cons
     return is_text || is_fatbin ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static void write_log(void)
+{
+    for (unsigned i = 0; i < link_option_count; i++) {
+        if (link_options[i] == ERROR_LOG_BUFFER) {
+            memcpy(link_values[i], STAND_IN_LINK_ERROR, sizeof STAND_IN_LINK_ERROR);
+        }
+    }
+}
+
 CUresult cuLinkComplete(linker *state, void **cubin, size_t *size)
 {
     __atomic_fetch_add(&link_count, 1, __ATOMIC_RELAXED); /* a figure */
+    stand_in_during("cuLinkComplete");
     const char *path = getenv(state->is_own ? "STAND_IN_MODULE" : "STAND_IN_CUBIN");
     FILE *file = path ? fopen(path, "rbe") : NULL;
     if (!file) {
+        write_log();
         return CUDA_ERROR_UNKNOWN;
     }
     state->cubin = malloc(CUBIN_SIZE);

@@ -22,6 +22,7 @@ enum {
 struct CUctx_st {
     CUdevice device;
     bool exists;
+    unsigned references; /* of cuCtxCreate() and cuCtxAttach() */
 };
 
 static struct CUctx_st others[OTHERS];
@@ -104,7 +105,7 @@ static CUresult create(CUcontext *context, CUdevice device)
     if (number >= OTHERS) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    others[number] = (struct CUctx_st){device, true};
+    others[number] = (struct CUctx_st){device, true, 1};
     *context = &others[number];
     return push(*context);
 }
@@ -142,16 +143,43 @@ static CUresult destroy(WORDS)
     return CUDA_SUCCESS;
 }
 
+static CUresult attach(WORDS)
+{
+    CUcontext context = current_other();
+    if (!context) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    context->references++;
+    *(CUcontext *)a = context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult detach(WORDS)
+{
+    CUcontext context = (CUcontext)a;
+    if (!stand_in_is_other(context) || !context->exists) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return --context->references ? CUDA_SUCCESS : destroy(a, b, c, d, e, f);
+}
+
+/* It refuses a context that has more than one reference. */
+static CUresult destroy_v1(WORDS)
+{
+    CUcontext context = (CUcontext)a;
+    bool is_shared = stand_in_is_other(context) && context->references > 1;
+    return is_shared ? CUDA_ERROR_INVALID_VALUE : destroy(a, b, c, d, e, f);
+}
+
 stand_in_function *stand_in_other_context(const char *symbol)
 {
     static const struct {
         const char *symbol;
         stand_in_function *function;
     } own[] = {
-        {"cuCtxCreate_v2", create_v2},
-        {"cuCtxCreate_v3", create_v3},
-        {"cuCtxCreate_v4", create_v4},
-        {"cuCtxDestroy_v2", destroy},
+        {"cuCtxCreate", create_v2},    {"cuCtxCreate_v2", create_v2}, {"cuCtxCreate_v3", create_v3},
+        {"cuCtxCreate_v4", create_v4}, {"cuCtxDestroy", destroy_v1},  {"cuCtxDestroy_v2", destroy},
+        {"cuCtxAttach", attach},       {"cuCtxDetach", detach},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (strcmp(own[i].symbol, symbol) == 0) {

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The program's code that is served, in the order in which it was loaded. Thread safe.
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_KERNEL_CODES_H
+#define GPUALLOC_INTERPOSE_CUDA_KERNEL_CODES_H
+
+#include "../../liballoc/platform/cuda_types.h"
+
+#include <stdint.h>
+
+typedef struct ga_cuda_code {
+    void *handle;
+    CUcontext context; /* a module's; NULL: a library, which has an instance in each context */
+    uint64_t number;   /* in the order of loading, from 1 */
+} ga_cuda_code;
+
+/* Append a module or library that the driver has loaded. `copy` is the code, to be freed after it
+ * was unloaded; NULL: there is nothing to free. Returns its number; 0: no memory. */
+uint64_t ga_cuda_codes_add(void *handle, CUcontext context, void *copy);
+
+/* The first code behind `before` that runs in a context; it stays loaded until the call with it as
+ * `before`. NULL as `before`: the first with a number above `number`. NULL: there is none. */
+const ga_cuda_code *ga_cuda_codes_next(const ga_cuda_code *before, uint64_t number,
+                                       CUcontext context);
+
+/* The number of the last code that runs in a context; 0: there is none. */
+uint64_t ga_cuda_codes_last(CUcontext context);
+
+/* Before the driver unloads the code. Waits while another thread uses it. Returns `copy`. */
+void *ga_cuda_codes_remove(const void *handle);
+
+/* A context is gone, with its modules. */
+void ga_cuda_codes_context_gone(CUcontext context);
+
+/* In the child of a fork. */
+void ga_cuda_codes_child(void);
+
+#endif
