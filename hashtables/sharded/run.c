@@ -201,8 +201,8 @@ static ga_status count_by(ga_sharded_job *j, ga_status (*by)(ga_slabhash_sharded
     return status ? status : t->engine->wait(t, j->stream);
 }
 
-/* Whether a request can be answered from the answer to another one for the same key. An insert would
- * have to know the other one's value to say what it has found. */
+/* Whether a request can be answered from the answer to another one for the same key. An insert
+ * would have to know the other one's value to say what it has found. */
 static bool may_combine(const ga_sharded_job *j)
 {
     const ga_slabhash_batch *batch = j->batch;

@@ -20,8 +20,8 @@
  *            keys, they take several rounds, and the memory for requests of others stays bounded.
  *            Each message of a step is in the order of parts, and the shard serves them side by
  *            side. So all of them use the same few parts at a time, whose buckets stay in the
- *            cache. A message has a multiple of GA_SHARDED_PAD requests and begins at such an index,
- *            because NCCL is slower with arrays that are not aligned to 16 bytes. The last
+ *            cache. A message has a multiple of GA_SHARDED_PAD requests and begins at such an
+ *            index, because NCCL is slower with arrays that are not aligned to 16 bytes. The last
  *            requests are then for a reserved key, which shards refuse.
  *
  * ORDER      On the exchange stream of each rank: requests of steps 0 and 1, answers of 0 with

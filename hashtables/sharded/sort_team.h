@@ -120,8 +120,8 @@ GA_SIMT uint32_t ga_sharded_bins(const ga_sharded_division *division)
 /* Requests that a team sorts at once. */
 #define GA_SHARDED_SORT_MOST(is_wide) (GA_SHARDED_SORT_BYTES / GA_SHARDED_WIDTH(is_wide))
 
-/* Turns counts into the index at which each bin begins, and the last one ends: a prefix sum. One warp of the
- * team: each lane sums neighbouring bins, then the warp the sums of its lanes. */
+/* Turns counts into the index at which each bin begins, and the last one ends: a prefix sum. One
+ * warp of the team: each lane sums neighbouring bins, then the warp the sums of its lanes. */
 GA_SIMT void ga_sharded_begin_team(uint32_t bins, ga_sharded_room *room)
 {
     uint32_t lane = GA_TEAM_THREAD;
@@ -189,8 +189,8 @@ GA_SIMT void ga_sharded_pad_team(const ga_sharded_pad *pad, uint32_t bin)
     }
 }
 
-/* The first request for the key of request `i`, among those of the team, perhaps itself. Any of them
- * may be the first. `slots` are 0 before. */
+/* The first request for the key of request `i`, among those of the team, perhaps itself. Any of
+ * them may be the first. `slots` are 0 before. */
 GA_SIMT uint32_t ga_sharded_first_of(const ga_sharded_sort *sort, uint64_t first, uint32_t i,
                                      uint64_t key, uint32_t width, ga_sharded_room *room)
 {
@@ -339,8 +339,8 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
     }
 }
 
-/* Which bin each element of the room belongs to, from the extents. A warp fills in one bin after the
- * other. */
+/* Which bin each element of the room belongs to, from the extents. A warp fills in one bin after
+ * the other. */
 GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_t bins,
                                        ga_sharded_room *room)
 {

@@ -210,9 +210,9 @@ static void serve_others(ga_sharded_job *j, const step *s)
     serve(j, batches, count);
 }
 
-/* Own requests keep the shard busy while messages travel: those of a slice are served before others'
- * requests of the slice before, so that the first of these have time to arrive; those of the last
- * slice at the end, so that the last answers have. */
+/* Own requests keep the shard busy while messages travel. Those of a slice are served before the
+ * messages of the slice before it, so that the first messages have time to arrive. Those of the
+ * last slice are served at the end, while the last answers travel. */
 static void serve_own_before(ga_sharded_job *j, const step *s)
 {
     if (s->slice == 0 && s->round == 0) {

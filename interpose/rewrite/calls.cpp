@@ -19,8 +19,8 @@ namespace rewrite
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Threads may end here and not the whole program, so that a block from which all paths end it is none.
- */
+/* Threads may end here by themselves. So the block is not one from which every path ends the whole
+ * program. */
 void function::spare()
 {
     if (blocks->is_doomed(at) && !spared[at]) {

@@ -272,7 +272,8 @@ Test(slabhash_sharded, insert_or_apply)
     end(&all, &w);
 }
 
-/* Each request has an operation of its own. Ranks have keys of their own: half of them are there. */
+/* Each request has an operation of its own. Ranks have keys of their own, half of which are
+ * there. */
 Test(slabhash_sharded, operations_of_each_request)
 {
     static uint8_t ops[KEYS];

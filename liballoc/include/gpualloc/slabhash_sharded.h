@@ -137,9 +137,12 @@ GA_API ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table);
 
 /* Carries out the batches of all ranks, in no order, after the work on `stream`, and waits. `batch`
  * as for ga_slabhash_run(); its arrays are in the memory that is exchanged. Either all ranks pass
- * `ops`, and for maps `values` with them, or none does. `counts` is NULL, or has four numbers in memory of the host, which are
- * set to the numbers of ABSENT, FOUND, FULL and REFUSED among the requests of this rank.
- * Collective.
+ * `ops`, and for maps `values` with them, or none does. `counts` is NULL, or has four numbers in
+ * memory of the host, which are set to the numbers of ABSENT, FOUND, FULL and REFUSED among the
+ * requests of this rank. Collective.
+ *
+ * Requests for one key that repeat in a batch travel once if its keys are skewed, and if each can
+ * be answered so: searches, deletes, and inserts without `found`, of tables of unique keys.
  *
  * Results travel only if a rank passes `results` or `counts`, and old values only if one passes
  * `found`, so a batch without them is faster. If a shard has no slab for a request, its result is
