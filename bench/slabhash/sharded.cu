@@ -11,90 +11,16 @@
  */
 #define PROGRAM               "bench-slabhash-sharded"
 #define GA_SLABHASH_ONLY_KIND 1u
-#include <gpualloc/slabhash_nccl.cuh>
+#include "sharded_timeline.cuh"
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <dlfcn.h>
-#include <pthread.h>
-#include <string.h>
 #include <thread>
-#include <time.h>
-#include <vector>
-
-#include "commit.h"
 
 namespace
 {
 
 int rounds = 5, ranks_wanted = 0, log_keys = 28, log_piece = 27, fill = 60;
-
-const char *nccl_file = "libnccl.so.2";
-
-void must(bool good, const char *what)
-{
-    if (!good) {
-        fprintf(stderr, PROGRAM ": %s: %s\n", what, ga_error_text());
-        exit(1);
-    }
-}
-
-void check(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess) {
-        fprintf(stderr, PROGRAM ": %s: %s\n", what, cudaGetErrorString(error));
-        exit(1);
-    }
-}
-
-/* ---- NCCL ------------------------------------------------------------------------------------ */
-
-struct {
-    int (*init)(void **comms, int count, const int *devices);
-    int (*begin)(void);
-    int (*end)(void);
-    int (*send)(const void *, size_t, int, int, void *, cudaStream_t);
-    int (*receive)(void *, size_t, int, int, void *, cudaStream_t);
-    int (*version)(int *);
-} nccl;
-
-void load_nccl()
-{
-    void *library = dlopen(nccl_file, RTLD_NOW | RTLD_GLOBAL);
-    setenv("GPUALLOC_NCCL", nccl_file, 1); /* so that the library uses the same */
-    if (!library) {
-        fprintf(stderr, PROGRAM ": %s\n", dlerror());
-        exit(77);
-    }
-    *(void **)&nccl.init = dlsym(library, "ncclCommInitAll");
-    *(void **)&nccl.begin = dlsym(library, "ncclGroupStart");
-    *(void **)&nccl.end = dlsym(library, "ncclGroupEnd");
-    *(void **)&nccl.send = dlsym(library, "ncclSend");
-    *(void **)&nccl.receive = dlsym(library, "ncclRecv");
-    *(void **)&nccl.version = dlsym(library, "ncclGetVersion");
-}
-
-/* ---- ranks ----------------------------------------------------------------------------------- */
-
-/* All threads wait for each other. */
-struct barrier {
-    pthread_barrier_t of;
-    explicit barrier(int count)
-    {
-        pthread_barrier_init(&of, NULL, (unsigned)count);
-    }
-    void meet()
-    {
-        pthread_barrier_wait(&of);
-    }
-};
-
-double now()
-{
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 struct rank {
     int device;
@@ -251,152 +177,6 @@ void search(rank &r, barrier &all, ga_slabhash_sharded *table, std::vector<doubl
 }
 
 /* ---- the timeline of one search -------------------------------------------------------------- */
-
-/* Work on a stream of the device, between two events. */
-struct interval {
-    const char *what;
-    uint64_t amount; /* bytes of messages, or requests */
-    cudaEvent_t begin, end;
-};
-
-/* Around an exchange and a shard. */
-struct watched {
-    ga_exchange exchange;
-    ga_shard shard;
-    cudaEvent_t start;
-    std::vector<interval> intervals;
-    bool in_group, is_on;
-};
-
-void begin_interval(watched &w, const char *what, uint64_t amount, void *stream)
-{
-    interval i = {what, amount, NULL, NULL};
-    check(cudaEventCreate(&i.begin), "event");
-    check(cudaEventCreate(&i.end), "event");
-    check(cudaEventRecord(i.begin, (cudaStream_t)stream), "event");
-    w.intervals.push_back(i);
-}
-
-void end_interval(watched &w, void *stream)
-{
-    check(cudaEventRecord(w.intervals.back().end, (cudaStream_t)stream), "event");
-}
-
-ga_status watched_begin(void *context)
-{
-    watched &w = *(watched *)context;
-    w.in_group = false;
-    return w.exchange.begin(w.exchange.context);
-}
-
-/* Messages are copied after the group has ended, so the first one is where it begins. */
-void note_message(watched &w, uint64_t bytes, void *stream)
-{
-    if (w.is_on && !w.in_group) {
-        begin_interval(w, "messages", 0, stream);
-        w.in_group = true;
-    }
-    if (w.is_on) {
-        w.intervals.back().amount += bytes;
-    }
-}
-
-ga_status watched_send(void *context, const void *from, uint64_t bytes, uint32_t to, void *stream)
-{
-    watched &w = *(watched *)context;
-    note_message(w, bytes, stream);
-    return w.exchange.send(w.exchange.context, from, bytes, to, stream);
-}
-
-ga_status watched_receive(void *context, void *to, uint64_t bytes, uint32_t from, void *stream)
-{
-    watched &w = *(watched *)context;
-    note_message(w, 0, stream);
-    return w.exchange.receive(w.exchange.context, to, bytes, from, stream);
-}
-
-ga_status watched_end(void *context, void *stream)
-{
-    watched &w = *(watched *)context;
-    ga_status status = w.exchange.end(w.exchange.context, stream);
-    if (w.is_on && w.in_group) {
-        end_interval(w, stream);
-    }
-    return status;
-}
-
-ga_status watched_largest(void *context, uint64_t *values, uint32_t count, void *stream)
-{
-    watched &w = *(watched *)context;
-    if (w.is_on) {
-        begin_interval(w, "agreement", count * sizeof *values, stream);
-    }
-    ga_status status = w.exchange.largest(w.exchange.context, values, count, stream);
-    if (w.is_on) {
-        end_interval(w, stream);
-    }
-    return status;
-}
-
-ga_status watched_wait(void *context, void *stream)
-{
-    watched &w = *(watched *)context;
-    return w.exchange.wait(w.exchange.context, stream);
-}
-
-void watched_register(void *context, void *block, uint64_t bytes)
-{
-    watched &w = *(watched *)context;
-    w.exchange.register_memory(w.exchange.context, block, bytes);
-}
-
-void watched_deregister(void *context, void *block)
-{
-    watched &w = *(watched *)context;
-    w.exchange.deregister_memory(w.exchange.context, block);
-}
-
-void watched_close(void *context)
-{
-    watched &w = *(watched *)context;
-    w.exchange.close(w.exchange.context);
-}
-
-ga_status watched_run(void *context, const ga_slabhash_batch *batches, uint32_t count,
-                      uint64_t *counts, void *stream)
-{
-    watched &w = *(watched *)context;
-    if (w.is_on) {
-        uint64_t requests = 0;
-        for (uint32_t i = 0; i < count; i++) {
-            requests += batches[i].count;
-        }
-        begin_interval(w, "shard", requests, stream);
-    }
-    ga_status status = w.shard.run(w.shard.table, batches, count, counts, stream);
-    if (w.is_on) {
-        end_interval(w, stream);
-    }
-    return status;
-}
-
-ga_status watched_shard_close(void *context)
-{
-    watched &w = *(watched *)context;
-    return w.shard.close(w.shard.table);
-}
-
-void print_timeline(const watched &w)
-{
-    printf("timeline of a search on rank 0, in ms from its start\n");
-    for (const interval &i : w.intervals) {
-        float begin = 0, end = 0;
-        check(cudaEventElapsedTime(&begin, w.start, i.begin), "event");
-        check(cudaEventElapsedTime(&end, w.start, i.end), "event");
-        printf("  %-10s %7.3f to %7.3f  %8.3f  %.0f %s\n", i.what, begin, end, end - begin,
-               (double)i.amount / 1e6, i.what[0] == 's' ? "M requests" : "MB");
-    }
-}
 
 /* A search over a table that is watched. */
 void timeline(rank &r, barrier &all, uint64_t keys)
@@ -613,20 +393,6 @@ void read_options(int count, char **words)
             exit(2);
         }
     }
-}
-
-void print_machine(int ranks)
-{
-    cudaDeviceProp properties;
-    int driver = 0, version = 0;
-    char date[32];
-    time_t seconds = time(NULL);
-    check(cudaGetDeviceProperties(&properties, 0), "properties");
-    check(cudaDriverGetVersion(&driver), "driver");
-    nccl.version(&version);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
-    printf(PROGRAM " %s, %s, %d of %s, driver %d, NCCL %d\n", GA_BENCH_COMMIT, date, ranks,
-           properties.name, driver, version);
 }
 
 } // namespace
