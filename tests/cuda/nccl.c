@@ -436,6 +436,8 @@ static void refused_ends(void)
     CHECK_SAME(NCCL_CUDA_ERROR, nccl.expel(&comm, handle));
     check_stays(true, block, 8 * MIB);
     CHECK_SAME(NCCL_INVALID_USAGE, nccl.expel(&other_comm, handle));
+    nccl.fail("ncclCommDeregister", NCCL_SUCCESS);
+    CHECK_SAME(NCCL_SUCCESS, nccl.expel(&other_comm, handle));
     CHECK_SAME(NCCL_SUCCESS, nccl.expel(&comm, NULL));
     check_stays(true, block, 8 * MIB);
     expel(handle);

@@ -6,6 +6,7 @@
  *
  *   nccl-buffers times [apart]   the sources take turns; median, minimum, maximum in microseconds
  *   nccl-buffers sums [apart]    each source once, and its sums
+ *   nccl-buffers pairs           ncclMemAlloc and ncclMemFree of 64 MiB, one pair after the other
  *   nccl-buffers peers           a heap with register=on creates no context on the peer, which can
  *                                access its blocks
  *   nccl-buffers freed           under the preload with `vmm`: blocks that are freed while they are
@@ -24,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -32,6 +34,7 @@ enum {
     SIZES = 2,
     WARM = 3,
     ROUNDS = 20,
+    PAIRS = 200,
     FLOAT = 7,    /* ncclFloat32 */
     SUM = 0,      /* ncclSum */
     SYMMETRIC = 1 /* NCCL_WIN_COLL_SYMMETRIC */
@@ -366,6 +369,44 @@ static void *sums(void *argument)
     return NULL;
 }
 
+/* ---- requests ------------------------------------------------------------------------------ */
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
+}
+
+static void print_median(const char *what, float *times)
+{
+    qsort(times, PAIRS, sizeof *times, compare);
+    printf("%-12s  %8.1f us, minimum %.1f, maximum %.1f\n", what, (double)times[PAIRS / 2],
+           (double)times[0], (double)times[PAIRS - 1]);
+}
+
+static int pairs(void)
+{
+    float allocs[PAIRS];
+    float frees[PAIRS];
+    must("cudaSetDevice", (int)cudaSetDevice(0));
+    must("cudaFree", (int)cudaFree(NULL));
+    for (int i = -WARM; i < PAIRS; i++) {
+        void *block = NULL;
+        double begin = now();
+        must("ncclMemAlloc", nccl.ncclMemAlloc(&block, sizes[0]));
+        double middle = now();
+        must("ncclMemFree", nccl.ncclMemFree(block));
+        if (i >= 0) {
+            allocs[i] = (float)(middle - begin);
+            frees[i] = (float)(now() - middle);
+        }
+    }
+    print_median("ncclMemAlloc", allocs);
+    print_median("ncclMemFree", frees);
+    return 0;
+}
+
 /* ---- a heap and its peer ----------------------------------------------------------------- */
 
 static int is_active(int device)
@@ -529,9 +570,9 @@ int main(int argc, char **argv)
                             : strcmp(what, "freed") == 0 ? freed
                                                          : NULL;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (strcmp(what, "peers") == 0) {
+    if (strcmp(what, "peers") == 0 || strcmp(what, "pairs") == 0) {
         need_machine();
-        return peers();
+        return what[1] == 'e' ? peers() : pairs();
     }
     if (!work) {
         return 2;
