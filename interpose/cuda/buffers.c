@@ -61,14 +61,15 @@ static bool acquire(ga_cuda_device_ref *ref)
     return true;
 }
 
-/* If memory is short, the caches of both heaps go. */
+/* Zeros, as the driver's new memory has them: NCCL allocates flags with ncclMemAlloc(), too, and
+ * does not clear them. If memory is short, the caches of both heaps go. */
 static bool alloc_recorded(const ga_cuda_device_ref *ref, ga_cuda_block *record)
 {
     ga_heap *heap = ref->device->buffers;
     void *block;
-    ga_status status = ga_alloc(heap, record->size, 0, &block);
+    ga_status status = ga_alloc_zeroed(heap, record->size, 0, &block);
     if (status == GA_ERR_MEMORY && ga_cuda_trim(ref)) {
-        status = ga_alloc(heap, record->size, 0, &block);
+        status = ga_alloc_zeroed(heap, record->size, 0, &block);
     }
     if (status == GA_OK) {
         record->start = (CUdeviceptr)(uintptr_t)block;

@@ -117,8 +117,10 @@ static void served(void)
         check_is_one_allocation(block, sizes[i]);
         CHECK_SAME(NCCL_SUCCESS, nccl.free(block));
         uint64_t created = cu.arrived("cuMemCreate");
-        char *again = nccl_alloc(sizes[i]);
-        CHECK(again == block, "%p after %p", (void *)again, (void *)block);
+        void *again = NULL;
+        CHECK_SAME(NCCL_SUCCESS, nccl.alloc(&again, sizes[i]));
+        CHECK(again == block, "%p after %p", again, (void *)block);
+        CHECK(block[0] == 0 && block[sizes[i] - 1] == 0, "%d %d", block[0], block[sizes[i] - 1]);
         CHECK_SAME(created, cu.arrived("cuMemCreate"));
         CHECK_SAME(NCCL_SUCCESS, nccl.free(again));
     }
