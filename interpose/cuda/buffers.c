@@ -20,8 +20,7 @@ ga_cuda_blocks ga_cuda_buffers = GA_CUDA_BLOCKS_INIT;
 
 static bool any_open; /* a heap of these has been opened */
 
-/* Frees wait in served.c, for peers and captures, too. */
-static const char SPEC[] = "vmm:register=on,free=now";
+static const char SPEC[] = "vmm:register=on,free=now"; /* the heap never waits, see served.c */
 
 static void open_heap(ga_cuda_device *d, int ordinal)
 {

@@ -10,7 +10,7 @@
 /* clang-format off */
 #define GA_NCCL_HOOKS(X)                                                                           \
     X(ncclMemAlloc, "a block that NCCL can register, over vmm")                                    \
-    X(ncclMemFree, "waits for the device, frees")                                                  \
+    X(ncclMemFree, "frees behind the work of all streams")                                         \
     X(ncclCommRegister, "a block that is freed meanwhile stays")                                   \
     X(ncclCommDeregister, "frees blocks that stayed")                                              \
     X(ncclCommWindowRegister, "a block that is freed meanwhile stays")                             \

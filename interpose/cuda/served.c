@@ -614,24 +614,28 @@ static bool wait_for_peers(const ga_cuda_device *d)
 }
 
 /* Free in the order of `stream`, or as free= says; otherwise wait for the device and its peers
- * first. If `was_deferred`, the streams that used the block are unknown, so always wait. */
+ * first. If `was_deferred`, the streams that used the block are unknown, so always wait. Memory of
+ * ncclMemAlloc() is freed behind all streams, without a wait: NCCL's own function does not wait
+ * either, and NCCL may call it while kernels wait for the host. */
 static ga_status free_to_heap(const ga_cuda_device *d, const ga_cuda_block *block,
                               const CUstream *stream, bool was_deferred)
 {
     void *start = (void *)(uintptr_t)block->start;
-    ga_heap *heap = block->is_buffer ? d->buffers : d->heap;
     CUstream legacy = NULL;
     CUstream every_stream = d->every_stream ? GA_EVERY_STREAM : NULL;
     const CUstream *behind = stream                                        ? stream
                              : follows_stream_order(d, GA_CUDA_FREE_EVENT) ? &every_stream
                              : follows_stream_order(d, GA_CUDA_FREE_ORDER) ? &legacy
                                                                            : NULL;
-    if (behind && d->stream_ordered && !was_deferred && !block->is_buffer) {
+    if (block->is_buffer) {
+        return ga_free_on(d->buffers, start, GA_EVERY_STREAM);
+    }
+    if (behind && d->stream_ordered && !was_deferred) {
         return ga_free_on(d->heap, start, *behind);
     }
-    bool heap_waits = d->free_waits && !was_deferred && !block->is_buffer;
-    bool waited = (heap_waits || ga_cuda_wait_for(block->device)) && wait_for_peers(d);
-    return waited ? ga_free(heap, start) : GA_ERR_DEVICE;
+    bool waited = (d->free_waits && !was_deferred) || ga_cuda_wait_for(block->device);
+    waited = waited && wait_for_peers(d);
+    return waited ? ga_free(d->heap, start) : GA_ERR_DEVICE;
 }
 
 /* True if `stream` is a default stream of another context than the heap's. */
@@ -696,7 +700,7 @@ CUresult ga_cuda_heap_free(ga_cuda_block *block, const CUstream *stream)
     bool capturing = ga_cuda_capturing();
     ga_cuda_ipc_freed(block->start); /* even if the free fails, with an error of the driver */
     if (ga_cuda_registered_hold(block)) {
-        bool waits = !stream && !capturing;
+        bool waits = !stream && !capturing && !block->is_buffer;
         return !waits || ga_cuda_wait_for(block->device) ? CUDA_SUCCESS : ga_cuda_next_error();
     }
     CUresult result = free_locked(block, stream, false);

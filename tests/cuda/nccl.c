@@ -128,6 +128,27 @@ static void served(void)
     CHECK_SAME(0, nccl.calls("ncclMemFree"));
 }
 
+/* Work that does not end holds up neither the free nor the next request, which gets another
+ * block. */
+static void beside_work(void)
+{
+    CUstream stream;
+    char *block = nccl_alloc(8 * MIB);
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    cu.hold(stream);
+    CHECK_SAME(0, cu.fill_on(at(block), 3, MIB, stream));
+    uint64_t waits = cu.count().waits;
+    CHECK_SAME(NCCL_SUCCESS, nccl.free(block));
+    char *other = nccl_alloc(8 * MIB);
+    CHECK(other != block, "a block in use");
+    CHECK_SAME(waits, cu.count().waits);
+    cu.let_go(stream);
+    char *again = nccl_alloc(8 * MIB);
+    CHECK(again == block, "%p after %p", (void *)again, (void *)block);
+    CHECK_SAME(NCCL_SUCCESS, nccl.free(other));
+    CHECK_SAME(NCCL_SUCCESS, nccl.free(again));
+}
+
 /* Wrong calls have NCCL's results, and the pool stays whole. */
 static void wrong(void)
 {
@@ -589,6 +610,7 @@ int main(int argc, char **argv)
 {
     static const cu_case cases[] = {
         {"served", served},
+        {"beside_work", beside_work},
         {"wrong", wrong},
         {"passed", passed},
         {"refused", refused},

@@ -13,7 +13,7 @@ HELD = "was freed while NCCL has it registered: it stays until its registration 
 # Cases in which a block is freed while it is registered, and the others.
 HOLDING = ("freed", "several", "two_blocks", "communicators", "windows", "grouped", "refused_ends",
            "in_progress", "captures", "reset", "threads", "old")
-OTHERS = ("served", "wrong", "beside", "ended_in_its_group", "refused_registrations",
+OTHERS = ("served", "beside_work", "wrong", "beside", "ended_in_its_group", "refused_registrations",
           "failing_driver")
 
 

@@ -475,6 +475,7 @@ static void freed_as(const rank *r, int by_nccl)
     need("another block", other + size <= block || block + size <= other);
     need("the contents stay", holds(block, size, 5));
     must("deregister", nccl.ncclCommDeregister(r->comm, handle));
+    must("cudaDeviceSynchronize", (int)cudaDeviceSynchronize());
     char *again = take(by_nccl, size);
     need("the block is reused", again == block);
     need("", give(by_nccl, other) == 0 && give(by_nccl, again) == 0);
