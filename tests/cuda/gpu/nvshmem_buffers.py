@@ -78,7 +78,7 @@ def start(nvshmem: ctypes.CDLL, rank: int, link: Connection) -> None:
           nvshmem.nvshmemx_hostlib_init_attr(WITH_UNIQUEID, ctypes.byref(attributes)))
 
 
-def exchange(nvshmem: ctypes.CDLL, cuda: ctypes.CDLL, rank: int, block: int, size: int) -> str:
+def exchange(nvshmem: ctypes.CDLL, cuda: ctypes.CDLL, rank: int, block: int, size: int) -> None:
     """Put the own lower half into the other block's upper half."""
     half = size // 2
     check("cuMemsetD8", cuda.cuMemsetD8_v2(ctypes.c_uint64(block), ctypes.c_ubyte(rank + 1),
@@ -87,7 +87,7 @@ def exchange(nvshmem: ctypes.CDLL, cuda: ctypes.CDLL, rank: int, block: int, siz
     symmetric = nvshmem.nvshmemx_buffer_register_symmetric(ctypes.c_void_p(block),
                                                            ctypes.c_size_t(size), 0)
     if not symmetric:
-        return "not registered"
+        raise SystemExit("nvshmemx_buffer_register_symmetric: no address")
     nvshmem.nvshmem_barrier_all()
     nvshmem.nvshmem_putmem(ctypes.c_void_p(symmetric + half), ctypes.c_void_p(block),
                            ctypes.c_size_t(half), 1 - rank)
@@ -95,11 +95,12 @@ def exchange(nvshmem: ctypes.CDLL, cuda: ctypes.CDLL, rank: int, block: int, siz
     byte = (ctypes.c_ubyte * half)()
     check("cuMemcpyDtoH", cuda.cuMemcpyDtoH_v2(byte, ctypes.c_uint64(block + half),
                                                ctypes.c_size_t(half)))
-    good = set(bytes(byte)) == {2 - rank}
+    print(f"rank {rank}: {size >> 20} MiB, from the other rank: {set(bytes(byte))}", flush=True)
+    if set(bytes(byte)) != {2 - rank}:
+        raise SystemExit(f"rank {rank}: expected {2 - rank} everywhere")
     nvshmem.nvshmem_barrier_all()
     check("nvshmemx_buffer_unregister_symmetric", nvshmem.nvshmemx_buffer_unregister_symmetric(
         ctypes.c_void_p(symmetric), ctypes.c_size_t(size)))
-    return "right" if good else "WRONG"
 
 
 def work(rank: int, link: Connection, library: str) -> None:
@@ -116,8 +117,7 @@ def work(rank: int, link: Connection, library: str) -> None:
         block = ctypes.c_void_p()
         check("ga_alloc", gpualloc.ga_alloc(heap, ctypes.c_size_t(size), ctypes.c_size_t(0),
                                             ctypes.byref(block)))
-        said = exchange(nvshmem, cuda, rank, block.value or 0, size)
-        print(f"rank {rank}: {size >> 20} MiB: {said}", flush=True)
+        exchange(nvshmem, cuda, rank, block.value or 0, size)
         check("ga_free", gpualloc.ga_free(heap, block))
     check("ga_heap_close", gpualloc.ga_heap_close(heap))
     nvshmem.nvshmemx_hostlib_finalize()
