@@ -157,14 +157,9 @@ static void meet(void)
     pthread_barrier_wait(&world->together);
 }
 
-static int has_windows(void)
-{
-    return nccl.ncclCommWindowRegister != NULL;
-}
-
 static int is_here(int source)
 {
-    return sources[source].manner != WINDOW || has_windows();
+    return sources[source].manner != WINDOW || nccl.ncclCommWindowRegister != NULL;
 }
 
 static void make(rank *r, const struct source *from, size_t size, buffer *out)
