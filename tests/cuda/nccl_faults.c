@@ -226,31 +226,30 @@ static void reset(void)
     (void)registered;
 }
 
+/* One block of a thread: registered, freed, and there until it is deregistered. */
+static bool use_block(bool by_nccl, size_t size, char mark)
+{
+    void *handle = NULL;
+    void *block = NULL;
+    CUdeviceptr plain = 0;
+    if (by_nccl ? nccl.alloc(&block, size) : (int)cu.alloc(&plain, size)) {
+        return false;
+    }
+    char *bytes = by_nccl ? block : (char *)plain;
+    bool good = !nccl.enroll(&comm, bytes, size, &handle);
+    bytes[0] = bytes[size - 1] = mark;
+    good = good && !(by_nccl ? nccl.free(bytes) : (int)cu.free(at(bytes)));
+    return good && bytes[0] == mark && bytes[size - 1] == mark && !nccl.expel(&comm, handle);
+}
+
 static void *work(void *argument)
 {
     int number = (int)(intptr_t)argument;
-    int before = not_so;
-    CHECK_SAME(0, cu.push(everybodys));
-    for (int i = 0; i < ROUNDS; i++) {
-        bool by_nccl = (i + number) % 2;
-        void *handle = NULL;
-        void *block = NULL;
-        CUdeviceptr plain = 0;
-        size_t size = (size_t)(1 + i % 5) * MIB;
-        int result = by_nccl ? nccl.alloc(&block, size) : (int)cu.alloc(&plain, size);
-        char *bytes = by_nccl ? block : (char *)plain;
-        if (result || nccl.enroll(&comm, bytes, size, &handle)) {
-            return NULL;
-        }
-        memset(bytes, number, 4096);
-        if (by_nccl ? nccl.free(bytes) : (int)cu.free(at(bytes))) {
-            return NULL;
-        }
-        if (bytes[0] != number || bytes[4095] != number || nccl.expel(&comm, handle)) {
-            return NULL;
-        }
+    bool good = cu.push(everybodys) == CUDA_SUCCESS;
+    for (int i = 0; good && i < ROUNDS; i++) {
+        good = use_block((i + number) % 2, (size_t)(1 + i % 5) * MIB, (char)number);
     }
-    return not_so == before ? everybodys : NULL;
+    return good ? everybodys : NULL;
 }
 
 static void threads(void)
