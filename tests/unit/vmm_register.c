@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     FD = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -48,6 +49,25 @@ Test(vmm_register, a_block_is_as_nccl_makes_it)
         cr_assert_eq((uintptr_t)block % (4 * MIB), 0);
         assert_ok(ga_free(heap, block));
     }
+    vmm_end(heap);
+}
+
+/* As UCX, and MPI over it, export a block for network cards, and NVSHMEM retains it. */
+Test(vmm_register, a_block_for_other_libraries)
+{
+    ga_heap *heap = vmm_open(&all_of_it, "vmm:register=on");
+    char *block = vmm_take(heap, 5 * MIB);
+    int file = -1;
+    CUmemGenericAllocationHandle handle;
+    cr_assert_eq(vmm_driver_dma_buf(&file, (CUdeviceptr)block, 5 * MIB), CUDA_SUCCESS);
+    close(file);
+    cr_assert_eq(vmm_driver_retain(&handle, (CUdeviceptr)block), CUDA_SUCCESS);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_driver_count().chunk_bytes, 8 * MIB, "the library's memory went with ours");
+    const ga_cuda_driver *driver;
+    assert_ok(ga_cuda_driver_get(&driver));
+    cr_assert_eq(driver->cuMemRelease(handle), CUDA_SUCCESS);
     vmm_end(heap);
 }
 
