@@ -314,6 +314,9 @@ Test(vmm_register, a_fabric)
 {
     scene_capture_begin();
     cr_assert_eq(types_of_a_block(&all_of_it, "vmm:share=fabric"), FD | FABRIC);
+    cr_assert_eq(types_of_a_block(&all_of_it, "vmm:share=auto,register=on"), FD | FABRIC);
+    cr_assert_eq(types_of_a_block(&all_of_it, "vmm:share=fd,register=on"), FD);
+    cr_assert_eq(types_of_a_block(&all_of_it, "vmm:share=auto"), FD);
     cr_assert_str_eq(scene_capture_end(), "");
 }
 

@@ -36,19 +36,20 @@ static ga_status open_sharing(ga_space *space, const ga_arena_options *options,
                               ga_vmm_access access)
 {
     bool on_host = options->place == GA_PLACE_HOST;
-    ga_status status;
-    switch (access.share) {
-    case GA_VMM_SHARE_FD:
-        return open_with(space, *options, GA_ARENA_SHARE_FD);
-    case GA_VMM_SHARE_FABRIC:
-        return open_fabric(space, options, true);
-    case GA_VMM_SHARE_AUTO:
-        status = open_with(space, *options, on_host ? 0 : GA_ARENA_SHARE_FD);
-        return status == GA_ERR_UNSUPPORTED ? open_with(space, *options, 0) : status;
-    default:
-        return access.registers ? open_fabric(space, options, false)
-                                : open_with(space, *options, 0);
+    bool unnamed = access.share == GA_VMM_SHARE_NONE || access.share == GA_VMM_SHARE_AUTO;
+    if (access.share == GA_VMM_SHARE_FABRIC || (access.registers && unnamed)) {
+        return open_fabric(space, options, !unnamed);
     }
+    if (access.share == GA_VMM_SHARE_FD) {
+        return open_with(space, *options, GA_ARENA_SHARE_FD);
+    }
+    if (access.share == GA_VMM_SHARE_AUTO && !on_host) {
+        ga_status status = open_with(space, *options, GA_ARENA_SHARE_FD);
+        if (status != GA_ERR_UNSUPPORTED) {
+            return status;
+        }
+    }
+    return open_with(space, *options, 0);
 }
 
 /* ---- blocks that are registered ---------------------------------------------------------- */
