@@ -5,7 +5,8 @@
   nvshmem_buffers.py LIBGPUALLOC
 
 Each process opens `vmm:register=on`, registers a block (nvshmemx_buffer_register_symmetric), and
-puts its half of it into the other one's block. Exit status 77: fewer than two devices, or no
+puts its half of it into the other one's block. NVSHMEM takes sizes that are multiples of
+NVSHMEM_CUMEM_GRANULARITY, 512 MiB unless that is set. Exit status 77: fewer than two devices, or no
 NVSHMEM (PyPI: nvidia-nvshmem-cu13).
 """
 
@@ -16,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 RANKS = 2
-SIZES = [64 << 20, 512 << 20]
+SIZES = [512 << 20, 1 << 30]
 PLACE_DEVICE = 1
 WITH_UNIQUEID = 1 << 3
 
