@@ -103,6 +103,10 @@ bool ga_cuda_buffers_alloc(size_t size, void **out)
 
 static bool reserves(ga_cuda_device *d, CUdeviceptr address)
 {
+    /* relaxed: a hint; a heap of buffers is open only beside an open heap */
+    if (__atomic_load_n(&d->state, __ATOMIC_RELAXED) != OPEN) {
+        return false;
+    }
     pthread_rwlock_rdlock(&d->lock);
     bool reserved = d->buffers && d->buffers->backend->reserves(d->buffers->state,
                                                                 (const void *)(uintptr_t)address);
