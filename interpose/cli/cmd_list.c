@@ -6,6 +6,7 @@
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
 #include "../cuda/hooks.h"
+#include "../cuda/nccl_hooks.h"
 #include "cli.h"
 
 #include <gpualloc/backend.h>
@@ -237,6 +238,12 @@ static const struct {
     const char *call, *symbol;
 } runtime_calls[] = {GA_CUDA_RUNTIME_CALLS(RUNTIME_CALL)};
 
+#define NCCL_HOOK(symbol, description) {#symbol, description},
+
+static const struct {
+    const char *symbol, *description;
+} nccl_hooks[] = {GA_NCCL_HOOKS(NCCL_HOOK)};
+
 static const char *const kinds[] = {
     [GA_CUDA_FINDS] = "finds",     [GA_CUDA_SERVES] = "serves",   [GA_CUDA_ANSWERS] = "answers",
     [GA_CUDA_WATCHES] = "watches", [GA_CUDA_RETRIES] = "retries", [GA_CUDA_LIMITS] = "limits",
@@ -249,6 +256,10 @@ static int print_hooks(void)
     for (size_t i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
         printf("%-36s %-8s %2d.%-3d %s\n", hooks[i].symbol, kinds[hooks[i].kind],
                hooks[i].since / 1000, hooks[i].since % 1000 / 10, hooks[i].description);
+    }
+    printf("\n%-36s %s\n", "FUNCTION OF NCCL", "DESCRIPTION");
+    for (size_t i = 0; i < GA_NCCL_HOOK_COUNT; i++) {
+        printf("%-36s %s\n", nccl_hooks[i].symbol, nccl_hooks[i].description);
     }
     printf("\n%-36s %s\n", "CALL OF THE CUDA RUNTIME", "REACHES");
     for (size_t i = 0; i < sizeof runtime_calls / sizeof *runtime_calls; i++) {
@@ -269,6 +280,7 @@ static int print_hooks_json(void)
 {
     json_t *rows = json_array();
     json_t *calls = json_object();
+    json_t *nccl = json_object();
     int failed = 0;
     for (size_t i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
         failed |= json_array_append_new(rows, json_hook(&hooks[i]));
@@ -277,7 +289,13 @@ static int print_hooks_json(void)
         failed |=
             json_object_set_new(calls, runtime_calls[i].call, json_string(runtime_calls[i].symbol));
     }
-    return print_packed(failed ? NULL : json_pack("{s:o, s:o}", "hooks", rows, "runtime", calls));
+    for (size_t i = 0; i < GA_NCCL_HOOK_COUNT; i++) {
+        failed |=
+            json_object_set_new(nccl, nccl_hooks[i].symbol, json_string(nccl_hooks[i].description));
+    }
+    return print_packed(
+        failed ? NULL
+               : json_pack("{s:o, s:o, s:o}", "hooks", rows, "nccl", nccl, "runtime", calls));
 }
 
 /* ---- the command --------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ typedef struct ga_cuda_block {
         generation;    /* of the device's heap; 0: the driver served it. Pinned memory: its flags */
     bool driver_owned; /* the driver frees it, under this address */
     bool imported;     /* exported by another process and mapped here */
+    bool is_buffer;    /* of ncclMemAlloc() (buffers.h) */
     bool streamed;     /* requested with a stream, as if from the current pool */
     bool synchronous;  /* SYNC_MEMOPS is set: synchronous work on it synchronises (rdma.h) */
     uint64_t number;   /* CU_POINTER_ATTRIBUTE_BUFFER_ID; 0: the driver has one */

@@ -14,6 +14,7 @@
 #include "lookup.h"
 #include "next.h"
 #include "pinned.h"
+#include "registered.h"
 #include "served.h"
 
 typedef CUresult alloc_fn(CUdeviceptr *out, size_t size);
@@ -259,7 +260,8 @@ static CUresult free_block(const call *c, CUdeviceptr start, const CUstream *str
 {
     ga_cuda_block block;
     if (!start || !ga_cuda_blocks_remove(&ga_cuda_live, start, &block)) {
-        bool invalid = start && (ga_cuda_is_deferred(start) || ga_cuda_is_heap_memory(start) ||
+        bool invalid = start && (ga_cuda_is_deferred(start) || ga_cuda_registered_has_held(start) ||
+                                 ga_cuda_is_heap_memory(start) ||
                                  ga_cuda_blocks_is_being_freed(&ga_cuda_live, start));
         return invalid ? CUDA_ERROR_INVALID_VALUE : call_driver(c);
     }

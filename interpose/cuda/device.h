@@ -20,6 +20,8 @@ struct ga_cuda_device {
     pthread_rwlock_t lock;
     int state;
     ga_heap *heap;
+    ga_heap *buffers; /* of ncclMemAlloc() (buffers.h); NULL: not open */
+    bool buffers_refused;
     unsigned generation;
     size_t align;           /* of blocks without a stream; 0: the heap's own */
     bool driver_owned;      /* GA_CAP_DRIVER_BLOCKS: the driver frees blocks under their address */
@@ -41,6 +43,8 @@ struct ga_cuda_device {
 
 /* The settings in GPUALLOC_DEVICE; written before a device is first acquired. */
 extern ga_cuda_settings ga_cuda_active_settings;
+
+ga_cuda_device *ga_cuda_device_of(int ordinal);
 
 /* Take back bytes of a block that was freed, or not allocated. */
 void ga_cuda_uncharge_device(ga_cuda_device *d, uint64_t size);

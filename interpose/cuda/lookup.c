@@ -14,6 +14,7 @@
 
 #include "../../liballoc/platform/log.h"
 #include "entry.h"
+#include "nccl_next.h"
 #include "next.h"
 
 #include <dlfcn.h>
@@ -88,8 +89,12 @@ extern char ga_cuda_dlsym, ga_cuda_dlvsym; /* in lookup.S */
 static void *replace_found(int row, void *found)
 {
     bool there = ga_cuda_next_start(false);
-    if (found == hooks[row]) { /* program-wide: hide the hook while there is no driver */
-        return there && next_of(row) ? found : NULL;
+    if (found == hooks[row] && !(there && next_of(row))) {
+        /* Program-wide, and there is no driver: fail as without the hook, with an error text. */
+        return ga_cuda_next_dlsym(RTLD_NEXT, ga_cuda_hooks[row].symbol);
+    }
+    if (found == hooks[row]) {
+        return found;
     }
     return there && found && found == next_of(row) ? hooks[row] : found;
 }
@@ -134,6 +139,10 @@ ga_cuda_choice ga_cuda_choose_dlsym(void *handle, const char *symbol)
         return answer(handle == RTLD_DEFAULT
                           ? look_up_anywhere(row, symbol)
                           : replace_found(row, ga_cuda_next_dlsym(handle, symbol)));
+    }
+    int nccl_row = ga_nccl_row_of(symbol);
+    if (nccl_row >= 0) {
+        return answer(ga_nccl_replace(nccl_row, ga_cuda_next_dlsym(handle, symbol)));
     }
     if (handle != RTLD_DEFAULT && strcmp(symbol, "dlsym") == 0) {
         return answer_with_lookup(handle, symbol, dlsym_itself, &ga_cuda_dlsym);

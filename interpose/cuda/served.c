@@ -21,6 +21,7 @@
 #include "../../liballoc/platform/forks.h"
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/heap.h"
+#include "buffers.h"
 #include "captures.h"
 #include "contexts.h"
 #include "counted.h"
@@ -31,6 +32,7 @@
 #include "pinned.h"
 #include "primary.h"
 #include "rdma.h"
+#include "registered.h"
 
 #include <gpualloc/backend.h>
 
@@ -45,6 +47,12 @@ enum {
 };
 
 static ga_cuda_device devices[GA_CUDA_DEVICES];
+
+ga_cuda_device *ga_cuda_device_of(int ordinal)
+{
+    return &devices[ordinal];
+}
+
 static unsigned last_generation; /* changed under open_lock and the device's lock */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -73,7 +81,9 @@ static void fork_prepare(void)
 {
     pthread_mutex_lock(&open_lock);
     ga_cuda_captures_lock();
+    ga_cuda_registered_lock();
     ga_cuda_blocks_lock(&ga_cuda_live);
+    ga_cuda_blocks_lock(&ga_cuda_buffers);
     ga_cuda_ipc_lock();
     ga_cuda_pinned_lock();
 }
@@ -82,7 +92,9 @@ static void fork_parent(void)
 {
     ga_cuda_pinned_unlock();
     ga_cuda_ipc_unlock();
+    ga_cuda_blocks_unlock(&ga_cuda_buffers);
     ga_cuda_blocks_unlock(&ga_cuda_live);
+    ga_cuda_registered_unlock();
     ga_cuda_captures_unlock();
     pthread_mutex_unlock(&open_lock);
 }
@@ -105,7 +117,9 @@ static void fork_child(void)
 {
     ga_cuda_pinned_child();
     ga_cuda_ipc_child();
+    ga_cuda_blocks_unlock(&ga_cuda_buffers);
     ga_cuda_blocks_unlock(&ga_cuda_live);
+    ga_cuda_registered_unlock();
     ga_cuda_captures_child();
     pthread_mutex_unlock(&open_lock);
     ga_cuda_rdma_child();
@@ -379,11 +393,19 @@ static ga_status alloc(const ga_cuda_device *d, size_t size, const CUstream *str
                                     : ga_alloc(d->heap, size, d->align, out);
 }
 
+/* Give back the caches of the device's heaps, until the first one has `keep` bytes. */
+static ga_status trim(const ga_cuda_device *d, size_t keep)
+{
+    ga_status status = d->buffers ? ga_trim(d->buffers, 0) : GA_OK;
+    ga_status own = ga_trim(d->heap, keep);
+    return own == GA_OK ? status : own;
+}
+
 static ga_status alloc_retry(const ga_cuda_device *d, size_t size, const CUstream *stream,
                              void **out)
 {
     ga_status status = alloc(d, size, stream, out);
-    if (status == GA_ERR_MEMORY && ga_trim(d->heap, 0) == GA_OK) {
+    if (status == GA_ERR_MEMORY && trim(d, 0) == GA_OK) {
         status = alloc(d, size, stream, out);
     }
     return status;
@@ -401,12 +423,17 @@ static uint64_t held_bytes(const ga_heap *heap)
     return max;
 }
 
-static uint64_t cached_bytes(const ga_heap *heap)
+static uint64_t cached_by(const ga_heap *heap)
 {
     ga_stats stats = {0};
     ga_heap_stats(heap, &stats);
     uint64_t held = held_bytes(heap);
     return held > stats.live_bytes ? held - stats.live_bytes : 0;
+}
+
+static uint64_t cached_bytes(const ga_cuda_device *d)
+{
+    return cached_by(d->heap) + (d->buffers ? cached_by(d->buffers) : 0);
 }
 
 /* Tested before taking the lock: a closed heap has no addresses. */
@@ -422,7 +449,7 @@ static uint64_t cached_now(const ga_cuda_device *d)
 {
     return ga_cuda_capturing()
                ? __atomic_load_n(&d->cached_before, __ATOMIC_RELAXED) /* relaxed: a figure */
-               : cached_bytes(d->heap);
+               : cached_bytes(d);
 }
 
 uint64_t ga_cuda_cached(const ga_cuda_device_ref *ref)
@@ -439,7 +466,7 @@ void ga_cuda_served_before_capture(void)
         }
         pthread_rwlock_rdlock(&d->lock);
         if (d->state == OPEN && !ga_cuda_capturing()) {
-            __atomic_store_n(&d->cached_before, cached_bytes(d->heap),
+            __atomic_store_n(&d->cached_before, cached_bytes(d),
                              __ATOMIC_RELAXED); /* relaxed: a figure */
         }
         pthread_rwlock_unlock(&d->lock);
@@ -453,10 +480,10 @@ static void trim_to_limit(const ga_cuda_device *d)
     if (ga_cuda_active_settings.limit == UINT64_MAX) {
         return;
     }
-    uint64_t cached = cached_bytes(d->heap);
+    uint64_t cached = cached_bytes(d);
     uint64_t used = __atomic_load_n(&d->used, __ATOMIC_RELAXED); /* relaxed: a figure */
     if (used > ga_cuda_active_settings.limit || cached > ga_cuda_active_settings.limit - used) {
-        ga_trim(d->heap, 0);
+        trim(d, 0);
     }
 }
 
@@ -587,7 +614,9 @@ static bool wait_for_peers(const ga_cuda_device *d)
 }
 
 /* Free in the order of `stream`, or as free= says; otherwise wait for the device and its peers
- * first. If `was_deferred`, the streams that used the block are unknown, so always wait. */
+ * first. If `was_deferred`, the streams that used the block are unknown, so always wait. Memory of
+ * ncclMemAlloc() is freed behind all streams, without a wait: NCCL's own function does not wait
+ * either, and NCCL may call it while kernels wait for the host. */
 static ga_status free_to_heap(const ga_cuda_device *d, const ga_cuda_block *block,
                               const CUstream *stream, bool was_deferred)
 {
@@ -598,6 +627,9 @@ static ga_status free_to_heap(const ga_cuda_device *d, const ga_cuda_block *bloc
                              : follows_stream_order(d, GA_CUDA_FREE_EVENT) ? &every_stream
                              : follows_stream_order(d, GA_CUDA_FREE_ORDER) ? &legacy
                                                                            : NULL;
+    if (block->is_buffer) {
+        return ga_free_on(d->buffers, start, GA_EVERY_STREAM);
+    }
     if (behind && d->stream_ordered && !was_deferred) {
         return ga_free_on(d->heap, start, *behind);
     }
@@ -613,6 +645,12 @@ static bool is_of_other_context(const ga_cuda_block *block, const CUstream *stre
     CUcontext current = NULL;
     return stream && (uintptr_t)*stream <= STREAM_THREAD && api &&
            ga_cuda_context_device(api, &current) != block->device;
+}
+
+/* The set that a block is in while it lives. */
+static ga_cuda_blocks *set_of(const ga_cuda_block *block)
+{
+    return block->is_buffer ? &ga_cuda_buffers : &ga_cuda_live;
 }
 
 /* Defer a free until no stream captures. Allocates nothing. */
@@ -636,14 +674,14 @@ static CUresult free_block(ga_cuda_device *d, ga_cuda_block *block, const CUstre
     bool elsewhere = is_of_other_context(block, stream);
     CUresult waited = elsewhere ? ga_cuda_next_api()->cuCtxSynchronize() : CUDA_SUCCESS;
     if (waited != CUDA_SUCCESS) {
-        ga_cuda_blocks_insert(&ga_cuda_live, block);
+        ga_cuda_blocks_insert(set_of(block), block);
         return waited;
     }
     if (free_to_heap(d, block, elsewhere ? NULL : stream, was_deferred) != GA_OK) {
-        ga_cuda_blocks_insert(&ga_cuda_live, block);
+        ga_cuda_blocks_insert(set_of(block), block);
         return ga_cuda_next_error();
     }
-    ga_cuda_blocks_discard(&ga_cuda_live, block);
+    ga_cuda_blocks_discard(set_of(block), block);
     uncharge_block(d, block);
     return CUDA_SUCCESS;
 }
@@ -661,6 +699,10 @@ CUresult ga_cuda_heap_free(ga_cuda_block *block, const CUstream *stream)
 {
     bool capturing = ga_cuda_capturing();
     ga_cuda_ipc_freed(block->start); /* even if the free fails, with an error of the driver */
+    if (ga_cuda_registered_hold(block)) {
+        bool waits = !stream && !capturing && !block->is_buffer;
+        return !waits || ga_cuda_wait_for(block->device) ? CUDA_SUCCESS : ga_cuda_next_error();
+    }
     CUresult result = free_locked(block, stream, false);
     if (capturing && !ga_cuda_capturing()) {
         ga_cuda_served_free_deferred(); /* the capture may have ended before this one was listed */
@@ -751,9 +793,9 @@ static bool free_one_deferred(ga_cuda_block *block)
 {
     CUresult result = free_locked(block, NULL, true);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
-        ga_cuda_blocks_discard(&ga_cuda_live, block);
+        ga_cuda_blocks_discard(set_of(block), block);
     } else if (result != CUDA_SUCCESS &&
-               ga_cuda_blocks_remove(&ga_cuda_live, block->start, block)) {
+               ga_cuda_blocks_remove(set_of(block), block->start, block)) {
         defer_free(block);
     }
     return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED;
@@ -778,7 +820,7 @@ void ga_cuda_served_barrier(void)
 
 bool ga_cuda_trim(const ga_cuda_device_ref *ref)
 {
-    return !ga_cuda_capturing() && ga_trim(ref->device->heap, 0) == GA_OK;
+    return !ga_cuda_capturing() && trim(ref->device, 0) == GA_OK;
 }
 
 bool ga_cuda_served_trim(void)
@@ -852,7 +894,7 @@ void ga_cuda_pool_trim(int device, size_t keep)
     pthread_rwlock_rdlock(&d->lock);
     if (d->state == OPEN && !ga_cuda_capturing()) {
         uint64_t used = stream_bytes_now(d);
-        ga_trim(d->heap, keep > used ? keep - used : 0);
+        trim(d, keep > used ? keep - used : 0);
     }
     pthread_rwlock_unlock(&d->lock);
 }
@@ -890,6 +932,7 @@ static void close_heap(ga_cuda_device *d, int ordinal)
             ga_free(d->heap, (void *)(uintptr_t)block.start);
         }
     }
+    ga_cuda_buffers_close(d, ordinal);
     ga_heap_close(d->heap);
     d->heap = NULL;
     set_state(d, CLOSED);

@@ -199,6 +199,9 @@ class List(CommandTest):
             self.assertRegex(answer.out, rf"(?m)^{hook['symbol']} +{hook['kind']} ")
         symbols = {hook["symbol"] for hook in table["hooks"]}
         self.assertEqual(len(symbols), len(table["hooks"]))
+        self.assertIn("ncclMemAlloc", table["nccl"])
+        for symbol in table["nccl"]:
+            self.assertIn(symbol, answer.out)
         self.assertLessEqual(set(table["runtime"].values()), symbols)
         self.assertIn("cudaMalloc", table["runtime"])
         self.refused(self.gpualloc("list", "--hooks", "system"), 2, "--hooks")

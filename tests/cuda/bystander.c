@@ -37,7 +37,11 @@ static void check_errors(void)
     why = dlerror();
     CHECK(why && strstr(why, "cuMemAlloc_v2"), "%s", why ? why : "nothing said");
     CHECK(!dlsym(dlopen(NULL, RTLD_LAZY), "cuMemAlloc_v2"), "found without a driver");
-    dlerror();
+    why = dlerror();
+    CHECK(why && strstr(why, "cuMemAlloc_v2"), "%s", why ? why : "nothing said");
+    CHECK(!dlsym(RTLD_DEFAULT, "ncclMemAlloc"), "found without NCCL");
+    why = dlerror();
+    CHECK(why && strstr(why, "ncclMemAlloc"), "%s", why ? why : "nothing said");
     CHECK(!dlvsym(RTLD_DEFAULT, "free", "NO_SUCH_VERSION"), "found");
 }
 
@@ -52,6 +56,10 @@ int main(int argc, char **argv)
     CHECK(namesake != NULL, "%s", dlerror());
     int (*other)(void) = (int (*)(void))(uintptr_t)dlsym(namesake, "cuMemAlloc_v2");
     CHECK(other && other() == 42, "not the other's");
+    dlerror();
+    other = (int (*)(void))(uintptr_t)dlsym(namesake, "ncclMemAlloc");
+    CHECK(!dlerror(), "an error of a look-up that found a function");
+    CHECK(other && other() == 43, "not the other's");
     CHECK(!is_mapped("libcuda.so"), "somebody loaded the driver");
     printf("bystander: %d not so\n", not_so);
     return not_so != 0;

@@ -14,6 +14,7 @@ import support
 from driver import HOOKS, LIBCUDA, LIBCUDA_OLD, Case, alone
 
 ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
+NCCL_ROW = re.compile(r"X\((nccl\w+), ")
 OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
 PAGE = HOOKS.parents[2] / "docs" / "reference" / "cuda-calls.md"
 HOOK_LINE = re.compile(r'X\((\w+), (\w+), \d+, \w+, \w+,[ \\]*"([^"]*)"\)')
@@ -32,6 +33,10 @@ GROUPS = {
 
 def rows() -> list[tuple[str, str, str, str, str]]:
     return ROW.findall(HOOKS.read_text(encoding="utf-8"))
+
+
+def nccl_rows() -> set[str]:
+    return set(NCCL_ROW.findall((HOOKS.parent / "nccl_hooks.h").read_text(encoding="utf-8")))
 
 
 class Hooks(Case):
@@ -126,7 +131,7 @@ class Hooks(Case):
         text = subprocess.run(["nm", "-D", "--defined-only", support.PRELOAD], check=True,
                               capture_output=True, text=True).stdout
         exported = {line.split()[-1] for line in text.splitlines()}
-        self.assertEqual(exported, {"dlsym", "dlvsym"} | {row[3] for row in rows()})
+        self.assertEqual(exported, {"dlsym", "dlvsym"} | {row[3] for row in rows()} | nccl_rows())
 
     @alone("it is needed, too")
     def test_needs_the_c_library_alone(self) -> None:

@@ -49,6 +49,7 @@ typedef struct vmm_driver_options {
     int sm;                 /* 90: compute capability 9.0; 0: 90 */
     size_t memory;          /* bytes of each device; 0: 1 GiB */
     size_t granularity;     /* a multiple of the page size; 0: 2 MiB */
+    size_t recommended;     /* granularity, at least the other; 0: equal */
     uint64_t addresses;     /* there are to reserve, from the lowest that are free on; 0: 16 TiB */
     size_t pinned;          /* bytes of host memory to pin by cuMemHostAlloc; 0: 1 TiB */
     bool no_vmm;            /* a device without virtual memory management */
@@ -58,6 +59,7 @@ typedef struct vmm_driver_options {
     bool no_peers;          /* devices cannot reach each other's memory */
     bool no_fd;             /* memory cannot be shared as a file descriptor */
     bool fabric, rdma;      /* the device can do these */
+    bool no_fabric_daemon;  /* and memory for a fabric is refused nevertheless */
     bool no_context_events; /* a driver before CUDA 12.5 */
     vmm_driver_kernels kernels;
 } vmm_driver_options;
@@ -126,6 +128,16 @@ CUresult vmm_driver_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr poi
 /* cuMemGetAccess(), of memory that is mapped. */
 CUresult vmm_driver_get_access(unsigned long long *flags, const CUmemLocation *location,
                                CUdeviceptr pointer);
+
+/* Properties of the memory that is mapped at an address. Size 0: nothing is. */
+typedef struct vmm_driver_memory {
+    uintptr_t start; /* of its mapping */
+    size_t size;
+    int types; /* CU_MEM_HANDLE_TYPE_* */
+    bool rdma;
+} vmm_driver_memory;
+
+vmm_driver_memory vmm_driver_memory_at(const void *address);
 
 /* Returns true if the devices of the bits in `access` may use all of [start, start + size). */
 bool vmm_driver_accessible(const void *start, size_t size, unsigned access);

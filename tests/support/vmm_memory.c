@@ -212,8 +212,9 @@ static CUresult granularity(size_t *bytes, const CUmemAllocationProp *prop,
                             CUmemAllocationGranularity_flags which)
 {
     VMM_CALL(cuMemGetAllocationGranularity)
-    (void)which;
-    *bytes = vmm.options.granularity;
+    size_t recommended = vmm.options.recommended;
+    bool asks = which == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED && recommended;
+    *bytes = asks ? recommended : vmm.options.granularity;
     return check_prop(prop);
 }
 
@@ -227,6 +228,9 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
     }
     if (!size || !is_granular(size) || flags) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC && vmm.options.no_fabric_daemon) {
+        return CUDA_ERROR_NOT_PERMITTED;
     }
     if (!vmm_use(prop->location.id, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -445,6 +449,18 @@ const vmm_mapping *vmm_mapping_at(uintptr_t address)
     vmm_range *range = range_of(address, 1);
     const vmm_mapping *m = range ? *mapping_link(range, address) : NULL;
     return m && m->start <= address ? m : NULL;
+}
+
+vmm_driver_memory vmm_driver_memory_at(const void *address)
+{
+    vmm_lock();
+    const vmm_mapping *m = vmm_mapping_at((uintptr_t)address);
+    vmm_driver_memory memory = {0};
+    if (m) {
+        memory = (vmm_driver_memory){m->start, m->size, m->chunk->types, m->chunk->rdma};
+    }
+    vmm_unlock(NULL);
+    return memory;
 }
 
 bool vmm_driver_accessible(const void *start, size_t size, unsigned access)

@@ -140,7 +140,7 @@ static ga_status allocate(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_s
     ga_vmm_run *run;
     uint64_t usable;
     ga_status status;
-    if (ga_vmm_packed_serves(&vmm->packed, size, align)) {
+    if (!vmm->pool.whole && ga_vmm_packed_serves(&vmm->packed, size, align)) {
         status = ga_vmm_packed_allocate(&vmm->packed, size, align, stream, out, &usable);
     } else {
         size = ga_vmm_pool_round_up(&vmm->pool, size);

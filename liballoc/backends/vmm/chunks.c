@@ -109,7 +109,7 @@ static ga_status map_chunk(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk 
 static ga_status fill_with_chunk(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base,
                                  uint64_t hole, uint64_t size)
 {
-    ga_vmm_chunk *chunk = take_detached(pool, hole);
+    ga_vmm_chunk *chunk = pool->whole ? NULL : take_detached(pool, hole);
     ga_status status = chunk ? GA_OK : create_chunk(pool, size, &chunk);
     if (status != GA_OK) {
         return status;
@@ -192,6 +192,9 @@ static uint64_t chunk_size_for(const ga_vmm_pool *pool, uint64_t hole)
     uint64_t count =
         hole / CHUNK_BYTES_MIN < CHUNKS_PER_HOLE_MAX ? hole / CHUNK_BYTES_MIN : CHUNKS_PER_HOLE_MAX;
     uint64_t size = ga_vmm_pool_round_up(pool, hole / (count ? count : 1));
+    if (pool->whole) {
+        return hole;
+    }
     return size < pool->chunk ? size : pool->chunk;
 }
 

@@ -281,7 +281,8 @@ static void make_room(ga_vmm_pool *pool, uint64_t more, const ga_stream *stream,
 {
     uint64_t bound = hold_bound(pool, more, stream);
     if (pool->held + window->fill > bound) {
-        ga_vmm_evict(pool, pool->held + window->fill - bound, window, largest_hole(window));
+        uint64_t hole = pool->whole ? 0 : largest_hole(window); /* 0: nothing is moved there */
+        ga_vmm_evict(pool, pool->held + window->fill - bound, window, hole);
         window->below = ga_vmm_tree_below(pool, window->base);
     }
 }
@@ -465,6 +466,11 @@ static ga_status allocate(ga_vmm_pool *pool, ga_vmm_request *request, uint64_t *
 {
     ga_vmm_window window;
     uint64_t matched_any;
+    if (pool->whole) { /* an earlier placement may consist of several chunks by now */
+        ga_vmm_run *whole = find_intact(pool, request);
+        return whole ? reuse_intact(pool, whole, request, out)
+                     : allocate_searched(pool, request, out);
+    }
     if (ga_vmm_replay_find(pool, request, GA_VMM_REPLAY_SEQUENCE, &window, matched)) {
         return claim_replayed(pool, &window, request, out);
     }
@@ -547,6 +553,10 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     ga_status status = check_limit(pool, more);
     if (status != GA_OK) {
         return status;
+    }
+    if (pool->whole) {
+        return ga_fail(GA_ERR_CANNOT_GROW, "with register=on its %llu bytes are one chunk",
+                       (ull)run->size);
     }
     if (!is_free_behind(pool, run, behind.end) || !unmap_across(pool, run, behind.end)) {
         return ga_fail(GA_ERR_CANNOT_GROW, "the addresses behind its %llu bytes are not free",

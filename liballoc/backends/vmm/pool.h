@@ -67,6 +67,9 @@ typedef struct ga_vmm_pool {
     uint64_t cache;
     uint64_t total; /* bytes of memory that the device or host has */
     uint64_t chunk; /* bytes of the largest chunk */
+    /* register=on: each run is one chunk of exactly its size. So a library that asks the driver for
+     * the allocation behind a block gets the block, whatever the heap did before. */
+    bool whole;
     /* Bytes held when the driver last ran out of memory; UINT64_MAX: it has had more since. */
     uint64_t ceiling;
     uint64_t live, held, growths; /* bytes of live runs; bytes of all chunks; number of growths */

@@ -5,7 +5,8 @@
  * ga_vmm_search
  *   search_mapped_extents    adjacent free chunks: no driver call
  *   search_spans             if nothing there is cheaper than one mapping: chunks and holes
- *   search_single_hole       if nothing was found within the budget: the first large hole
+ *   search_single_hole       if nothing was found within the budget, or a run is a chunk of its
+ *                            own: the first large hole
  *
  * The tree (tree.h) finds the extents and spans that are large enough, from the lowest address
  * on. Within each of them a window slides from start to start, and its end moves along.
@@ -314,8 +315,10 @@ bool ga_vmm_search(ga_vmm_pool *pool, const ga_vmm_request *request, ga_vmm_wind
     candidate best = {.cost = UINT64_MAX};
     ga_vmm_tree_refresh(pool);
     ga_vmm_fences_poll(&pool->fences);
-    search_mapped_extents(pool, request, &best);
-    if (best.cost >= MAP_NS) {
+    if (!pool->whole) {
+        search_mapped_extents(pool, request, &best);
+    }
+    if (!pool->whole && best.cost >= MAP_NS) {
         search_spans(pool, request, &best);
     }
     if (best.cost == UINT64_MAX) {

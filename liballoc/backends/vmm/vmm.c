@@ -8,6 +8,7 @@
  */
 #include "vmm.h"
 
+#include "access.h"
 #include "share.h"
 
 #include "../../arena/growing.h"
@@ -25,24 +26,13 @@ enum {
     OPTION_DECAY,
     OPTION_FREE,
     OPTION_SHARE,
-    OPTION_RDMA
+    OPTION_RDMA,
+    OPTION_REGISTER
 };
 
 enum {
     FREE_WAIT = 0,
     FREE_NOW
-};
-
-enum {
-    SHARE_NONE = 0,
-    SHARE_FD,
-    SHARE_AUTO
-};
-
-enum {
-    RDMA_OFF = 0,
-    RDMA_ON,
-    RDMA_AUTO
 };
 
 enum {
@@ -107,37 +97,18 @@ static ga_status find_total(ga_vmm *vmm)
     return ga_vmm_on_device(vmm) ? ga_space_memory(&vmm->pool.space, &vmm->total) : GA_OK;
 }
 
-/* With share=auto, fall back to unshared memory if the device or driver cannot share. */
-static ga_status open_shared(ga_space *space, ga_arena_options *options, int share)
-{
-    bool requested =
-        share == SHARE_FD || (share == SHARE_AUTO && options->place == GA_PLACE_DEVICE);
-    options->flags |= requested ? GA_ARENA_SHARE_FD : 0;
-    ga_status status = ga_space_open(space, options);
-    if (status == GA_ERR_UNSUPPORTED && requested && share == SHARE_AUTO) {
-        options->flags &= ~(uint32_t)GA_ARENA_SHARE_FD;
-        status = ga_space_open(space, options);
-    }
-    return status;
-}
-
 /* A device without virtual memory management cannot serve this heap. */
 static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
 {
     ga_space *space = &vmm->pool.space;
-    ga_arena_options options = {
-        .options_size = sizeof options, .place = args->place, .device = args->device};
-    int rdma = args->values[OPTION_RDMA].choice;
-    if (rdma == RDMA_ON) {
-        options.flags |= GA_ARENA_RDMA;
-    }
-    ga_status status = open_shared(space, &options, args->values[OPTION_SHARE].choice);
-    if (status == GA_OK && rdma == RDMA_AUTO && args->place == GA_PLACE_DEVICE) {
-        ga_space_request_rdma(space);
-    }
+    ga_vmm_access access = {.share = (ga_vmm_share)args->values[OPTION_SHARE].choice,
+                            .rdma = (ga_vmm_rdma)args->values[OPTION_RDMA].choice,
+                            .registers = args->values[OPTION_REGISTER].choice};
+    ga_status status = ga_vmm_access_open(space, args->place, args->device, access);
     if (args->place == GA_PLACE_HOST && space->granule < HOST_GRANULE) {
         space->granule = HOST_GRANULE;
     }
+    vmm->pool.whole = access.registers;
     status = status == GA_OK ? find_total(vmm) : status;
     return status == GA_ERR_UNSUPPORTED ? GA_ERR_DEVICE : status;
 }
@@ -512,10 +483,14 @@ static void vmm_fork_child(void *state)
 /* ---- the table ---------------------------------------------------------------------------- */
 
 static const char *const free_choices[] = {[FREE_WAIT] = "wait", [FREE_NOW] = "now", NULL};
-static const char *const share_choices[] = {
-    [SHARE_NONE] = "none", [SHARE_FD] = "fd", [SHARE_AUTO] = "auto", NULL};
+static const char *const share_choices[] = {[GA_VMM_SHARE_NONE] = "none",
+                                            [GA_VMM_SHARE_FD] = "fd",
+                                            [GA_VMM_SHARE_FABRIC] = "fabric",
+                                            [GA_VMM_SHARE_AUTO] = "auto",
+                                            NULL};
 static const char *const rdma_choices[] = {
-    [RDMA_OFF] = "off", [RDMA_ON] = "on", [RDMA_AUTO] = "auto", NULL};
+    [GA_VMM_RDMA_OFF] = "off", [GA_VMM_RDMA_ON] = "on", [GA_VMM_RDMA_AUTO] = "auto", NULL};
+static const char *const register_choices[] = {"off", "on", NULL};
 static const char *const none[] = {"none", NULL};
 static const char *const autos[] = {"auto", NULL};
 static const char *const caches[] = {"auto", "wide", NULL};
@@ -559,9 +534,8 @@ static const ga_option options[] = {
     [OPTION_SHARE] = {.name = "share",
                       .type = GA_OPTION_ENUM,
                       .fallback = "none",
-                      .help =
-                          "fd: other processes may map its memory, on a device; auto: where the "
-                          "device can do that",
+                      .help = "fd: other processes may map its memory, on a device; fabric: other "
+                              "machines, too, else fd; auto: fd where the device can do that",
                       .choices = share_choices},
     [OPTION_RDMA] = {.name = "rdma",
                      .type = GA_OPTION_ENUM,
@@ -569,6 +543,13 @@ static const ga_option options[] = {
                      .help = "on: network cards may read and write its memory, on a device "
                              "(GPUDirect); auto: where the device can do that",
                      .choices = rdma_choices},
+    [OPTION_REGISTER] = {.name = "register",
+                         .type = GA_OPTION_ENUM,
+                         .fallback = "off",
+                         .help = "on: each block is one allocation of the driver, which NCCL and "
+                                 "other libraries can register, on a device; implies share=fabric "
+                                 "and rdma=auto",
+                         .choices = register_choices},
 };
 
 const ga_backend ga_vmm_backend = {

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Device memory that a communication library has registered. Peers and network cards access the
+ * physical memory. So a registered block that the program frees stays as it is, neither reused nor
+ * unmapped, until its last registration ends. Thread safe.
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_REGISTERED_H
+#define GPUALLOC_INTERPOSE_CUDA_REGISTERED_H
+
+#include "blocks.h"
+
+typedef struct ga_cuda_registration ga_cuda_registration;
+
+/* Make a registration that does not count yet: before the library's call, so that none that
+ * succeeds is left without one. NULL: out of memory. */
+ga_cuda_registration *ga_cuda_registration_new(const void *owner, const void *start, size_t size);
+void ga_cuda_registration_drop(ga_cuda_registration *made);
+
+/* Let it count from now on, under the library's handle; NULL: not known yet. Returns its number. */
+uint64_t ga_cuda_registration_add(ga_cuda_registration *made, const void *handle);
+
+/* Give the handle of a registration that was added without. Does nothing if it has ended. */
+void ga_cuda_registration_name(uint64_t number, const void *handle);
+
+/* Take registrations out, to be ended or added again: by handle (of several the smallest range,
+ * because the largest stays registered until all have ended), by number, or all of an owner. A
+ * list; NULL: there is none. Take them before the library's call, because it may give a handle out
+ * again at once. */
+ga_cuda_registration *ga_cuda_registration_take(const void *owner, const void *handle);
+ga_cuda_registration *ga_cuda_registration_take_number(uint64_t number);
+ga_cuda_registration *ga_cuda_registration_take_all(const void *owner);
+
+/* Add one that was taken, after a call that failed. */
+void ga_cuda_registration_restore(ga_cuda_registration *taken);
+
+/* End a list of registrations that were taken, and free the blocks that stayed for them. */
+void ga_cuda_registration_end(ga_cuda_registration *taken);
+
+/* If a registration overlaps the removed block, keep it until none does. False: none does. */
+bool ga_cuda_registered_hold(ga_cuda_block *block);
+
+/* True if a block that starts there is kept, which is free to the program. */
+bool ga_cuda_registered_has_held(CUdeviceptr start);
+
+/* Around fork(2). */
+void ga_cuda_registered_lock(void);
+void ga_cuda_registered_unlock(void);
+
+#endif
