@@ -302,8 +302,8 @@ static inline ga_status ga_slabhash_peers_open(ga_slabhash_peers *peers, ga_slab
 
 /* To be called after a clear, flush, reserve or load of any shard, and after batches on tables with
  * GA_SLABHASH_GROW: gets the shards of all ranks as they are after the work on `stream` of each
- * rank, for which it waits. Collective. No kernel may use a view during the call; the views stay at
- * their addresses.
+ * rank, for which it waits. Collective. No kernel may use a view during the call, and none
+ * afterwards if it fails; the views stay at their addresses.
  *
  * Errors as of ga_slabhash_peers_open() */
 static inline ga_status ga_slabhash_peers_refresh(ga_slabhash_peers *peers, cudaStream_t stream)

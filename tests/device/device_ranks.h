@@ -87,6 +87,7 @@ struct rank {
     member in;
     int device;
     cudaStream_t stream;
+    ga_heap *slabs; /* NULL: the shard's own */
     ga_slabhash_device shard;
     ga_slabhash_sharded *table;
     ga_slabhash_peers peers;
@@ -118,12 +119,16 @@ static inline ga_status close_shard(void *shard)
     return ga_slabhash_device_close((ga_slabhash_device *)shard);
 }
 
-static inline void open_rank(rank &r, const ga_slabhash_options &options)
+static inline void open_rank(rank &r, ga_slabhash_options options, const char *slabs)
 {
     ga_exchange exchange = exchange_of(&r.in, r.device);
     ga_shard of = {};
     ga_sharded_options sharded = {};
     CUDA_DONE(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
+    if (slabs) {
+        OK(ga_heap_open(&r.slabs, GA_PLACE_KERNEL, r.device, slabs));
+        options.heap = r.slabs;
+    }
     OK(ga_slabhash_device_open(&r.shard, &options, r.device, r.stream));
     of.table = &r.shard;
     of.mode = options.mode;
@@ -138,8 +143,9 @@ static inline void open_rank(rank &r, const ga_slabhash_options &options)
     OK(ga_slabhash_peers_open(&r.peers, r.table, r.stream));
 }
 
+/* `slabs`: the spec of the heaps of slabs; NULL: the default. */
 static inline void begin(world &w, ga_slabhash_mode mode, uint32_t flags, uint32_t buckets,
-                         uint32_t path)
+                         uint32_t path, const char *slabs = NULL)
 {
     ga_slabhash_options options = options_of(mode, flags, buckets, path);
     w.ranks.resize(placement.size());
@@ -148,7 +154,7 @@ static inline void begin(world &w, ga_slabhash_mode mode, uint32_t flags, uint32
         w.ranks[i].in = member{&w.all, i};
         w.ranks[i].device = placement[i];
     }
-    on_all(w, [&](rank &r) { open_rank(r, options); });
+    on_all(w, [&](rank &r) { open_rank(r, options, slabs); });
     w.is_open = true;
     for (const rank &r : w.ranks) {
         w.is_open = w.is_open && r.peers.memory;
@@ -163,6 +169,7 @@ static inline void end(world &w)
         std::vector<uint64_t> nothing;
         meet(w.all, &nothing); /* no shard is closed before all views are */
         OK(ga_slabhash_sharded_close(r.table));
+        OK(ga_heap_close(r.slabs));
         CUDA_DONE(cudaStreamDestroy(r.stream));
     });
 }

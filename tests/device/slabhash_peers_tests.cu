@@ -379,7 +379,8 @@ static void memory_of_later(int)
     world w;
     uint64_t count = suite.quick ? 20000 : 4000000;
     std::vector<uint64_t> keys(count), values(count);
-    begin(w, GA_SLABHASH_MAP32, 0, (uint32_t)(count / 200 / placement.size()), 1);
+    begin(w, GA_SLABHASH_MAP32, 0, (uint32_t)(count / 200 / placement.size()), 1,
+          "slab:unit=128,capacity=4M,limit=1G/vmm");
     REQUIRE(w.is_open);
     for (uint64_t i = 0; i < count; i++) {
         keys[i] = narrow_key(i);
@@ -390,10 +391,15 @@ static void memory_of_later(int)
         for (uint64_t key : own) {
             its_values.push_back(key + 1);
         }
+        ga_stats before = {}, after = {};
         CUDA_DONE(cudaSetDevice(r.device));
+        OK(ga_heap_stats(r.slabs, &before));
         EXPECT_EQUAL("the results ABSENT",
                      run(&r.shard, GA_SLABHASH_INSERT, own, its_values).counts[GA_SLABHASH_ABSENT],
                      own.size());
+        OK(ga_heap_stats(r.slabs, &after));
+        EXPECT(suite.quick || after.growths > before.growths);
+        EXPECT(suite.quick || after.held_bytes > before.held_bytes + (4 << 20));
     }
     serve_keys(w, GA_SLABHASH_SEARCH, keys, values, GA_SLABHASH_FOUND, &values);
     end(w);
