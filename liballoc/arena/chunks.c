@@ -102,6 +102,33 @@ ga_status ga_arena_back(ga_arena *arena, uint64_t end)
     return status;
 }
 
+/* ---- peers ------------------------------------------------------------------------------- */
+
+static ga_status add_peer(ga_arena *arena, int peer)
+{
+    size_t before = arena->space.access_count;
+    ga_status status = ga_space_add_peer(&arena->space, peer);
+    if (status != GA_OK || arena->space.access_count == before) {
+        return status;
+    }
+    for (size_t i = 0; status == GA_OK && i < arena->chunk_count; i++) {
+        const ga_arena_chunk *chunk = &arena->chunks[i];
+        status = ga_space_renew_access(&arena->space, address_at(arena, chunk->start), chunk->size);
+    }
+    if (status != GA_OK) {
+        ga_space_drop_peer(&arena->space);
+    }
+    return status;
+}
+
+ga_status ga_arena_add_peer(ga_arena *arena, int peer)
+{
+    pthread_mutex_lock(&arena->lock);
+    ga_status status = add_peer(arena, peer);
+    pthread_mutex_unlock(&arena->lock);
+    return status;
+}
+
 /* ---- removing ---------------------------------------------------------------------------- */
 
 /* Remove the chunks from `first` on from the list. They are not mapped any more. */

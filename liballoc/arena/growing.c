@@ -4,6 +4,8 @@
  */
 #include "growing.h"
 
+#include "state.h"
+
 #include "../growth/growth_probe.h"
 #include "../growth/pager.h"
 #include "../platform/libc.h"
@@ -237,6 +239,16 @@ void ga_growing_add_times(const ga_growing *growing, ga_latency *out)
     if (own->client) {
         ga_pager_add_times(own->client, out);
     }
+}
+
+ga_status ga_growing_add_peer(const ga_growing *growing, int peer)
+{
+    const growing_state *own = growing->own;
+    ga_status status = GA_OK;
+    for (int i = 0; i < GA_GROWING_PARTS && own->arena[i] && status == GA_OK; i++) {
+        status = ga_arena_add_peer(own->arena[i], peer);
+    }
+    return status;
 }
 
 uint64_t ga_growing_held(const ga_growing *growing)

@@ -28,6 +28,10 @@ void ga_growing_end(ga_growing *growing);
 /* Add the times of all requests of kernels to `out`. Nothing is added without a pager. */
 void ga_growing_add_times(const ga_growing *growing, ga_latency *out);
 
+/* Give the device `peer` access to the memory, present and future. Kernels and the pager may be
+ * using it. GA_ERR_UNSUPPORTED: the peer cannot access the device. */
+ga_status ga_growing_add_peer(const ga_growing *growing, int peer);
+
 /* Bytes that are backed now. */
 uint64_t ga_growing_held(const ga_growing *growing);
 

@@ -78,6 +78,12 @@ ga_status ga_arena_attach(ga_arena *arena, uint64_t handle, uint64_t size);
  * page's. All or none, unless the driver refuses to map again the chunks that it has unmapped. */
 ga_status ga_arena_cut(ga_arena *arena, uint64_t end);
 
+/* Give the device `peer` access to all chunks, present and future. Takes the lock itself. If it
+ * fails, some chunks may have the access.
+ *
+ * GA_ERR_UNSUPPORTED  the peer cannot access this device */
+ga_status ga_arena_add_peer(ga_arena *arena, int peer);
+
 /* Release all chunks and ranges. Memory that the driver refuses is released later. */
 void ga_arena_discard(ga_arena *arena);
 

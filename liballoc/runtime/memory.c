@@ -448,6 +448,23 @@ void ga_growing_close(ga_heap *heap, ga_growing *growing)
     heap->backend->growing_close(heap->state, growing);
 }
 
+ga_status ga_heap_enable_peer(ga_heap *heap, int peer)
+{
+    ga_status status = check_request(heap, 0, 0);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (heap->place == GA_PLACE_HOST || heap->device == peer) {
+        return GA_OK;
+    }
+    ga_heap *lowest = heap;
+    while (lowest->parent) {
+        lowest = lowest->parent;
+    }
+    return lowest->backend->enable_peer ? lowest->backend->enable_peer(lowest->state, peer)
+                                        : unsupported(lowest, "access by other devices");
+}
+
 ga_status ga_heap_reset(ga_heap *heap)
 {
     ga_status status = check_request(heap, 0, 0);

@@ -5,6 +5,9 @@
  * the address, the host included. On the CPU there is one scope. All return the previous value. On
  * the GPU the word is in global memory; for shared memory use CUDA's own atomics.
  *
+ * GA_SIMT_PEERS, for kernels on several devices that work on the same words: `device` means the
+ * system, too. Rows and tiles follow.
+ *
  *     ga_load_relaxed       ga_load_acquire
  *     ga_store_relaxed      ga_store_release
  *     ga_exchange_ORDER  ga_or_ORDER  ga_and_ORDER  ga_add_ORDER  ga_cas_ORDER
@@ -48,7 +51,11 @@ __extension__ typedef unsigned __int128 ga_uint128;
 
 /* In PTX, because the builtins (__nv_atomic_*) treat every address as generic, which costs a lookup
  * of its memory space, and make the warp wait for results that are not used. */
-#define GA_SIMT_SCOPE_device  "gpu"
+#ifdef GA_SIMT_PEERS
+#define GA_SIMT_SCOPE_device "sys"
+#else
+#define GA_SIMT_SCOPE_device "gpu"
+#endif
 #define GA_SIMT_SCOPE_block   "cta"
 #define GA_SIMT_SCOPE_system  "sys"
 #define GA_SIMT_LETTER        "r"
@@ -225,7 +232,7 @@ GA_SIMT_DEFINE_ATOMICS(uint64_t, 64, _system, system)
 GA_SIMT void ga_load_quad_relaxed(const uint32_t *words, uint32_t *quad)
 {
 #ifdef __CUDACC__
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.relaxed." GA_SIMT_SCOPE_device ".global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(quad[0]), "=r"(quad[1]), "=r"(quad[2]), "=r"(quad[3])
                  : "l"(words)
                  : "memory");
@@ -240,8 +247,9 @@ GA_SIMT void ga_load_quad_relaxed(const uint32_t *words, uint32_t *quad)
 GA_SIMT void ga_store_quad_relaxed(uint32_t *words, const uint32_t *quad)
 {
 #ifdef __CUDACC__
-    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(words), "r"(quad[0]),
-                 "r"(quad[1]), "r"(quad[2]), "r"(quad[3])
+    asm volatile("st.relaxed." GA_SIMT_SCOPE_device
+                 ".global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(words),
+                 "r"(quad[0]), "r"(quad[1]), "r"(quad[2]), "r"(quad[3])
                  : "memory");
 #else
     for (uint32_t i = 0; i < 4u; i++) {

@@ -39,7 +39,7 @@ GA_SIMT uint32_t ga_warp_lane(void)
 /* The clock, which differs in each call. */
 GA_SIMT uint32_t ga_tile_noise(void)
 {
-#ifdef GA_SIMT_NO_NOISE
+#if defined GA_SIMT_NO_NOISE || defined GA_SIMT_EMULATED
     return 0;
 #else
     uint32_t ticks;
@@ -145,12 +145,14 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
  * barrier prevents that. A branch with an unknown condition does; it is never taken. */
 GA_SIMT void ga_tile_gate(ga_tile tile)
 {
-    uint32_t blocks;
     (void)tile;
+#ifndef GA_SIMT_EMULATED
+    uint32_t blocks;
     asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
     if (!blocks) {
         __trap();
     }
+#endif
 }
 
 /* One fence for all lanes, after they have met: the accesses of each lane then come before the
@@ -161,11 +163,17 @@ GA_SIMT void ga_tile_gate(ga_tile tile)
 #else
 #define GA_SIMT_FENCE_RELEASE "fence.acq_rel."
 #endif
+#ifdef GA_SIMT_EMULATED
+#define GA_SIMT_FENCE(scope) __threadfence()
+#else
+#define GA_SIMT_FENCE(scope)                                                                       \
+    asm volatile(GA_SIMT_FENCE_RELEASE GA_SIMT_SCOPE_##scope ";" ::: "memory")
+#endif
 #define GA_SIMT_DEFINE_PUBLISH(suffix, scope)                                                      \
     GA_SIMT void ga_tile_publish##suffix(ga_tile tile)                                             \
     {                                                                                              \
         __syncwarp(tile.mask);                                                                     \
-        asm volatile(GA_SIMT_FENCE_RELEASE GA_SIMT_SCOPE_##scope ";" ::: "memory");                \
+        GA_SIMT_FENCE(scope);                                                                      \
     }
 GA_SIMT_DEFINE_PUBLISH(, device)
 GA_SIMT_DEFINE_PUBLISH(_block, block)

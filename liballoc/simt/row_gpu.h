@@ -37,23 +37,59 @@ GA_SIMT uint32_t ga_row_place(ga_tile tile, uint32_t j)
     return j / each * (tile.width * each) + tile.lane * each + j % each;
 }
 
+#ifdef GA_SIMT_EMULATED /* tests/emulated/cuda.h */
+#define GA_SIMT_LOAD_WORD(to, from) ((to) = ga_load_relaxed(from))
+#define GA_SIMT_LOAD_PAIR(to, from)                                                                \
+    ((to) = ga_load64_relaxed((const uint64_t *)(const void *)(from)))
+#define GA_SIMT_LOAD_TWO(to, from)                                                                 \
+    (GA_SIMT_LOAD_WORD((to)[0], from), GA_SIMT_LOAD_WORD((to)[1], (from) + 1))
+#define GA_SIMT_LOAD_FOUR(to, from)                                                                \
+    (GA_SIMT_LOAD_TWO(to, from), GA_SIMT_LOAD_TWO((to) + 2, (from) + 2))
+#define GA_SIMT_LOAD_PAIRS(low, high, from)                                                        \
+    (GA_SIMT_LOAD_PAIR(low, from), GA_SIMT_LOAD_PAIR(high, (from) + 2))
+#define GA_SIMT_LOAD_FOUR_IF(to, from, wanted)                                                     \
+    ((wanted) ? (void)GA_SIMT_LOAD_FOUR(to, from) : (void)0)
+#define GA_SIMT_LOAD_PAIRS_IF(low, high, from, wanted)                                             \
+    ((wanted) ? (void)GA_SIMT_LOAD_PAIRS(low, high, from) : (void)0)
+#else
+#define GA_SIMT_LOAD "ld.relaxed." GA_SIMT_SCOPE_device ".global."
+#define GA_SIMT_LOAD_WORD(to, from)                                                                \
+    asm volatile(GA_SIMT_LOAD "u32 %0, [%1];" : "=r"(to) : "l"(from))
+#define GA_SIMT_LOAD_PAIR(to, from)                                                                \
+    asm volatile(GA_SIMT_LOAD "u64 %0, [%1];" : "=l"(to) : "l"(from))
+#define GA_SIMT_LOAD_TWO(to, from)                                                                 \
+    asm volatile(GA_SIMT_LOAD "v2.u32 {%0, %1}, [%2];" : "=r"((to)[0]), "=r"((to)[1]) : "l"(from))
+#define GA_SIMT_LOAD_FOUR(to, from)                                                                \
+    asm volatile(GA_SIMT_LOAD "v4.u32 {%0, %1, %2, %3}, [%4];"                                     \
+                 : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]), "=r"((to)[3])                      \
+                 : "l"(from))
+#define GA_SIMT_LOAD_PAIRS(low, high, from)                                                        \
+    asm volatile(GA_SIMT_LOAD "v2.u64 {%0, %1}, [%2];" : "=l"(low), "=l"(high) : "l"(from))
+/* Without a branch, so that several loads are in flight together. */
+#define GA_SIMT_LOAD_FOUR_IF(to, from, wanted)                                                     \
+    asm volatile("{ .reg .pred wanted; setp.ne.u32 wanted, %5, 0;\n\t"                             \
+                 "@wanted " GA_SIMT_LOAD "v4.u32 {%0, %1, %2, %3}, [%4]; }"                        \
+                 : "+r"((to)[0]), "+r"((to)[1]), "+r"((to)[2]), "+r"((to)[3])                      \
+                 : "l"(from), "r"((uint32_t)(wanted)))
+#define GA_SIMT_LOAD_PAIRS_IF(low, high, from, wanted)                                             \
+    asm volatile("{ .reg .pred wanted; setp.ne.u32 wanted, %3, 0;\n\t"                             \
+                 "@wanted " GA_SIMT_LOAD "v2.u64 {%0, %1}, [%2]; }"                                \
+                 : "+l"(low), "+l"(high)                                                           \
+                 : "l"(from), "r"((uint32_t)(wanted)))
+#endif
+
 GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
 {
     ga_row loaded;
     const uint32_t *own = row + ga_row_place(tile, 0);
     if (tile.width == 32u) {
-        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(loaded.word[0]) : "l"(own));
+        GA_SIMT_LOAD_WORD(loaded.word[0], own);
     } else if (tile.width == 16u) {
-        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
-                     : "=r"(loaded.word[0]), "=r"(loaded.word[1])
-                     : "l"(own));
+        GA_SIMT_LOAD_TWO(loaded.word, own);
     } else {
 #pragma unroll
         for (uint32_t j = 0; j < 32u / tile.width; j += 4) {
-            asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(loaded.word[j]), "=r"(loaded.word[j + 1]), "=r"(loaded.word[j + 2]),
-                           "=r"(loaded.word[j + 3])
-                         : "l"(own + j * tile.width));
+            GA_SIMT_LOAD_FOUR(loaded.word + j, own + j * tile.width);
         }
     }
     return loaded;
@@ -72,11 +108,9 @@ GA_SIMT ga_row ga_row_load_pairs(ga_tile tile, const uint32_t *row)
         uint64_t low;
         uint64_t high = 0;
         if (tile.width == 16u) {
-            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(low) : "l"(own));
+            GA_SIMT_LOAD_PAIR(low, own);
         } else {
-            asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-                         : "=l"(low), "=l"(high)
-                         : "l"(own + j * tile.width));
+            GA_SIMT_LOAD_PAIRS(low, high, own + j * tile.width);
         }
         loaded.word[j] = (uint32_t)low;
         loaded.word[j + 1] = (uint32_t)(low >> 32);
@@ -197,26 +231,19 @@ GA_SIMT void ga_row_put(ga_tile tile, ga_row *row, uint32_t place, uint32_t valu
     }
 }
 
-/* Load 16 bytes, by words or (a constant) pairs of words; zeros if not `wanted`. Without a branch,
- * so that several loads are in flight together. */
+/* Load 16 bytes, by words or (a constant) pairs of words; zeros if not `wanted`. */
 GA_SIMT void ga_sector_half(const uint32_t *words, bool pairs, bool wanted, uint32_t *to)
 {
     if (pairs) {
         uint64_t low = 0, high = 0;
-        asm volatile("{ .reg .pred wanted; setp.ne.u32 wanted, %3, 0;\n\t"
-                     "@wanted ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2]; }"
-                     : "+l"(low), "+l"(high)
-                     : "l"(words), "r"((uint32_t)wanted));
+        GA_SIMT_LOAD_PAIRS_IF(low, high, words, wanted);
         to[0] = (uint32_t)low;
         to[1] = (uint32_t)(low >> 32);
         to[2] = (uint32_t)high;
         to[3] = (uint32_t)(high >> 32);
     } else {
         to[0] = to[1] = to[2] = to[3] = 0;
-        asm volatile("{ .reg .pred wanted; setp.ne.u32 wanted, %5, 0;\n\t"
-                     "@wanted ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-                     : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
-                     : "l"(words), "r"((uint32_t)wanted));
+        GA_SIMT_LOAD_FOUR_IF(to, words, wanted);
     }
 }
 

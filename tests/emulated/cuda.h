@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * CUDA on the CPU, for tests of kernels on machines without a GPU: include this, then the kernels.
+ * Those with rows define EMULATED_ROWS before.
  *
  * STRUCTURE  A block is a thread of the host, which runs the threads of the block as fibers
  *            (cuda.cc). A fiber gives way where it waits for others: at barriers and at functions
@@ -69,8 +70,10 @@ void emulated_at_atomic(void);
 #include "simt/atomic.h"
 
 #define GPUALLOC_SIMT_CLOCK_H /* a sleep lets other fibers go on */
-#define GPUALLOC_SIMT_ROW_H   /* no kernel here has rows */
+#ifndef EMULATED_ROWS
+#define GPUALLOC_SIMT_ROW_H
 #define GPUALLOC_SIMT_SHARE_H
+#endif
 
 GA_SIMT uint64_t ga_clock_ns(void)
 {

@@ -10,6 +10,7 @@
 #include <gpualloc/slabhash_mpi.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -101,6 +102,20 @@ static void disagree(ga_slabhash_sharded *table)
     expect_size(table);
 }
 
+/* Records, and that ranks are processes. */
+static void share(ga_slabhash_sharded *table)
+{
+    uint32_t own[2] = {(uint32_t)rank * 5, ~(uint32_t)rank},
+             *all = calloc((size_t)ranks, sizeof own);
+    bool one_process = ranks > 1;
+    CHECK(ga_slabhash_sharded_share(table, GA_OK, own, all, sizeof own, &one_process) == GA_OK);
+    CHECK(one_process == (ranks == 1));
+    for (int i = 0; i < ranks; i++) {
+        CHECK(all[2 * i] == (uint32_t)i * 5 && all[2 * i + 1] == ~(uint32_t)i);
+    }
+    free(all);
+}
+
 int main(int argc, char **argv)
 {
     char path[256];
@@ -112,6 +127,7 @@ int main(int argc, char **argv)
     insert(table);
     if (ranks > 1) {
         disagree(table);
+        share(table);
     }
     CHECK(ga_slabhash_sharded_save(table, path, NULL) == GA_OK);
     CHECK(ga_slabhash_sharded_close(table) == GA_OK);

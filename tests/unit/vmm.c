@@ -443,6 +443,29 @@ Test(vmm, zeroed_blocks)
     vmm_end(heap);
 }
 
+/* Memory that grows under kernels, opened before the peers are enabled and after. */
+Test(vmm, peers_of_memory_that_grows)
+{
+    vmm_driver_options two = {.devices = 3};
+    ga_heap *heap = vmm_open(&two, "vmm");
+    ga_growing early = {.step_bytes = {4 * MIB, 2 * MIB}, .steps_max = 64, .steps = 2};
+    ga_growing late = early;
+    assert_ok(ga_growing_open(heap, &early));
+    assert_ok(ga_heap_enable_peer(heap, 1));
+    cr_assert(vmm_driver_accessible(early.base[0], 8 * MIB, 3));
+    cr_assert(vmm_driver_accessible(early.base[1], 4 * MIB, 3));
+    assert_ok(ga_growing_to(heap, &early, 8));
+    cr_assert(vmm_driver_accessible(early.base[0], 32 * MIB, 3));
+    assert_ok(ga_growing_open(heap, &late));
+    cr_assert(vmm_driver_accessible(late.base[1], 4 * MIB, 3));
+    vmm_driver_fail("cuMemSetAccess", 2, CUDA_ERROR_INVALID_VALUE);
+    cr_assert_eq(ga_heap_enable_peer(heap, 2), GA_ERR_DEVICE);
+    ga_growing_close(heap, &early);
+    ga_growing_close(heap, &late);
+    setenv("GPUALLOC_LOG", "error", 1);
+    vmm_end(heap);
+}
+
 /* Peer access is enabled: to mapped memory, cached memory and memory mapped later; then to no
  * more. */
 Test(vmm, peers)
@@ -464,7 +487,7 @@ Test(vmm, peers)
     cr_assert(vmm_driver_accessible(later, 200 * MIB, 3));
     cr_assert(!vmm_driver_accessible(later, 200 * MIB, 4));
     cr_assert_eq(heap->backend->enable_peer(heap->state, 7), GA_ERR_DEVICE);
-    assert_ok(heap->backend->enable_peer(heap->state, 2));
+    assert_ok(ga_heap_enable_peer(heap, 2));
     cr_assert(vmm_driver_accessible(later, 200 * MIB, 7));
     setenv("GPUALLOC_LOG", "error", 1);
     vmm_end(heap);

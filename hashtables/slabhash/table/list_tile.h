@@ -86,6 +86,8 @@
 #define GA_SLABHASH_GROWTH_VIEW_FIELDS
 #endif
 
+#define GA_SLABHASH_BEHIND_LINK 2u
+
 /* A table as tiles see it, passed by value. A list is a table of one bucket. */
 typedef struct ga_slabhash_view {
     uint32_t *rows;     /* the buckets' slabs, 32 words each */
@@ -101,7 +103,8 @@ typedef struct ga_slabhash_view {
      * change it. */
     const uint32_t *ordered;
     uint32_t exceeds_l2; /* not 0: the buckets exceed four times the L2 cache, so that memory
-                          * requests are the limit */
+                          * requests are the limit; GA_SLABHASH_BEHIND_LINK: they may be in the
+                          * memory of another device */
     /* Tables that grow, else NULL: number of slabs chained to these buckets (relaxed), and the
      * limit up to which calls chain more. Migration may exceed the limit, because it must be
      * able to finish. */

@@ -12,6 +12,7 @@
 #include "../../platform/libc.h"
 #include "../../platform/machine.h"
 #include "chunks.h"
+#include "growing.h"
 #include "purge.h"
 
 #include <gpualloc/backend.h>
@@ -397,6 +398,7 @@ ga_status ga_vmm_allow(ga_vmm *vmm, int peer)
     if (status == GA_OK) {
         status = ga_vmm_chunks_allow(&vmm->pool, peer);
     }
+    status = status ? status : ga_vmm_growing_allow(vmm, peer);
     unlock(vmm);
     return status;
 }

@@ -36,6 +36,28 @@ static uint64_t left_of_limit(ga_vmm *vmm)
     return held < vmm->pool.limit ? vmm->pool.limit - held : 0;
 }
 
+/* For one that was opened after the peers were added. */
+static ga_status allow_peers(ga_vmm *vmm, const ga_growing *growing)
+{
+    const ga_space *space = &vmm->pool.space;
+    ga_status status = GA_OK;
+    pthread_mutex_lock(&vmm->lock);
+    for (size_t i = 1; i < space->access_count && status == GA_OK; i++) {
+        status = ga_growing_add_peer(growing, space->access[i].location.id);
+    }
+    pthread_mutex_unlock(&vmm->lock);
+    return status;
+}
+
+ga_status ga_vmm_growing_allow(ga_vmm *vmm, int peer)
+{
+    ga_status status = GA_OK;
+    for (size_t i = 0; i < GA_VMM_GROWINGS && status == GA_OK; i++) {
+        status = vmm->growings[i].own ? ga_growing_add_peer(&vmm->growings[i], peer) : GA_OK;
+    }
+    return status;
+}
+
 ga_status ga_vmm_growing_open(ga_vmm *vmm, ga_growing *growing)
 {
     if (!ga_vmm_on_device(vmm)) {
@@ -48,11 +70,18 @@ ga_status ga_vmm_growing_open(ga_vmm *vmm, ga_growing *growing)
                        (unsigned long long)vmm->pool.limit);
     }
     ga_status status = ga_growing_start(growing, vmm->pool.space.device, limit);
-    if (status == GA_OK && !replace_entry(vmm, NULL, growing)) {
+    if (status != GA_OK) {
+        return status;
+    }
+    if (!replace_entry(vmm, NULL, growing)) {
         ga_growing_end(growing);
         return ga_fail(GA_ERR_UNSUPPORTED,
                        "vmm: %d memories that grow under kernels are open already, the most",
                        GA_VMM_GROWINGS);
+    }
+    status = allow_peers(vmm, growing);
+    if (status != GA_OK) {
+        ga_vmm_growing_close(vmm, growing);
     }
     return status;
 }

@@ -17,6 +17,9 @@
 ga_status ga_vmm_growing_open(ga_vmm *vmm, ga_growing *growing);
 void ga_vmm_growing_close(ga_vmm *vmm, ga_growing *growing);
 
+/* Gives the device `peer` access to all that are open. The caller holds the heap's lock. */
+ga_status ga_vmm_growing_allow(ga_vmm *vmm, int peer);
+
 /* Bytes that they hold. The caller holds the heap's lock. */
 uint64_t ga_vmm_growing_held(const ga_vmm *vmm);
 

@@ -186,6 +186,14 @@ GA_API bool ga_owns(ga_heap *heap, const void *pointer);
  * if the backend cannot. */
 GA_API ga_status ga_trim(ga_heap *heap, size_t keep);
 
+/* Give the kernels of another device, of the ordinal `peer`, access to all memory of a heap on a
+ * device, present and future, until the heap is closed. The backend cuda has nothing to do: its
+ * memory is accessible once the program has called cudaDeviceEnablePeerAccess() on the peer.
+ *
+ * GA_ERR_UNSUPPORTED  the backend cannot, or the peer cannot access this device
+ * GA_ERR_DEVICE       no such device */
+GA_API ga_status ga_heap_enable_peer(ga_heap *heap, int peer);
+
 /* Free all blocks of the heap at once; the heap keeps its memory. Waits for the device if the heap
  * is on one. No other thread, stream or kernel may be using the heap. GA_ERR_UNSUPPORTED if the
  * backend keeps no list of its blocks. */

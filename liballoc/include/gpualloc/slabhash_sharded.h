@@ -182,6 +182,20 @@ GA_API ga_status ga_slabhash_sharded_load(ga_slabhash_sharded *table, const char
 GA_API uint32_t ga_slabhash_sharded_owner(const ga_slabhash_sharded *table, uint64_t key);
 GA_API void *ga_slabhash_sharded_table(const ga_slabhash_sharded *table);
 
+/* The number of ranks, and in `rank`, which may be NULL, this one. No other rank is needed. */
+GA_API uint32_t ga_slabhash_sharded_ranks(const ga_slabhash_sharded *table, uint32_t *rank);
+
+/* Each rank passes a record of `bytes` bytes, a multiple of 4 and the same on all ranks, and gets
+ * those of all ranks, in their order: `all` has room for them. `one_process`: whether all ranks are
+ * threads of one process. A rank that has failed passes its status, so that the call fails on all;
+ * that rank gets its own sentence. For gpualloc/slabhash_peers.cuh. Collective.
+ *
+ * GA_ERR_ARGUMENT  another size of records
+ * GA_ERR_DEVICE    the exchange failed */
+GA_API ga_status ga_slabhash_sharded_share(ga_slabhash_sharded *table, ga_status failed,
+                                           const void *own, void *all, uint32_t bytes,
+                                           bool *one_process);
+
 /* Figures of the last ga_slabhash_sharded_run() on this rank. */
 typedef struct ga_sharded_report {
     uint64_t requests; /* of this rank */
