@@ -39,7 +39,7 @@ static bool make_room(ga_arena *arena)
 static void append_chunk(ga_arena *arena, uint64_t handle, uint64_t size)
 {
     uint64_t end = ga_arena_end(arena);
-    if (ga_arena_on_host(arena) && arena->chunk_count) {
+    if (ga_arena_joins_chunks(arena) && arena->chunk_count) {
         arena->chunks[0].size += size;
     } else {
         arena->chunks[arena->chunk_count++] = (ga_arena_chunk){handle, end, size};
@@ -77,7 +77,7 @@ static ga_status add_chunk(ga_arena *arena, uint64_t size)
 static uint64_t chunk_size(const ga_arena *arena, uint64_t start, uint64_t end)
 {
     uint64_t size = end - start;
-    if (ga_arena_on_host(arena)) {
+    if (ga_arena_joins_chunks(arena)) {
         return size;
     }
     const ga_arena_range *range = arena->ranges;
@@ -115,7 +115,7 @@ static void destroy_from(ga_arena *arena, size_t first)
 
 void ga_arena_discard(ga_arena *arena)
 {
-    for (size_t i = 0; i < arena->chunk_count && !ga_arena_on_host(arena); i++) {
+    for (size_t i = 0; i < arena->chunk_count && !ga_arena_joins_chunks(arena); i++) {
         const ga_arena_chunk *chunk = &arena->chunks[i];
         ga_space_drop_mapping(&arena->space, address_at(arena, chunk->start), chunk->size);
     }
