@@ -22,6 +22,7 @@
 
 enum {
     BACKLOG = 4096,     /* connections that wait for accept4(); the kernel lowers it to its limit */
+    FADE_MS = 1000,     /* that a name may stay after the end of its listener */
     LOCK_MS = 10000,    /* that another process may hold the lock of the folder */
     RETRY_US = 1000,    /* between attempts where there is no event to wait for */
     MAX_DESCRIPTORS = 2 /* in one packet: CMSG_SPACE() pads the room for one to two */
@@ -175,16 +176,37 @@ static bool bind_socket(ga_local_listener *listener)
     return true;
 }
 
+/* True if a process still has the socket of an abstract name, but does not listen: a child of a
+ * fork() in the moment before its handlers, or exec, have closed it. */
+static bool is_fading(const char *name)
+{
+    struct sockaddr_un address;
+    socklen_t size = address_of(name, &address);
+    int probe = open_socket();
+    bool fades = probe >= 0 && connect(probe, (struct sockaddr *)&address, size) != 0 &&
+                 errno == ECONNREFUSED;
+    if (probe >= 0) {
+        close(probe);
+    }
+    return fades;
+}
+
 static ga_status open_listener(ga_local_listener *listener)
 {
+    int64_t end = ga_local_now() + FADE_MS;
     listener->socket = open_socket();
     if (listener->socket < 0) {
         return no_socket();
     }
-    if (bind_socket(listener)) {
+    int error = bind_socket(listener) ? 0 : errno;
+    while (error == EADDRINUSE && !is_path(listener->name) && is_fading(listener->name) &&
+           ga_local_now() < end) {
+        usleep(RETRY_US);
+        error = bind_socket(listener) ? 0 : errno;
+    }
+    if (!error) {
         return GA_OK;
     }
-    int error = errno;
     close(listener->socket);
     listener->socket = -1;
     return error == EADDRINUSE

@@ -35,7 +35,7 @@ static const uint64_t MIB = 1 << 20;
 static const uint64_t GIB = 1 << 30;
 static const word STEP = 0x9e3779b97f4a7c15ull; /* word i of the weights is i * STEP */
 
-/* ---- kernels -------------------------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------------------ */
 
 static __global__ void fill_words(word *at, size_t first, size_t end)
 {
@@ -121,7 +121,7 @@ static double now_us()
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-/* ---- the other processes -------------------------------------------------------------------- */
+/* ---- the other processes ------------------------------------------------------------ */
 
 struct subject {
     const char *name;
@@ -302,7 +302,7 @@ static int be_publisher(const char *name, const char *mib)
     return serve(&s);
 }
 
-/* ---- their parent ------------------------------------------------------------------------------ */
+/* ---- their parent ------------------------------------------------------------------- */
 
 struct process {
     pid_t id;
@@ -417,7 +417,7 @@ static ga_arena *publish(uint64_t size, uint64_t chunk_max)
     return arena;
 }
 
-/* ---- cases ------------------------------------------------------------------------------------- */
+/* ---- cases -------------------------------------------------------------------------- */
 
 static void readers_sum_one_arena(int)
 {
@@ -553,7 +553,7 @@ static const test_case cases[] = {
     {"an opener that forks", forked_child_of_an_opener},
 };
 
-/* ---- measurements -------------------------------------------------------------------------------- */
+/* ---- measurements ------------------------------------------------------------------- */
 
 static void measure_opening(uint64_t size, uint64_t chunk_max)
 {
