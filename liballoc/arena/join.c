@@ -22,6 +22,12 @@ static ga_status no_answer(const char *name)
     return ga_fail(GA_ERR_IO, "the publisher of %s does not answer, or has ended meanwhile", name);
 }
 
+static ga_status no_descriptor(void)
+{
+    return ga_fail(GA_ERR_MEMORY, "a descriptor was not received: expected fewer open ones in this "
+                                  "process (RLIMIT_NOFILE)");
+}
+
 /* Receive the answer of the publisher, and the descriptor for a new opening. */
 static ga_status receive_answer(const ga_local_peer *peer, const char *name, ga_join_answer *answer,
                                 int *openers)
@@ -62,8 +68,11 @@ static ga_status ask(const char *name, const ga_join_request *request, ga_local_
 static ga_status receive_chunk(ga_arena *arena, const ga_local_peer *peer, const char *name)
 {
     ga_arena_share share = {.offset = ga_arena_end(arena), .fd = -1};
-    if (!ga_local_receive(peer, &share.size, sizeof share.size, &share.fd) || share.fd < 0) {
+    if (!ga_local_receive(peer, &share.size, sizeof share.size, &share.fd)) {
         return no_answer(name);
+    }
+    if (share.fd < 0) {
+        return no_descriptor();
     }
     ga_status status = ga_arena_import_chunk(arena, &share);
     close(share.fd);
@@ -128,7 +137,7 @@ static ga_status set_sharing(ga_arena *arena, const char *name, ga_opener kind, 
 static ga_status open_answered(ga_arena **out, const char *name, ga_opener kind,
                                const ga_local_peer *peer, const ga_join_answer *answer, int openers)
 {
-    ga_status status = openers >= 0 ? GA_OK : no_answer(name);
+    ga_status status = openers >= 0 ? GA_OK : no_descriptor();
     if (status == GA_OK) {
         status = make_arena(out, answer, kind == GA_OPENER_READER);
         if (status != GA_OK) {

@@ -105,6 +105,9 @@ static ga_status begin_answer(ga_arena_sharing *s, const ga_join_request *reques
 {
     const ga_arena *arena = s->arena;
     *openers = -1;
+    if (request->kind != GA_OPENER_READER && request->kind != GA_OPENER_WRITER) {
+        return ga_fail(GA_ERR_ARGUMENT, "access %u: expected reading or writing", request->kind);
+    }
     if (request->id && request->id != s->id) {
         return ga_fail(GA_ERR_IO, "the publisher has ended, and %s names another arena now",
                        s->name);
