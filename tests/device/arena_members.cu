@@ -141,6 +141,14 @@ static void answer_cuda()
     printf("%d %s\n", (int)error, cudaGetErrorName(error));
 }
 
+/* The call, or later the work that it started. */
+static void answer_call(cudaError_t error)
+{
+    cudaError_t later = cudaDeviceSynchronize();
+    printf("%d %s, then %s\n", (int)(error ? error : later), cudaGetErrorName(error),
+           cudaGetErrorName(later));
+}
+
 static void answer_sum(const void *at, uint64_t bytes)
 {
     word got = 0;
@@ -218,8 +226,9 @@ static void obey(subject *s, const char *line)
         write_word<<<1, 1>>>(base, 1);
         answer_cuda();
     } else if (!strncmp(line, "set", 3)) {
-        cudaMemset(base, 0, size);
-        answer_cuda();
+        answer_call(cudaMemset(base, 0, size));
+    } else if (!strncmp(line, "put", 3)) {
+        answer_call(cudaMemcpy(base, &size, sizeof size, cudaMemcpyHostToDevice));
     } else if (!strncmp(line, "loop", 4)) {
         puts("0");
         fflush(stdout);
@@ -498,7 +507,7 @@ static void killed_publisher(int)
 
 static void write_to_read_only(int)
 {
-    static const char *const commands[] = {"write", "set"};
+    static const char *const commands[] = {"write", "set", "put"};
     uint64_t before = free_memory();
     ga_arena *arena = publish(GIB, 0);
     REQUIRE(arena);

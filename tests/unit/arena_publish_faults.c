@@ -5,6 +5,8 @@
  */
 #include "support/arena_members.h"
 
+#include "arena/sharing.h"
+
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -138,30 +140,44 @@ Test(arena_publish_faults, an_abstract_name_in_use)
     finish(arena);
 }
 
-/* Of many that find a stale path, one takes it over. */
+enum {
+    HEIRS = 8
+};
+
+static pthread_barrier_t at_once;
+
+static void *inherit(void *context)
+{
+    ga_local_listener *listener = context;
+    pthread_barrier_wait(&at_once);
+    ga_local_listen(path, listener);
+    return NULL;
+}
+
+/* Of many that find a stale path, one takes it over, and keeps it. */
 Test(arena_publish_faults, a_stale_path_has_one_heir)
 {
-    enum {
-        HEIRS = 12
-    };
-    ga_arena *opened;
+    pthread_t threads[HEIRS];
+    ga_local_listener listeners[HEIRS];
     ga_arena *arena = start();
-    for (int round = 0; round < 5; round++) {
-        member heirs[HEIRS];
-        int published = 0;
-        member stale = member_start("publish", "host", path, "2");
-        member_is_killed(&stale);
+    pthread_barrier_init(&at_once, NULL, HEIRS);
+    for (int round = 0; round < 200; round++) {
+        ga_local_peer peer = {.listener = -1, .end = ga_local_now() + 1000};
+        int heirs = 0;
+        assert_ok(ga_local_listen(path, &listeners[0]));
+        close(listeners[0].socket); /* as at its process's end: the path stays */
         for (int i = 0; i < HEIRS; i++) {
-            heirs[i] = member_begin("publish", "host", path, "2");
+            pthread_create(&threads[i], NULL, inherit, &listeners[i]);
         }
         for (int i = 0; i < HEIRS; i++) {
-            published += member_hears(&heirs[i])[0] == '2';
+            pthread_join(threads[i], NULL);
+            heirs += listeners[i].socket >= 0;
         }
-        cr_assert_eq(published, 1, "%d published it", published);
-        assert_ok(ga_arena_join(&opened, path, GA_ARENA_READ));
-        ga_arena_close(opened);
+        cr_assert_eq(heirs, 1, "round %d: %d heirs", round, heirs);
+        assert_ok(ga_local_connect(path, &peer));
+        close(peer.socket);
         for (int i = 0; i < HEIRS; i++) {
-            member_wait(&heirs[i]);
+            ga_local_close(&listeners[i]);
         }
     }
     finish(arena);
@@ -214,10 +230,11 @@ static int publish_over_path(void)
                : 1;
 }
 
-/* Without the checks of our own side: the publisher closes the connection without an answer. */
+/* Without the checks of the opener's side: the publisher closes the connection without an answer. */
 static int connect_directly(void)
 {
-    char byte;
+    ga_join_request request = {.magic = GA_JOIN_MAGIC, .kind = GA_OPENER_READER};
+    ga_join_answer answer;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
     memcpy(address.sun_path + 1, name + 1, strlen(name) - 1);
@@ -225,7 +242,8 @@ static int connect_directly(void)
     if (connect(fd, (struct sockaddr *)&address, size) != 0) {
         return 2;
     }
-    return recv(fd, &byte, 1, 0) <= 0 ? 0 : 1;
+    send(fd, &request, sizeof request, MSG_NOSIGNAL);
+    return recv(fd, &answer, sizeof answer, 0) <= 0 ? 0 : 1;
 }
 
 Test(arena_publish_faults, other_users_are_refused)
