@@ -65,7 +65,7 @@ static ga_status ask(const char *name, const ga_join_request *request, ga_local_
     return status;
 }
 
-static ga_status receive_chunk(ga_arena *arena, const ga_local_peer *peer, const char *name)
+static ga_status take_chunk(ga_arena *arena, const ga_local_peer *peer, const char *name)
 {
     ga_arena_share share = {.offset = ga_arena_end(arena), .fd = -1};
     if (!ga_local_receive(peer, &share.size, sizeof share.size, &share.fd)) {
@@ -76,6 +76,17 @@ static ga_status receive_chunk(ga_arena *arena, const ga_local_peer *peer, const
     }
     ga_status status = ga_arena_import_chunk(arena, &share);
     close(share.fd);
+    return status;
+}
+
+static ga_status receive_chunk(ga_arena *arena, const ga_local_peer *peer, const char *name)
+{
+    if (!ga_local_wait_to_receive(peer)) {
+        return no_answer(name);
+    }
+    ga_sharing_hold_forks();
+    ga_status status = take_chunk(arena, peer, name);
+    ga_sharing_release_forks();
     return status;
 }
 

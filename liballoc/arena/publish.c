@@ -9,10 +9,10 @@
  * STRUCTURE  a list of the arenas that are or were published, for fork(); a thread for each that is
  * INVARIANT  an opening is counted before the opener gets the first chunk, and chunks are removed
  *            only while none is counted. So an opener has the chunks from the base on, all of them.
- * ORDER      locks: `changing`, then `lock`, then the arena's. fork() waits for `lock`. A thread
- *            holds it while it has an arena locked or has a descriptor for an opener, so that a
- *            child inherits neither: the descriptor would keep the opening counted, or memory
- *            alive.
+ * ORDER      locks: `changing`, then `lock`, then the publisher's arena. fork() waits for `lock`. A
+ *            thread holds it while it has an arena locked or has a descriptor for an opener, so
+ *            that a child inherits neither: the descriptor would keep the opening counted, or
+ *            memory alive.
  * PROGRESS   an opening is served alone, within GA_JOIN_REQUEST_MS and GA_JOIN_ANSWER_MS. Nothing
  *            waits for an opener under `lock`.
  */
@@ -68,6 +68,18 @@ __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
     ga_forks_watch(&watched, lock_publishers, unlock_publishers, forget_publishers);
+}
+
+void ga_sharing_hold_forks(void)
+{
+    watch_forks();
+    ga_forked_lock_use(&lock);
+    pthread_mutex_lock(&lock.mutex);
+}
+
+void ga_sharing_release_forks(void)
+{
+    pthread_mutex_unlock(&lock.mutex);
 }
 
 /* ---- answering, in the thread ------------------------------------------------------- */
@@ -228,6 +240,8 @@ static ga_status start_thread(ga_arena_sharing *s)
     return error ? ga_fail(GA_ERR_MEMORY, "cannot start a thread: %s", strerror(error)) : GA_OK;
 }
 
+/* Needs no lock of the arena, which ga_arena_update() of an opened one holds when it takes `lock`:
+ * arena->sharing is set under `lock`, or before ga_arena_join() returns. */
 static ga_status check_publishable(const ga_arena *arena)
 {
     const ga_arena_sharing *s = arena->sharing;
@@ -277,11 +291,12 @@ static ga_status start(ga_arena_sharing *s)
 
 static ga_status publish(ga_arena *arena, const char *name)
 {
-    pthread_mutex_lock(&arena->lock);
     ga_status status = check_publishable(arena);
-    if (status == GA_OK) {
-        status = make_sharing(arena);
+    if (status != GA_OK) {
+        return status;
     }
+    pthread_mutex_lock(&arena->lock);
+    status = make_sharing(arena);
     pthread_mutex_unlock(&arena->lock);
     if (status == GA_OK) {
         status = ga_local_listen(name, &arena->sharing->listener);
@@ -294,12 +309,10 @@ ga_status ga_arena_publish(ga_arena *arena, const char *name)
     if (!arena) {
         return ga_arena_missing();
     }
-    watch_forks();
-    ga_forked_lock_use(&lock);
     pthread_mutex_lock(&changing);
-    pthread_mutex_lock(&lock.mutex);
+    ga_sharing_hold_forks();
     ga_status status = publish(arena, name);
-    pthread_mutex_unlock(&lock.mutex);
+    ga_sharing_release_forks();
     pthread_mutex_unlock(&changing);
     return ga_arena_prefix_error(status);
 }

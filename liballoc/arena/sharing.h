@@ -62,6 +62,11 @@ ga_status ga_arena_check_alone(const ga_arena *arena);
 /* Release arena->sharing, once no memory is mapped any more. Not published. */
 void ga_arena_end_sharing(ga_arena *arena);
 
+/* Let fork() wait while this thread has a descriptor that no child may inherit, because it would
+ * keep memory alive until the child's end. Nothing in between may wait for another process. */
+void ga_sharing_hold_forks(void);
+void ga_sharing_release_forks(void);
+
 /* The identity of a device, which its ordinal is not: CUDA_VISIBLE_DEVICES may differ between
  * processes. All 0 if the driver does not know it. */
 ga_status ga_device_id_get(int device, unsigned char id[16]);

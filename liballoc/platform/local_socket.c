@@ -285,6 +285,11 @@ bool ga_local_wait_to_send(const ga_local_peer *peer)
     return wait_for(peer, POLLOUT);
 }
 
+bool ga_local_wait_to_receive(const ga_local_peer *peer)
+{
+    return wait_for(peer, POLLIN);
+}
+
 /* ETOOMANYREFS: too many descriptors of this user are in packets; has no event to wait for. */
 static bool may_retry(const ga_local_peer *peer, ssize_t result, short events)
 {

@@ -64,8 +64,9 @@ void ga_local_close(ga_local_listener *listener);
  * GA_ERR_MEMORY    no descriptor */
 ga_status ga_local_connect(const char *name, ga_local_peer *peer);
 
-/* Wait until a packet can be sent without a wait. */
+/* Wait until a packet can be sent, or received, without a wait. */
 bool ga_local_wait_to_send(const ga_local_peer *peer);
+bool ga_local_wait_to_receive(const ga_local_peer *peer);
 
 /* Send or receive one packet of exactly `size` bytes. `fd`: the descriptor that it carries; -1:
  * none. The receiver owns the descriptor, and gets -1 if there is none. False: no such packet

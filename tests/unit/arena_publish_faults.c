@@ -230,7 +230,7 @@ static int publish_over_path(void)
                : 1;
 }
 
-/* Without the checks of the opener's side: the publisher closes the connection without an answer. */
+/* Without the checks of the opener's side: the publisher closes the connection. */
 static int connect_directly(void)
 {
     ga_join_request request = {.magic = GA_JOIN_MAGIC, .kind = GA_OPENER_READER};
