@@ -58,6 +58,7 @@ static void forget_publishers(void)
         }
         close(s->openers);
         s->listener.socket = s->openers = -1;
+        s->id = 0; /* the arenas grow apart */
     }
     publishers = NULL;
     pthread_mutex_init(&changing, NULL);
@@ -144,6 +145,9 @@ static ga_status begin_answer(ga_arena_sharing *s, const ga_join_request *reques
 static ga_status export_chunk(const ga_arena *arena, size_t index, ga_opener kind, uint64_t *size,
                               int *fd)
 {
+    if (index >= arena->chunk_count) { /* the opener has ended, and the arena was shrunk */
+        return ga_fail(GA_ERR_ARGUMENT, "no chunk %zu", index);
+    }
     const ga_arena_chunk *chunk = &arena->chunks[index];
     ga_arena_share share = {.fd = -1};
     ga_status status = ga_space_export(&arena->space, chunk->handle, &share);
@@ -266,18 +270,21 @@ static ga_status make_sharing(ga_arena *arena)
         *s = (ga_arena_sharing){.arena = arena, .openers = -1, .listener.socket = -1};
         arena->sharing = s;
     }
-    ga_status status = s->openers < 0 ? ga_openers_create(&s->openers) : GA_ERR_ARGUMENT;
+    if (s->openers >= 0) { /* published before */
+        return GA_OK;
+    }
+    ga_status status = ga_openers_create(&s->openers);
     if (status == GA_OK) {
+        s->id = ga_entropy() | 1; /* not 0 */
         s->next = publishers;
         publishers = s;
     }
-    return s->openers >= 0 ? GA_OK : status;
+    return status;
 }
 
 static ga_status start(ga_arena_sharing *s)
 {
     memcpy(s->name, s->listener.name, sizeof s->name);
-    s->id = ga_entropy() | 1; /* not 0 */
     ga_status status = ga_openers_publish(s->openers, true);
     if (status == GA_OK) {
         status = start_thread(s);

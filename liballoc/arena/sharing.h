@@ -24,7 +24,7 @@ enum {
 struct ga_arena_sharing {
     ga_opener kind;
     int openers; /* this process's descriptor; -1: none */
-    uint64_t id; /* of the publication */
+    uint64_t id; /* of the arena, in all its publications by one process */
     char name[GA_LOCAL_NAME_BYTES];
     /* The publisher's: */
     ga_arena *arena;
@@ -37,7 +37,7 @@ struct ga_arena_sharing {
 typedef struct ga_join_request {
     uint32_t magic;
     uint32_t kind; /* ga_opener */
-    uint64_t id;   /* 0: a new opening; else of the publication that was opened */
+    uint64_t id;   /* 0: a new opening; else of the arena that was opened */
     uint64_t from; /* bytes that the opener has mapped already */
 } ga_join_request;
 

@@ -502,6 +502,7 @@ Test(arena_publish, a_name_is_published_again)
         cr_assert_eq(ga_arena_join(&late, name, GA_ARENA_READ), GA_ERR_IO);
         assert_ok(ga_arena_publish(arena, name));
         assert_openers(opened, 1, 0, true);
+        assert_ok(ga_arena_update(opened));
     }
     assert_says(ga_arena_shrink(arena, 0), GA_ERR_UNSUPPORTED, "it is open 1 times");
     ga_arena_close(arena);
