@@ -14,6 +14,8 @@
 
 #include <gpualloc/backend.h>
 
+#include <unistd.h>
+
 static uintptr_t address_at(const ga_arena *arena, uint64_t offset)
 {
     return arena->base + offset;
@@ -42,7 +44,7 @@ static void append_chunk(ga_arena *arena, uint64_t handle, uint64_t size)
     if (ga_arena_joins_chunks(arena) && arena->chunk_count) {
         arena->chunks[0].size += size;
     } else {
-        arena->chunks[arena->chunk_count++] = (ga_arena_chunk){handle, end, size};
+        arena->chunks[arena->chunk_count++] = (ga_arena_chunk){handle, end, size, -1};
     }
 }
 
@@ -109,6 +111,9 @@ static void destroy_from(ga_arena *arena, size_t first)
 {
     while (arena->chunk_count > first) {
         const ga_arena_chunk *chunk = &arena->chunks[--arena->chunk_count];
+        if (chunk->exported >= 0) {
+            close(chunk->exported);
+        }
         ga_space_drop_chunk(&arena->space, chunk->handle, chunk->size);
     }
 }

@@ -32,6 +32,10 @@
 
 typedef unsigned long long ull; /* the type of %llu */
 
+enum {
+    EXPORTS_KEPT = 64 /* descriptors of an arena */
+};
+
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER; /* publishing and its end */
 static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static ga_arena_sharing *publishers; /* guarded by `lock` */
@@ -142,38 +146,61 @@ static ga_status begin_answer(ga_arena_sharing *s, const ga_join_request *reques
     return status;
 }
 
-static ga_status export_chunk(const ga_arena *arena, size_t index, ga_opener kind, uint64_t *size,
-                              int *fd)
+/* To export a chunk takes the driver longer than all else in an opening, and so does the close of
+ * its last descriptor. So the descriptors of the first chunks are kept; `*kept`. */
+static ga_status export_device_chunk(ga_arena *arena, size_t index, int *fd, bool *kept)
 {
-    if (index >= arena->chunk_count) { /* the opener has ended, and the arena was shrunk */
-        return ga_fail(GA_ERR_ARGUMENT, "no chunk %zu", index);
-    }
-    const ga_arena_chunk *chunk = &arena->chunks[index];
-    ga_arena_share share = {.fd = -1};
-    ga_status status = ga_space_export(&arena->space, chunk->handle, &share);
-    *size = chunk->size;
+    ga_arena_chunk *chunk = &arena->chunks[index];
+    ga_arena_share share = {.fd = chunk->exported};
+    ga_status status =
+        share.fd >= 0 ? GA_OK : ga_space_export(&arena->space, chunk->handle, &share);
     *fd = share.fd;
-    if (status == GA_OK && ga_arena_on_host(arena) && kind == GA_OPENER_READER) {
+    *kept = status == GA_OK && index < EXPORTS_KEPT;
+    chunk->exported = *kept ? share.fd : -1;
+    return status;
+}
+
+static ga_status export_host_chunk(const ga_arena *arena, size_t index, ga_opener kind, int *fd)
+{
+    ga_arena_share share = {.fd = -1};
+    ga_status status = ga_space_export(&arena->space, arena->chunks[index].handle, &share);
+    *fd = share.fd;
+    if (status == GA_OK && kind == GA_OPENER_READER) {
         status = ga_openers_reopen(share.fd, fd); /* cannot be mapped for writing */
         close(share.fd);
     }
     return status;
 }
 
+/* Returns an error only if the chunk cannot be exported. */
+static ga_status export_and_send(ga_arena *arena, const ga_local_peer *peer, size_t index,
+                                 ga_opener kind, bool *sent)
+{
+    int fd;
+    bool kept = false;
+    if (index >= arena->chunk_count) { /* the opener has ended, and the arena was shrunk */
+        return ga_fail(GA_ERR_ARGUMENT, "no chunk %zu", index);
+    }
+    ga_status status = ga_arena_on_host(arena) ? export_host_chunk(arena, index, kind, &fd)
+                                               : export_device_chunk(arena, index, &fd, &kept);
+    if (status == GA_OK) {
+        uint64_t size = arena->chunks[index].size;
+        *sent = ga_local_send(peer, &size, sizeof size, fd);
+        if (!kept) {
+            close(fd);
+        }
+    }
+    return status;
+}
+
 static bool send_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t index, ga_opener kind)
 {
-    uint64_t size;
-    int fd;
     bool sent = false;
     if (!ga_local_wait_to_send(peer)) {
         return false;
     }
     lock_both(s->arena);
-    ga_status status = export_chunk(s->arena, index, kind, &size, &fd);
-    if (status == GA_OK) {
-        sent = ga_local_send(peer, &size, sizeof size, fd);
-        close(fd);
-    }
+    ga_status status = export_and_send(s->arena, peer, index, kind, &sent);
     unlock_both(s->arena);
     if (status != GA_OK) {
         ga_log(GA_LOG_WARN, "arena: published as %s: a chunk is not sent: %s", s->name,

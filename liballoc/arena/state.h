@@ -24,6 +24,7 @@ typedef struct ga_arena_sharing ga_arena_sharing; /* sharing.h */
 typedef struct ga_arena_chunk {
     uint64_t handle;      /* from ga_space_create() */
     uint64_t start, size; /* bytes; start from the base on */
+    int exported;         /* a descriptor kept for openers (publish.c); -1: none */
 } ga_arena_chunk;
 
 typedef struct ga_arena_range {

@@ -154,7 +154,8 @@ GA_API ga_status ga_arena_import(ga_arena *arena, const ga_arena_share *share);
 /* Let other processes of this user open the arena by a name: "@text", an abstract socket name of
  * this network namespace, or a path in the file system. A name has at most 107 bytes. A path stays
  * if the process is killed; a later call takes it over. A thread of this process answers openers,
- * so the name ends with the process. The memory does not: it lives while a process maps it.
+ * so the name ends with the process. The memory does not: it lives while a process maps it. On a
+ * device the publisher keeps one descriptor for each of the first 64 chunks that it has sent.
  *
  * The arena was opened with GA_ARENA_SHARE_FD, for the host or a device. It may grow. While another
  * process has it open, it does not shrink. A child of fork() does not publish it, and may do so
