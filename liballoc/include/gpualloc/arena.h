@@ -174,7 +174,9 @@ GA_API ga_status ga_arena_publish(ga_arena *arena, const char *name);
 GA_API void ga_arena_unpublish(ga_arena *arena);
 
 typedef enum ga_arena_access {
-    GA_ARENA_READ = 1, /* a write is a fault, in this process alone */
+    /* A write is a fault in this process alone: SIGSEGV, or in a kernel an illegal address. The
+     * driver refuses copies and fills into the memory. */
+    GA_ARENA_READ = 1,
     GA_ARENA_READ_WRITE = 2
 } ga_arena_access;
 
