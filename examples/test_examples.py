@@ -3,6 +3,7 @@
 """Run the examples as their comments say, and check their output."""
 
 import json
+import mmap
 import os
 import re
 import subprocess
@@ -54,6 +55,36 @@ class Heap(unittest.TestCase):
         outcome = run("heap", "null")
         self.assertEqual(outcome.returncode, 1)
         self.assertIn("heap: filling: out of memory: null", outcome.stderr)
+
+
+class Weights(unittest.TestCase):
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([str(EXAMPLES / "weights"), *arguments], env=CLEAN, text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, process: subprocess.Popen[str], line: str = "") -> str:
+        assert process.stdin and process.stdout
+        process.stdin.write(line)
+        process.stdin.flush()
+        return process.stdout.readline()
+
+    def test_two_processes(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            name, file = f"{folder}/name", Path(folder, "file")
+            file.write_bytes(bytes([1]) * 10000)
+            pages = -(-10000 // mmap.PAGESIZE) * mmap.PAGESIZE
+            with self.start("publish", name, str(file)) as publisher:
+                self.assertEqual(self.ask(publisher), "0 readers\n")
+                with self.start("read", name) as reader:
+                    self.assertEqual(self.ask(reader), f"{pages} bytes, sum 10000\n")
+                    self.assertEqual(self.ask(publisher, "\n"), "1 readers\n")
+                    reader.kill()
+                    reader.wait()
+                    self.assertEqual(self.ask(publisher, "\n"), "0 readers\n")
+            outcome = run("weights", "read", name)
+            self.assertEqual(outcome.returncode, 1)
+            self.assertIn("no process listens at", outcome.stderr)
 
 
 class Square(unittest.TestCase):

@@ -6,13 +6,14 @@
  * ORDER      AA1/AA2 publish the backed bytes, AA3/AA4 the reserved bytes
  * PROGRESS   a lock per arena, held during driver calls; sizes are read without it
  */
-#include "state.h"
+#include "sharing.h"
 
 #include "../platform/libc.h"
 
 #include <gpualloc/backend.h>
 
 #include <time.h>
+#include <unistd.h>
 
 typedef unsigned long long ull; /* the type of %llu */
 
@@ -105,9 +106,17 @@ static ga_status reserve(ga_arena *arena, const ga_arena_options *o)
     return ga_arena_prefix_error(status);
 }
 
-static ga_status init_arena(ga_arena *arena, const ga_arena_options *o)
+static ga_status open_space(ga_arena *arena, const ga_arena_options *o, bool guest)
 {
-    ga_status status = ga_arena_prefix_error(ga_space_open(&arena->space, o));
+    if (o->place == GA_PLACE_HOST && o->flags & GA_ARENA_SHARE_FD) {
+        return ga_space_open_files(&arena->space, o);
+    }
+    return guest ? ga_space_open_guest(&arena->space, o->device) : ga_space_open(&arena->space, o);
+}
+
+static ga_status init_arena(ga_arena *arena, const ga_arena_options *o, bool guest)
+{
+    ga_status status = ga_arena_prefix_error(open_space(arena, o, guest));
     if (status == GA_OK) {
         status = set_sizes(arena, o);
     }
@@ -120,6 +129,11 @@ static ga_status init_arena(ga_arena *arena, const ga_arena_options *o)
 
 static void free_record(ga_arena *arena)
 {
+    for (size_t i = 0; i < arena->chunk_count; i++) { /* not released: the context is gone */
+        if (arena->chunks[i].exported >= 0) {
+            close(arena->chunks[i].exported);
+        }
+    }
     pthread_mutex_destroy(&arena->lock);
     ga_libc.free(arena->ranges);
     ga_libc.free(arena->chunks);
@@ -140,27 +154,38 @@ static ga_status check_arguments(ga_arena **out, const ga_arena_options *options
     return check_sizes(options);
 }
 
-ga_status ga_arena_open(ga_arena **out, const ga_arena_options *options)
+static ga_status open_arena(ga_arena **out, const ga_arena_options *options, bool guest)
 {
-    if (out) {
-        *out = NULL;
-    }
-    ga_status status = check_arguments(out, options);
-    if (status != GA_OK) {
-        return status;
-    }
     ga_arena *arena = ga_libc.calloc(1, sizeof *arena);
     if (!arena) {
         return ga_fail(GA_ERR_MEMORY, "arena: no memory for an arena");
     }
     pthread_mutex_init(&arena->lock, NULL);
-    status = init_arena(arena, options);
+    ga_status status = init_arena(arena, options, guest);
     if (status != GA_OK) {
         free_record(arena);
         return status;
     }
     *out = arena;
     return GA_OK;
+}
+
+ga_status ga_arena_open(ga_arena **out, const ga_arena_options *options)
+{
+    if (out) {
+        *out = NULL;
+    }
+    ga_status status = check_arguments(out, options);
+    return status == GA_OK ? open_arena(out, options, false) : status;
+}
+
+ga_status ga_arena_open_guest(ga_arena **out, const ga_arena_options *options, bool read_only)
+{
+    ga_status status = open_arena(out, options, true);
+    if (status == GA_OK && read_only) {
+        ga_space_make_read_only(&(*out)->space);
+    }
+    return status;
 }
 
 /* False if the context is gone or belongs to another process: then there is nothing to release. */
@@ -174,9 +199,13 @@ void ga_arena_close(ga_arena *arena)
     if (!arena) {
         return;
     }
+    if (arena->sharing) {
+        ga_arena_unpublish(arena);
+    }
     if (has_memory(arena)) {
         ga_arena_discard(arena);
     }
+    ga_arena_end_sharing(arena); /* the opening counts until its memory is unmapped */
     free_record(arena);
 }
 
@@ -260,7 +289,10 @@ static ga_status grow(ga_arena *arena, uint64_t size)
         return GA_OK;
     }
     uint64_t start = now_ns();
-    ga_status status = check_room(arena, size);
+    ga_status status = ga_arena_check_own(arena);
+    if (status == GA_OK) {
+        status = check_room(arena, size);
+    }
     if (status == GA_OK) {
         status = grow_to(arena, round_up(size, arena->space.granule));
     }
@@ -274,7 +306,7 @@ static ga_status grow(ga_arena *arena, uint64_t size)
 /* The least end that can stay backed: that of the chunk with byte `size` - 1. */
 static uint64_t kept_bytes(const ga_arena *arena, uint64_t size)
 {
-    if (ga_arena_on_host(arena)) {
+    if (ga_arena_joins_chunks(arena)) {
         return round_up(size, arena->space.granule);
     }
     for (size_t i = 0; i < arena->chunk_count; i++) {
@@ -291,7 +323,11 @@ static ga_status shrink(ga_arena *arena, uint64_t size)
     if (size >= end || kept_bytes(arena, size) == end) {
         return GA_OK;
     }
-    ga_status status = ga_arena_cut(arena, kept_bytes(arena, size));
+    ga_status status = ga_arena_check_alone(arena);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = ga_arena_cut(arena, kept_bytes(arena, size));
     arena->shrinks += status == GA_OK;
     ga_arena_set_backed(arena);
     return ga_arena_prefix_error(status);

@@ -14,6 +14,8 @@
 
 #include <gpualloc/backend.h>
 
+#include <unistd.h>
+
 static uintptr_t address_at(const ga_arena *arena, uint64_t offset)
 {
     return arena->base + offset;
@@ -39,10 +41,10 @@ static bool make_room(ga_arena *arena)
 static void append_chunk(ga_arena *arena, uint64_t handle, uint64_t size)
 {
     uint64_t end = ga_arena_end(arena);
-    if (ga_arena_on_host(arena) && arena->chunk_count) {
+    if (ga_arena_joins_chunks(arena) && arena->chunk_count) {
         arena->chunks[0].size += size;
     } else {
-        arena->chunks[arena->chunk_count++] = (ga_arena_chunk){handle, end, size};
+        arena->chunks[arena->chunk_count++] = (ga_arena_chunk){handle, end, size, -1};
     }
 }
 
@@ -77,7 +79,7 @@ static ga_status add_chunk(ga_arena *arena, uint64_t size)
 static uint64_t chunk_size(const ga_arena *arena, uint64_t start, uint64_t end)
 {
     uint64_t size = end - start;
-    if (ga_arena_on_host(arena)) {
+    if (ga_arena_joins_chunks(arena)) {
         return size;
     }
     const ga_arena_range *range = arena->ranges;
@@ -136,13 +138,16 @@ static void destroy_from(ga_arena *arena, size_t first)
 {
     while (arena->chunk_count > first) {
         const ga_arena_chunk *chunk = &arena->chunks[--arena->chunk_count];
+        if (chunk->exported >= 0) {
+            close(chunk->exported);
+        }
         ga_space_drop_chunk(&arena->space, chunk->handle, chunk->size);
     }
 }
 
 void ga_arena_discard(ga_arena *arena)
 {
-    for (size_t i = 0; i < arena->chunk_count && !ga_arena_on_host(arena); i++) {
+    for (size_t i = 0; i < arena->chunk_count && !ga_arena_joins_chunks(arena); i++) {
         const ga_arena_chunk *chunk = &arena->chunks[i];
         ga_space_drop_mapping(&arena->space, address_at(arena, chunk->start), chunk->size);
     }

@@ -41,7 +41,7 @@ static ga_status reserve_behind(ga_arena *arena, uint64_t size)
     if (status != GA_OK) {
         return status;
     }
-    if (ga_arena_on_host(arena)) {
+    if (ga_arena_joins_chunks(arena)) {
         ranges[0].size += size;
     } else {
         ranges[arena->range_count++] = (ga_arena_range){arena->reserved, size};
@@ -49,7 +49,7 @@ static ga_status reserve_behind(ga_arena *arena, uint64_t size)
     return GA_OK;
 }
 
-static ga_status extend(ga_arena *arena, uint64_t reserve)
+ga_status ga_arena_extend_to(ga_arena *arena, uint64_t reserve)
 {
     if (reserve <= arena->reserved) {
         return GA_OK;
@@ -86,7 +86,7 @@ static ga_status change_reservation(ga_status (*change)(ga_arena *arena, uint64_
 
 ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve)
 {
-    return change_reservation(extend, arena, reserve);
+    return change_reservation(ga_arena_extend_to, arena, reserve);
 }
 
 /* ---- elsewhere --------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ static ga_status relocate(ga_arena *arena, uint64_t reserve)
 
 static ga_status extend_or_relocate(ga_arena *arena, uint64_t reserve)
 {
-    return extend(arena, reserve) == GA_OK ? GA_OK : relocate(arena, reserve);
+    return ga_arena_extend_to(arena, reserve) == GA_OK ? GA_OK : relocate(arena, reserve);
 }
 
 ga_status ga_arena_move(ga_arena *arena, uint64_t reserve)

@@ -2,7 +2,7 @@
  *
  * Exporting chunks to other processes, and importing chunks from them.
  */
-#include "state.h"
+#include "sharing.h"
 
 #include <gpualloc/backend.h>
 
@@ -47,13 +47,13 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
 {
     uint64_t end = ga_arena_end(arena);
     if (!size || size % arena->space.granule) {
-        return ga_fail(GA_ERR_ARGUMENT, "arena: a chunk of %llu bytes: expected a multiple of %llu",
+        return ga_fail(GA_ERR_ARGUMENT, "a chunk of %llu bytes: expected a multiple of %llu",
                        (ull)size, (ull)arena->space.granule);
     }
     if (size > arena->limit || end > arena->limit - size) {
         return ga_fail(GA_ERR_MEMORY,
-                       "arena: a chunk of %llu bytes behind %llu is above the limit of %llu",
-                       (ull)size, (ull)end, (ull)arena->limit);
+                       "a chunk of %llu bytes behind %llu is above the limit of %llu", (ull)size,
+                       (ull)end, (ull)arena->limit);
     }
     for (size_t i = 0; i < arena->range_count; i++) {
         const ga_arena_range *range = &arena->ranges[i];
@@ -63,30 +63,35 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
         }
     }
     return ga_fail(GA_ERR_CANNOT_GROW,
-                   "arena: a chunk of %llu bytes does not fit behind %llu in one reservation",
-                   (ull)size, (ull)end);
+                   "a chunk of %llu bytes does not fit behind %llu in one reservation", (ull)size,
+                   (ull)end);
 }
 
-static ga_status import_chunk(ga_arena *arena, const ga_arena_share *share)
+ga_status ga_arena_import_chunk(ga_arena *arena, const ga_arena_share *share)
 {
     uint64_t handle;
-    ga_status status = check_shared(arena);
+    ga_status status = check_room(arena, share->size);
     if (status == GA_OK) {
-        status = check_room(arena, share->size);
+        status = ga_space_import(&arena->space, share, &handle);
     }
     if (status != GA_OK) {
         return status;
-    }
-    status = ga_space_import(&arena->space, share, &handle);
-    if (status != GA_OK) {
-        return ga_arena_prefix_error(status);
     }
     status = ga_arena_attach(arena, handle, share->size);
     if (status != GA_OK) {
         ga_space_drop_chunk(&arena->space, handle, share->size);
     }
     ga_arena_set_backed(arena);
-    return ga_arena_prefix_error(status);
+    return status;
+}
+
+static ga_status import_chunk(ga_arena *arena, const ga_arena_share *share)
+{
+    ga_status status = check_shared(arena);
+    if (status == GA_OK) {
+        status = ga_arena_check_own(arena);
+    }
+    return status == GA_OK ? ga_arena_prefix_error(ga_arena_import_chunk(arena, share)) : status;
 }
 
 ga_status ga_arena_import(ga_arena *arena, const ga_arena_share *share)

@@ -13,12 +13,19 @@
 static const uint32_t ALL_FLAGS = GA_ARENA_SHARE_FD | GA_ARENA_SHARE_FABRIC | GA_ARENA_RDMA |
                                   GA_ARENA_HUGE_PAGES | GA_ARENA_EXACT;
 
+ga_status ga_space_check_flags(uint32_t flags)
+{
+    return flags & ~ALL_FLAGS
+               ? ga_fail(GA_ERR_ARGUMENT, "flags: 0x%x are none of GA_ARENA_*", flags & ~ALL_FLAGS)
+               : GA_OK;
+}
+
 ga_status ga_space_open(ga_space *space, const ga_arena_options *options)
 {
     *space = (ga_space){.flags = options->flags, .device = -1};
-    if (options->flags & ~ALL_FLAGS) {
-        return ga_fail(GA_ERR_ARGUMENT, "flags: 0x%x are none of GA_ARENA_*",
-                       options->flags & ~ALL_FLAGS);
+    ga_status status = ga_space_check_flags(options->flags);
+    if (status != GA_OK) {
+        return status;
     }
     switch (options->place) {
     case GA_PLACE_HOST:
@@ -55,6 +62,24 @@ ga_status ga_space_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t 
                         uint64_t chunk)
 {
     return space->ops->move(space, from, to, size, chunk);
+}
+
+ga_status ga_space_export(const ga_space *space, uint64_t chunk, ga_arena_share *out)
+{
+    return space->ops->export_chunk(space, chunk, out);
+}
+
+ga_status ga_space_import(const ga_space *space, const ga_arena_share *share, uint64_t *chunk)
+{
+    return space->ops->import_chunk(space, share, chunk);
+}
+
+void ga_space_make_read_only(ga_space *space)
+{
+    space->read_only = true;
+    for (size_t i = 0; i < space->access_count; i++) {
+        space->access[i].flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    }
 }
 
 /* ---- releasing, tried twice --------------------------------------------------------------- */

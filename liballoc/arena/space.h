@@ -6,7 +6,7 @@
  *
  * On a device a chunk is a driver allocation (cuMemCreate); mapped twice, it is the same memory. On
  * the host the kernel provides pages itself: a chunk is only a size, a new mapping reads as zeros,
- * and any part of a mapping may be unmapped.
+ * and any part of a mapping may be unmapped. Shared memory of the host has chunks as a device has.
  *
  * All sizes and addresses are bytes and multiples of the granule. A chunk is mapped whole, within
  * one reservation. A call that fails changes nothing and sets an error text without a prefix. A
@@ -33,6 +33,8 @@ typedef struct ga_space_ops {
     ga_status (*map)(ga_space *, uintptr_t start, uint64_t size, uint64_t chunk);
     ga_status (*unmap)(const ga_space *, uintptr_t start, uint64_t size);
     ga_status (*move)(ga_space *, uintptr_t from, uintptr_t to, uint64_t size, uint64_t chunk);
+    ga_status (*export_chunk)(const ga_space *, uint64_t chunk, ga_arena_share *out);
+    ga_status (*import_chunk)(const ga_space *, const ga_arena_share *share, uint64_t *chunk);
 } ga_space_ops;
 
 enum {
@@ -45,6 +47,7 @@ struct ga_space {
     uint32_t flags; /* GA_ARENA_* */
     int device;     /* -1: the host */
     bool wants_rdma;
+    bool read_only; /* mappings can be read only */
     /* Host: unmapping leaves addresses accessible, to save kernel mappings. */
     bool saves_mappings;
     CUmemAllocationProp prop;
@@ -70,6 +73,14 @@ ga_status ga_space_open(ga_space *space, const ga_arena_options *options);
 /* Open for a device, to import memory of other processes only (GA_ARENA_SHARE_FD): no test chunk is
  * created. Errors as above. */
 ga_status ga_space_open_guest(ga_space *space, int device);
+
+/* Open for memory of the host that can be shared (GA_ARENA_SHARE_FD): a chunk is a file in memory
+ * (memfd_create), and its handle is a descriptor. Mapped twice, it is the same memory.
+ * GA_ERR_UNSUPPORTED: peers, or flags for devices. GA_ERR_ARGUMENT: unknown flags. */
+ga_status ga_space_open_files(ga_space *space, const ga_arena_options *options);
+
+/* Let all mappings from now on be for reading only. A write is a fault. */
+void ga_space_make_read_only(ga_space *space);
 
 /* Let network cards access all chunks of a device that are created from now on (GA_ARENA_RDMA), if
  * the device supports it. A chunk that the driver refuses with this property is created without it.
@@ -117,12 +128,24 @@ ga_status ga_space_add_peer(ga_space *space, int peer);
 ga_status ga_space_renew_access(const ga_space *space, uintptr_t start, uint64_t size);
 void ga_space_drop_peer(ga_space *space); /* the one added last */
 
-/* Only if the flags allow it (GA_ARENA_SHARE_*). The caller sets offset and size. */
+/* Only if the flags allow it (GA_ARENA_SHARE_*). The caller sets offset and size.
+ * GA_ERR_ARGUMENT: a host's file that another process can make smaller, or of another size. */
 ga_status ga_space_export(const ga_space *space, uint64_t chunk, ga_arena_share *out);
 ga_status ga_space_import(const ga_space *space, const ga_arena_share *share, uint64_t *chunk);
+
+/* GA_ERR_ARGUMENT: unknown flags. */
+ga_status ga_space_check_flags(uint32_t flags);
 
 /* The two kinds, for space.c. */
 ga_status ga_space_open_host(ga_space *space, const ga_arena_options *options);
 ga_status ga_space_open_device(ga_space *space, const ga_arena_options *options);
+
+/* The host's addresses, for space_files.c, which has other chunks. */
+ga_status ga_space_host_memory(const ga_space *space, uint64_t *bytes);
+ga_status ga_space_host_reserve(ga_space *space, uint64_t size, uintptr_t preferred,
+                                uintptr_t *base);
+ga_status ga_space_host_unreserve(ga_space *space, uintptr_t base, uint64_t size);
+ga_status ga_space_host_refused(const char *call, uint64_t size); /* sets the error by errno */
+uint64_t ga_space_host_granule(uint32_t flags);
 
 #endif

@@ -250,7 +250,7 @@ static ga_status export_by(const ga_cuda_driver *driver, const ga_space *space, 
     return status;
 }
 
-ga_status ga_space_export(const ga_space *space, uint64_t chunk, ga_arena_share *out)
+static ga_status device_export(const ga_space *space, uint64_t chunk, ga_arena_share *out)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, space->device);
@@ -262,7 +262,7 @@ ga_status ga_space_export(const ga_space *space, uint64_t chunk, ga_arena_share 
     return status;
 }
 
-ga_status ga_space_import(const ga_space *space, const ga_arena_share *share, uint64_t *chunk)
+static ga_status device_import(const ga_space *space, const ga_arena_share *share, uint64_t *chunk)
 {
     ga_cuda_scope scope;
     bool by_fd = space->flags & GA_ARENA_SHARE_FD && share->fd >= 0;
@@ -292,6 +292,8 @@ static const ga_space_ops device_ops = {
     .map = device_map,
     .unmap = device_unmap,
     .move = device_move,
+    .export_chunk = device_export,
+    .import_chunk = device_import,
 };
 
 static const struct {

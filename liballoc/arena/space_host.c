@@ -28,7 +28,7 @@
 
 static const uint64_t HUGE = (uint64_t)2 << 20;
 
-static ga_status refused(const char *call, uint64_t size)
+ga_status ga_space_host_refused(const char *call, uint64_t size)
 {
     int error = errno;
     return ga_fail(error == ENOMEM ? GA_ERR_MEMORY : GA_ERR_UNSUPPORTED,
@@ -36,7 +36,7 @@ static ga_status refused(const char *call, uint64_t size)
                    strerror(error));
 }
 
-static ga_status host_memory(const ga_space *space, uint64_t *bytes)
+ga_status ga_space_host_memory(const ga_space *space, uint64_t *bytes)
 {
     (void)space;
     *bytes = ga_machine_memory_total();
@@ -55,7 +55,7 @@ static ga_status reserve_at(uintptr_t preferred, uint64_t size)
 {
     void *got = map_nothing(preferred, size, MAP_FIXED_NOREPLACE);
     if (got == MAP_FAILED && errno != EEXIST) {
-        return refused("mmap", size);
+        return ga_space_host_refused("mmap", size);
     }
     if (got != (void *)preferred) {
         if (got != MAP_FAILED) {
@@ -78,7 +78,7 @@ static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
     if (done && os->munmap((void *)(*base + size), behind) == 0) {
         return GA_OK;
     }
-    ga_status status = refused("munmap", size);
+    ga_status status = ga_space_host_refused("munmap", size);
     uintptr_t rest = done ? *base : got;
     ga_os_memory_unmap((void *)rest, size + HUGE - (rest - got));
     return status;
@@ -88,7 +88,7 @@ static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
 static ga_status refused_addresses(uint64_t size)
 {
     errno = errno == EINVAL ? ENOMEM : errno;
-    return refused("mmap", size);
+    return ga_space_host_refused("mmap", size);
 }
 
 static ga_status reserve(uint64_t size, uintptr_t preferred, uintptr_t *base)
@@ -106,7 +106,8 @@ static ga_status reserve(uint64_t size, uintptr_t preferred, uintptr_t *base)
     return more ? trim((uintptr_t)got, size, base) : GA_OK;
 }
 
-static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t preferred, uintptr_t *base)
+ga_status ga_space_host_reserve(ga_space *space, uint64_t size, uintptr_t preferred,
+                                uintptr_t *base)
 {
     (void)space;
     ga_status status = reserve(size, preferred, base);
@@ -119,12 +120,12 @@ static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t preferre
 }
 
 /* Remove the record first: once the kernel has the addresses, another mapping may get them. */
-static ga_status host_unreserve(ga_space *space, uintptr_t base, uint64_t size)
+ga_status ga_space_host_unreserve(ga_space *space, uintptr_t base, uint64_t size)
 {
     (void)space;
     ga_reservations_remove((void *)base, size);
     if (ga_os_memory_get()->munmap((void *)base, size)) {
-        ga_status status = refused("munmap", size);
+        ga_status status = ga_space_host_refused("munmap", size);
         ga_reservations_add((void *)base, size); /* cannot fail: the record's nodes exist */
         return status;
     }
@@ -158,7 +159,8 @@ static ga_status host_unmap(const ga_space *space, uintptr_t start, uint64_t siz
         ga_os_memory_get()->madvise((void *)start, size, MADV_DONTNEED) == 0) {
         return GA_OK;
     }
-    return map_nothing(start, size, MAP_FIXED) == MAP_FAILED ? refused("mmap", size) : GA_OK;
+    return map_nothing(start, size, MAP_FIXED) == MAP_FAILED ? ga_space_host_refused("mmap", size)
+                                                             : GA_OK;
 }
 
 static ga_status host_map(ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
@@ -166,7 +168,7 @@ static ga_status host_map(ga_space *space, uintptr_t start, uint64_t size, uint6
     const ga_os_memory *os = ga_os_memory_get();
     (void)chunk;
     if (os->mprotect((void *)start, size, PROT_READ | PROT_WRITE)) {
-        return refused("mprotect", size);
+        return ga_space_host_refused("mprotect", size);
     }
     if (space->flags & GA_ARENA_HUGE_PAGES) {
         /* Kernels without huge pages refuse; that is harmless. */
@@ -187,7 +189,7 @@ static ga_status move_pages(uintptr_t from, uintptr_t to, uint64_t size)
         return GA_OK;
     }
     if (errno != EFAULT || !half) {
-        return refused("mremap", size);
+        return ga_space_host_refused("mremap", size);
     }
     ga_status status = move_pages(from, to, half);
     if (status == GA_OK) {
@@ -215,15 +217,20 @@ static ga_status host_move(ga_space *space, uintptr_t from, uintptr_t to, uint64
 /* ---- opening ----------------------------------------------------------------------------- */
 
 static const ga_space_ops host = {
-    .memory = host_memory,
-    .reserve = host_reserve,
-    .unreserve = host_unreserve,
+    .memory = ga_space_host_memory,
+    .reserve = ga_space_host_reserve,
+    .unreserve = ga_space_host_unreserve,
     .create = host_create,
     .destroy = host_destroy,
     .map = host_map,
     .unmap = host_unmap,
     .move = host_move,
 };
+
+uint64_t ga_space_host_granule(uint32_t flags)
+{
+    return flags & GA_ARENA_HUGE_PAGES ? HUGE : (uint64_t)sysconf(_SC_PAGESIZE);
+}
 
 ga_status ga_space_open_host(ga_space *space, const ga_arena_options *options)
 {
@@ -234,6 +241,6 @@ ga_status ga_space_open_host(ga_space *space, const ga_arena_options *options)
                        "expected no peers and none of GA_ARENA_SHARE_* and GA_ARENA_RDMA");
     }
     space->ops = &host;
-    space->granule = options->flags & GA_ARENA_HUGE_PAGES ? HUGE : (uint64_t)sysconf(_SC_PAGESIZE);
+    space->granule = ga_space_host_granule(options->flags);
     return GA_OK;
 }

@@ -2,7 +2,7 @@
  *
  * The state of an arena. Chunks follow each other from the base on, and so do ranges; each chunk
  * lies in one range. On the host there is one range and at most one chunk, whose size changes,
- * because the kernel joins and splits mappings.
+ * because the kernel joins and splits mappings; but shared memory of the host is as on a device.
  *
  *     base                                   end                        base + reserved
  *     | chunk | chunk     | chunk            |  not backed              |
@@ -19,9 +19,12 @@
 
 #include <pthread.h>
 
+typedef struct ga_arena_sharing ga_arena_sharing; /* sharing.h */
+
 typedef struct ga_arena_chunk {
     uint64_t handle;      /* from ga_space_create() */
     uint64_t start, size; /* bytes; start from the base on */
+    int exported;         /* a descriptor kept for openers (publish.c); -1: none */
 } ga_arena_chunk;
 
 typedef struct ga_arena_range {
@@ -40,12 +43,19 @@ struct ga_arena {
     ga_arena_chunk *chunks;
     size_t chunk_count, chunk_room;
     uint64_t peak, growths, shrinks, moves;
-    ga_latency growing; /* times of the growths */
+    ga_latency growing;        /* times of the growths */
+    ga_arena_sharing *sharing; /* NULL: never published, nor opened by ga_arena_join() */
 };
 
 static inline bool ga_arena_on_host(const ga_arena *arena)
 {
     return arena->space.device < 0;
+}
+
+/* The host's only chunk, whose size changes. */
+static inline bool ga_arena_joins_chunks(const ga_arena *arena)
+{
+    return ga_arena_on_host(arena) && !(arena->space.flags & GA_ARENA_SHARE_FD);
 }
 
 /* End of the last chunk, in bytes from the base on. Equal to `backed`, except during a change. */
@@ -90,7 +100,17 @@ void ga_arena_discard(ga_arena *arena);
 /* Move all chunks and their contents to another base. All or none, with the exception above. */
 ga_status ga_arena_move_chunks(ga_arena *arena, uintptr_t base);
 
+/* ---- share.c, ranges.c -------------------------------------------------------------------- */
+
+/* ga_arena_import() and ga_arena_extend() for callers that hold the lock; `reserve` is a multiple
+ * of the granule. */
+ga_status ga_arena_import_chunk(ga_arena *arena, const ga_arena_share *share);
+ga_status ga_arena_extend_to(ga_arena *arena, uint64_t reserve);
+
 /* ---- arena.c ----------------------------------------------------------------------------- */
+
+/* Open an arena for the chunks of another process. Errors as ga_arena_open(). */
+ga_status ga_arena_open_guest(ga_arena **out, const ga_arena_options *options, bool read_only);
 
 /* The most bytes that the arena can ever have, for a growth to `size` bytes: all memory of the host
  * (machine.h), or the backed bytes and all memory of the device. UINT64_MAX if that is unknown, and

@@ -66,7 +66,7 @@ __attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...
 
 static bool is_optional(const char *symbol)
 {
-    return strcmp(symbol, "cuCtxRecordEvent") == 0;
+    return strcmp(symbol, "cuCtxRecordEvent") == 0 || strcmp(symbol, "cuDeviceGetUuid_v2") == 0;
 }
 
 /* Fill the table. Returns NULL, or the first required symbol that the library does not define. */

@@ -21,7 +21,7 @@
 /* Every driver function that we call: name, symbol, parameters. To call another one, add a line.
  * The symbol is that of the version which has these parameters: <cuda.h> maps the plain name to it
  * (cuMemAlloc to cuMemAlloc_v2), dlsym() does not. A driver before CUDA 12.5 does not have
- * cuCtxRecordEvent; the member is then NULL. */
+ * cuCtxRecordEvent, and one before 11.4 not cuDeviceGetUuid_v2; the members are then NULL. */
 /* clang-format off */
 #define GA_CUDA_FUNCTIONS(X)                                                                       \
     X(cuInit, "cuInit", (unsigned flags))                                                          \
@@ -31,6 +31,7 @@
     X(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                          \
     X(cuDeviceGet, "cuDeviceGet", (CUdevice *device, int ordinal))                                 \
     X(cuDeviceGetName, "cuDeviceGetName", (char *name, int size, CUdevice device))                 \
+    X(cuDeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid * uuid, CUdevice device))                     \
     X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                   \
     X(cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                \
       (int *value, CUdevice_attribute attribute, CUdevice device))                                 \

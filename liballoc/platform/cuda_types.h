@@ -142,6 +142,7 @@ enum {
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
     CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
+    CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
     CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
     CU_MEM_HANDLE_TYPE_NONE = 0,
     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
@@ -181,6 +182,10 @@ typedef struct CUmemAccessDesc {
     CUmemLocation location;
     int flags;
 } CUmemAccessDesc;
+
+typedef struct CUuuid {
+    char bytes[16];
+} CUuuid;
 
 typedef struct CUmemFabricHandle {
     unsigned char data[64];

@@ -66,6 +66,7 @@
     X(CU_MEM_ALLOC_GRANULARITY_MINIMUM)                                                            \
     X(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)                                                        \
     X(CU_MEM_ACCESS_FLAGS_PROT_NONE)                                                               \
+    X(CU_MEM_ACCESS_FLAGS_PROT_READ)                                                               \
     X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                                                          \
     X(CU_MEM_HANDLE_TYPE_NONE)                                                                     \
     X(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                                                    \

@@ -274,6 +274,13 @@ static CUresult device_name(char *name, int size, CUdevice device)
     return is_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+static CUresult device_uuid(CUuuid *uuid, CUdevice device)
+{
+    VMM_CALL(cuDeviceGetUuid)
+    *uuid = (CUuuid){{'s', 'a', (char)(1 + vmm.options.hidden + device)}};
+    return is_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 static CUresult total_mem(size_t *bytes, CUdevice device)
 {
     VMM_CALL(cuDeviceTotalMem)
@@ -428,6 +435,7 @@ static void fill(ga_cuda_driver *table)
     table->cuDeviceGetCount = device_count;
     table->cuDeviceGet = device_get;
     table->cuDeviceGetName = device_name;
+    table->cuDeviceGetUuid = device_uuid;
     table->cuDeviceTotalMem = total_mem;
     table->cuDeviceGetAttribute = device_attribute;
     table->cuDeviceCanAccessPeer = can_access_peer;

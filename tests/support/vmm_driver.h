@@ -46,6 +46,7 @@ typedef enum vmm_driver_kernels {
 /* The properties of the machine. Zeros are good defaults. */
 typedef struct vmm_driver_options {
     int devices;            /* 0: 1 */
+    int hidden;             /* devices of the machine before these; identities count them */
     int sm;                 /* 90: compute capability 9.0; 0: 90 */
     size_t memory;          /* bytes of each device; 0: 1 GiB */
     size_t granularity;     /* a multiple of the page size; 0: 2 MiB */

@@ -436,7 +436,8 @@ static CUresult set_access(CUdeviceptr start, size_t size, const CUmemAccessDesc
     }
     for (vmm_mapping *m = *link; m && m->start < start + size; m = m->next) {
         m->access = access_with(m->access, desc, count);
-        int prot = m->access ? PROT_READ | PROT_WRITE : PROT_NONE;
+        m->read_only = desc[count - 1].flags == CU_MEM_ACCESS_FLAGS_PROT_READ;
+        int prot = !m->access ? PROT_NONE : m->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
         VMM_REQUIRE(mprotect((void *)m->start, m->size, prot) == 0);
     }
     return CUDA_SUCCESS;
@@ -499,7 +500,9 @@ CUresult vmm_driver_get_access(unsigned long long *flags, const CUmemLocation *l
     bool may = m && m->access >> location->id & 1;
     vmm_unlock(NULL);
     if (m) {
-        *flags = may ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        *flags = !may           ? CU_MEM_ACCESS_FLAGS_PROT_NONE
+                 : m->read_only ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     }
     return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

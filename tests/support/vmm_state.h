@@ -86,6 +86,7 @@ typedef struct vmm_mapping {
     size_t size;
     vmm_chunk *chunk;
     unsigned access; /* a bit for each device */
+    bool read_only;  /* for all of them */
     struct vmm_mapping *next;
 } vmm_mapping;
 

@@ -478,6 +478,24 @@ Test(arena_faults, every_call_of_the_kernel_in_turn)
     ga_os_memory_set(NULL);
 }
 
+/* Shared memory of the host has chunks, as a device's. An export calls the kernel elsewhere. */
+Test(arena_faults, every_call_of_the_kernel_for_shared_memory)
+{
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        operation shared = operations[i];
+        if (shared.run == run_export) {
+            continue;
+        }
+        shared.flags |= GA_ARENA_SHARE_FD;
+        uint64_t n = 1;
+        while (fail_one_on_the_host(&shared, n)) {
+            n++;
+        }
+        cr_assert_gt(n, 1, "%s calls nothing", shared.name);
+    }
+    ga_os_memory_set(NULL);
+}
+
 static bool fail_open_on_the_host(uint64_t n)
 {
     ga_arena *arena;

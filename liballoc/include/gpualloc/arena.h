@@ -17,7 +17,8 @@
  * Thread safety: calls on different arenas are independent. Calls on one arena take its lock,
  * except as stated at ga_arena_close() and ga_arena_move(). Memory in use by another thread or
  * kernel may grow during the use; it must not shrink. After fork() the child has a copy of a host
- * arena. It may close a device arena, which leaves the parent's alone.
+ * arena, with the parent's memory if it was opened with GA_ARENA_SHARE_FD. It may close a device
+ * arena, which leaves the parent's alone.
  *
  * Compiles alone as C11, C++17 and under nvcc.
  */
@@ -50,7 +51,9 @@ typedef struct ga_arena_options {
 } ga_arena_options;
 
 enum {
-    GA_ARENA_SHARE_FD = 1,     /* ga_arena_export() returns POSIX file descriptors */
+    /* Other processes may map it: ga_arena_export() returns file descriptors. On the host a chunk
+     * is then a file in memory, which takes one descriptor, and pages when they are written. */
+    GA_ARENA_SHARE_FD = 1,
     GA_ARENA_SHARE_FABRIC = 2, /* ... or handles for other machines of the fabric */
     GA_ARENA_RDMA = 4,         /* network cards may read and write it (GPUDirect) */
     GA_ARENA_HUGE_PAGES = 8,   /* host: transparent huge pages if available */
@@ -83,7 +86,9 @@ GA_API void ga_arena_close(ga_arena *arena);
 GA_API ga_status ga_arena_grow(ga_arena *arena, uint64_t size);
 
 /* Release the chunks that lie wholly at or above `size`; on the host, the granules. They must not
- * be in use: on a device, all work that uses them has ended. */
+ * be in use: on a device, all work that uses them has ended.
+ *
+ * GA_ERR_UNSUPPORTED  the arena is open in another process: see ga_arena_publish() */
 GA_API ga_status ga_arena_shrink(ga_arena *arena, uint64_t size);
 
 /* Reserve more addresses directly behind the arena, up to `reserve` bytes from the base on. The
@@ -143,6 +148,69 @@ GA_API ga_status ga_arena_export(ga_arena *arena, uint64_t index, ga_arena_share
  * GA_ERR_MEMORY       above the limit
  * GA_ERR_DEVICE       the driver does not know the handle */
 GA_API ga_status ga_arena_import(ga_arena *arena, const ga_arena_share *share);
+
+/* ---- one arena in several processes ------------------------------------------------------ */
+
+/* Let other processes of this user open the arena by a name: "@text", an abstract socket name of
+ * this network namespace, or a path in the file system. A name has at most 107 bytes. A path stays
+ * if the process is killed; a later call takes it over. A thread of this process answers openers,
+ * so the name ends with the process. The memory does not: it lives while a process maps it. On a
+ * device the publisher keeps one descriptor for each of the first 64 chunks that it has sent.
+ *
+ * The arena was opened with GA_ARENA_SHARE_FD, for the host or a device. It may grow. While another
+ * process has it open, it does not shrink. A child of fork() does not publish it, and may do so
+ * under another name. Children of an opener count with it as one opening, until all have closed it,
+ * ended or called exec.
+ *
+ * GA_ERR_UNSUPPORTED  the arena was opened without GA_ARENA_SHARE_FD, or by ga_arena_join()
+ * GA_ERR_ARGUMENT     it is published already; the name is invalid or too long, or its path belongs
+ *                     to another user or is no socket
+ * GA_ERR_IO           another process uses the name, or the path cannot be made
+ * GA_ERR_MEMORY       no descriptor or thread */
+GA_API ga_status ga_arena_publish(ga_arena *arena, const char *name);
+
+/* End the name; waits for an opening that is being answered to end, at most 10 s. Openers keep the
+ * memory. Ignored if the arena is not published. ga_arena_close() does it, too. */
+GA_API void ga_arena_unpublish(ga_arena *arena);
+
+typedef enum ga_arena_access {
+    /* A write is a fault in this process alone: SIGSEGV, or in a kernel an illegal address. The
+     * driver refuses copies and fills into the memory. */
+    GA_ARENA_READ = 1,
+    GA_ARENA_READ_WRITE = 2
+} ga_arena_access;
+
+/* Open the arena that a process of this user publishes under a name, with all that it has backed by
+ * now. The base may differ from the publisher's. The device is the publisher's, whichever ordinal
+ * it has here. The arena cannot be grown, shrunk or published. The caller closes it. Waits at most
+ * 10 s for the publisher. Both sides may be one process.
+ *
+ * GA_ERR_IO        no process publishes the name: it has ended, has not begun, or does not answer
+ * GA_ERR_ARGUMENT  an invalid name or access, or the name is another user's
+ * GA_ERR_DEVICE    this process may not use the publisher's device, or the driver refuses
+ * GA_ERR_MEMORY    no addresses, memory or descriptor */
+GA_API ga_status ga_arena_join(ga_arena **out, const char *name, ga_arena_access access);
+
+/* Map what the publisher has added since. Memory in use stays. Waits as ga_arena_join(), under the
+ * lock of this arena.
+ *
+ * GA_ERR_ARGUMENT     the arena was not opened by ga_arena_join()
+ * GA_ERR_IO           the publisher has ended, or does not publish the arena any more
+ * GA_ERR_CANNOT_GROW  the addresses behind the arena are in use: close it and join again
+ * otherwise           as ga_arena_join() */
+GA_API ga_status ga_arena_update(ga_arena *arena);
+
+/* Openings by ga_arena_join() that are not closed. The publisher and all openers may count, also
+ * after the publisher's end. */
+typedef struct ga_arena_openers {
+    uint64_t readers, writers; /* by access; an opener counts itself, too */
+    bool published;            /* the publisher lives, and publishes the arena */
+} ga_arena_openers;
+
+/* Count openings. A process that has ended, however it did, is not counted: the kernel has released
+ * its entry (at most a moment after the signal). All zeros for an arena that is not shared. Takes
+ * about 1 us, and as much for each opening. */
+GA_API ga_status ga_arena_count_openers(ga_arena *arena, ga_arena_openers *out);
 
 #ifdef __cplusplus
 }
