@@ -95,12 +95,14 @@ __global__ static void make_pairs(uint32_t *keys, uint32_t *values, uint64_t fir
 __global__ static void compare(const uint32_t *keys, const uint32_t *found, uint64_t count,
                                unsigned long long *tally)
 {
+    unsigned long long right = 0, wrong = 0;
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
          i += (uint64_t)gridDim.x * blockDim.x) {
-        if (found[i]) {
-            atomicAdd(tally + (found[i] != value_of(keys[i])), 1ull);
-        }
+        right += found[i] == value_of(keys[i]);
+        wrong += found[i] && found[i] != value_of(keys[i]);
     }
+    atomicAdd(tally, right);
+    atomicAdd(tally + 1, wrong);
 }
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
@@ -112,7 +114,7 @@ struct task {
     cudaStream_t stream;
     ga_slabhash_sharded *table;
     uint32_t *keys, *values, *found; /* on the device */
-    unsigned long long *tally;       /* pinned */
+    unsigned long long *tally;       /* likewise */
 };
 
 static void need(cudaError_t error)
@@ -147,12 +149,14 @@ static ga_slabhash_batch batch_of(const task &t, ga_slabhash_op op)
 
 static void expect(const task &t, uint64_t right)
 {
-    t.tally[0] = t.tally[1] = 0;
+    unsigned long long tally[2];
+    need(cudaMemsetAsync(t.tally, 0, sizeof tally, t.stream));
     compare<<<1024, 256, 0, t.stream>>>(t.keys, t.found, t.count, t.tally);
+    need(cudaMemcpyAsync(tally, t.tally, sizeof tally, cudaMemcpyDeviceToHost, t.stream));
     need(cudaStreamSynchronize(t.stream));
-    if (t.tally[0] != right || t.tally[1]) {
+    if (tally[0] != right || tally[1]) {
         fprintf(stderr, "table: rank %ld: %llu right values, %llu wrong: expected %llu and 0\n",
-                t.who.rank, t.tally[0], t.tally[1], (unsigned long long)right);
+                t.who.rank, tally[0], tally[1], (unsigned long long)right);
         exit(1);
     }
 }
@@ -221,7 +225,7 @@ static void open_table(task &t, void *comm, long time_limit_ms)
     need(cudaMalloc(&t.keys, t.count * sizeof *t.keys));
     need(cudaMalloc(&t.values, t.count * sizeof *t.values));
     need(cudaMalloc(&t.found, t.count * sizeof *t.found));
-    need(cudaMallocHost(&t.tally, 2 * sizeof *t.tally));
+    need(cudaMalloc(&t.tally, 2 * sizeof *t.tally));
     if (ga_slabhash_nccl_open(&t.table, &options, comm, t.stream, &limit) != GA_OK) {
         complain("ga_slabhash_nccl_open()", ga_error_text());
     }
