@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,49 @@ class Frontier(unittest.TestCase):
             outcome = self.search(program, "1", "2")
             self.assertEqual((outcome.returncode, outcome.stdout), (1, ""))
             self.assertIn("cannot grow beyond 524288 entries: limit or addresses", outcome.stderr)
+
+
+@unittest.skipUnless(os.environ.get("GA_DEVICE_EXAMPLES"), "no device code in this build")
+class Sharded(unittest.TestCase):
+    """The rank that a launcher gives a process."""
+
+    def rank(self, **variables: str) -> subprocess.CompletedProcess[str]:
+        clean = {key: value for key, value in CLEAN.items()
+                 if not key.startswith(("RANK", "WORLD_SIZE", "OMPI_", "PMI_", "SLURM_"))}
+        return subprocess.run([EXAMPLES / "table", "--rank"], env=clean | variables, text=True,
+                              capture_output=True, timeout=30)
+
+    def test_launchers(self) -> None:
+        torchrun = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
+        open_mpi = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3",
+                    "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+        mpich = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "2"}
+        slurm = {"SLURM_PROCID": "6", "SLURM_NTASKS": "7", "SLURM_LOCALID": "3"}
+        for variables, expected in (
+                (torchrun, "rank 5 of 8, local 1\n"), (open_mpi, "rank 2 of 3, local 0\n"),
+                (mpich, "rank 3 of 4, local 2\n"), (slurm, "rank 6 of 7, local 3\n"),
+                (slurm | mpich, "rank 3 of 4, local 2\n"),
+                (slurm | torchrun, "rank 5 of 8, local 1\n"),
+                ({"PMI_RANK": "3", "PMI_SIZE": "4"}, "rank 3 of 4, local 3\n"),
+                ({"RANK": "3"}, "rank 0 of 1, local 0\n"), ({}, "rank 0 of 1, local 0\n")):
+            outcome = self.rank(**variables)
+            self.assertEqual((outcome.stdout, outcome.returncode), (expected, 0), outcome.stderr)
+
+    def test_errors(self) -> None:
+        for rank in "4", "-1", "1x", "":
+            outcome = self.rank(PMI_RANK=rank, PMI_SIZE="4")
+            self.assertEqual((outcome.stdout, outcome.returncode), ("", 1))
+            self.assertIn(f"PMI_RANK: {rank}: expected a number from 0 to 3", outcome.stderr)
+        self.assertEqual(run("table").returncode, 2)
+        self.assertIn("expected a number from 1 to 28", run("table", "/x", "29").stderr)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
+    def test_mpirun(self) -> None:
+        outcome = run(shutil.which("mpirun"), "-n", "3", str(EXAMPLES / "table"), "--rank",
+                      OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                      OMPI_MCA_rmaps_base_oversubscribe="1")
+        self.assertEqual(sorted(outcome.stdout.splitlines()),
+                         [f"rank {i} of 3, local {i}" for i in range(3)], outcome.stderr)
 
 
 class Plugin(unittest.TestCase):
