@@ -6,6 +6,7 @@
 
 #include "kernels.h"
 
+#include "../../hashtables/sharded/all_kernel.cuh"
 #include "../../hashtables/sharded/sort_kernel.cuh"
 #include "device/spgemm_service.cuh"
 
@@ -67,6 +68,8 @@ const struct {
     KERNEL(ga_sharded_pad_kernel),
     KERNEL(ga_sharded_sort_kernel),
     KERNEL(ga_sharded_gather_kernel),
+    KERNEL(ga_sharded_order_kernel),
+    KERNEL(ga_sharded_move_kernel),
     KERNEL(emulated_diverge),
 };
 
