@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of a device: kernels (sort_kernel.cuh), and an exchange stream beside the caller's.
+ * Memory of a device: kernels (sort_kernel.cuh, all_kernel.cuh), and an exchange stream beside the
+ * caller's.
  */
 #include "sharded.h"
 
@@ -205,6 +206,17 @@ static ga_status device_gather(ga_slabhash_sharded *table, ga_sharded_gather *ga
                   gather, stream);
 }
 
+static ga_status device_order(ga_slabhash_sharded *table, ga_sharded_order *order, void *stream)
+{
+    return launch(table, "ga_sharded_order_kernel", BLOCKS_EACH, order->count, order->is_wide,
+                  order, stream);
+}
+
+static ga_status device_move(ga_slabhash_sharded *table, ga_sharded_move *move, void *stream)
+{
+    return launch(table, "ga_sharded_move_kernel", BLOCKS_EACH, move->count, 0, move, stream);
+}
+
 static ga_status device_mark(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream)
 {
     const ga_cuda_driver *driver;
@@ -238,6 +250,8 @@ const ga_sharded_engine ga_sharded_device = {
     .pad = device_pad,
     .sort = device_sort,
     .gather = device_gather,
+    .order = device_order,
+    .move = device_move,
     .mark = device_mark,
     .follow = device_follow,
 };

@@ -2,8 +2,8 @@
  *
  * Memory of the host: all work is done before a call returns.
  */
+#include "all_team.h"
 #include "sharded.h"
-#include "sort_team.h"
 
 #include "platform/libc.h"
 
@@ -153,6 +153,31 @@ static ga_status host_gather(ga_slabhash_sharded *table, ga_sharded_gather *gath
     return GA_OK;
 }
 
+static ga_status host_order(ga_slabhash_sharded *table, ga_sharded_order *order, void *stream)
+{
+    ga_sharded_room room;
+    (void)table;
+    (void)stream;
+    for (uint64_t first = 0; first < order->count;) {
+        uint32_t n = least(order->count - first, GA_SHARDED_SORT_MOST(order->is_wide));
+        ga_sharded_order_team(order, first, n, &room);
+        first += n;
+    }
+    return GA_OK;
+}
+
+static ga_status host_move(ga_slabhash_sharded *table, ga_sharded_move *move, void *stream)
+{
+    (void)table;
+    (void)stream;
+    for (uint64_t first = 0; first < move->count;) {
+        uint32_t n = least(move->count - first, GA_SHARDED_SORT_BYTES);
+        ga_sharded_move_team(move, first, n);
+        first += n;
+    }
+    return GA_OK;
+}
+
 enum {
     SLICE_LEAST = 1 << 16
 };
@@ -176,6 +201,8 @@ const ga_sharded_engine ga_sharded_host = {
     .pad = host_pad,
     .sort = host_sort,
     .gather = host_gather,
+    .order = host_order,
+    .move = host_move,
     .mark = host_mark,
     .follow = host_mark,
 };

@@ -91,6 +91,8 @@ void ga_sharded_free(ga_slabhash_sharded *table)
     if (table->is_broken && !table->exchange.abort) {
         return; /* messages that could not be ended may still arrive in it */
     }
+    give_back(table, &table->all.values_block);
+    give_back(table, &table->all.block);
     give_back(table, &table->own);
     give_back(table, &table->fixed);
     table->engine->free_block(table, table->words);
@@ -134,6 +136,63 @@ ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count)
         cutter parts = {table->own, 0};
         cut_own(table, &parts, count);
         table->own_room = count;
+    }
+    return status;
+}
+
+static void cut_all(ga_slabhash_sharded *table, cutter *from, uint64_t count)
+{
+    ga_sharded_all *all = &table->all;
+    uint64_t others = table->pair_most * (table->division.ranks - 1);
+    uint64_t ranks = table->division.ranks;
+    all->counts = cut(from, count * sizeof *all->counts);
+    all->firsts = cut(from, count * sizeof *all->firsts);
+    all->counts_here = cut(from, others * sizeof *all->counts_here);
+    all->firsts_here = cut(from, others * sizeof *all->firsts_here);
+    all->totals_here = cut(from, 2 * ranks * sizeof *all->totals_here);
+    all->totals = cut(from, ranks * sizeof *all->totals);
+    all->left = cut(from, sizeof *all->left);
+    all->lefts = cut(from, ranks * sizeof *all->lefts);
+}
+
+ga_status ga_sharded_reserve_all(ga_slabhash_sharded *table, uint64_t count)
+{
+    ga_sharded_all *all = &table->all;
+    cutter sizes = {NULL, 0};
+    if (all->block && count <= all->room) {
+        return GA_OK;
+    }
+    count = count < table->piece / 2 ? count + count / 2 : table->piece;
+    give_back(table, &all->block);
+    cut_all(table, &sizes, count);
+    ga_status status = take(table, &all->block, sizes.used);
+    if (status == GA_OK) {
+        cutter parts = {all->block, 0};
+        cut_all(table, &parts, count);
+        all->room = count;
+    }
+    return status;
+}
+
+ga_status ga_sharded_reserve_values(ga_slabhash_sharded *table, uint64_t room)
+{
+    ga_sharded_all *all = &table->all;
+    uint64_t others = table->division.ranks - 1;
+    uint64_t most = UINT64_MAX / (2 * sizeof *all->values) / (others + 1);
+    give_back(table, &all->values_block);
+    all->values_room = 0;
+    if (room == 0 || others == 0) {
+        return GA_OK;
+    }
+    ga_status status =
+        room > most
+            ? ga_fail(GA_ERR_MEMORY, "slabhash: no memory for %llu values of a pair of ranks",
+                      (unsigned long long)room)
+            : take(table, &all->values_block, 2 * others * room * sizeof *all->values);
+    if (status == GA_OK) {
+        all->values_room = room;
+        all->values_here = all->values_block;
+        all->values = all->values_here + others * room;
     }
     return status;
 }

@@ -14,8 +14,9 @@ enum {
     SKEWED_LEAST = 128
 };
 
-enum { /* bits of a form */
-    FORM_HAS_OPS = 1,
+enum {                /* of a form */
+    FORM_OF_RUN = 1,  /* not set by all.c */
+    FORM_HAS_OPS = 1, /* bits */
     FORM_HAS_VALUES = 2,
     FORM_OP = 8,
     FORM_HOW = 16
@@ -69,7 +70,7 @@ static ga_status check_batch(const ga_sharded_job *j)
 static uint64_t form_of(const ga_sharded_job *j)
 {
     const ga_slabhash_batch *batch = j->batch;
-    return 1u | (uint64_t)(batch->ops != NULL) << FORM_HAS_OPS |
+    return FORM_OF_RUN | (uint64_t)(batch->ops != NULL) << FORM_HAS_OPS |
            (uint64_t)needs_values(j) << FORM_HAS_VALUES | (uint64_t)batch->op << FORM_OP |
            (uint64_t)batch->how << FORM_HOW;
 }
@@ -105,6 +106,7 @@ static void fill_words(ga_sharded_job *j, ga_status status, const uint64_t *coun
     t->host->agreed[GA_SHARDED_FOUND_WANTED] = j->batch->found && t->sorted.found;
     t->host->agreed[GA_SHARDED_MORE] = j->batch->count - j->done > j->count;
     t->host->agreed[GA_SHARDED_LARGEST] = j->count;
+    t->host->agreed[GA_SHARDED_NOT_ALL] = 1;
     if (status == GA_OK) {
         most_for_pairs(j);
     }
@@ -151,9 +153,9 @@ static ga_status check_words(const ga_sharded_job *j, ga_status status)
                        "it has the reason",
                        t->exchange.rank);
     }
-    return !t->host->agreed[GA_SHARDED_FORM] ||
-                   t->host->agreed[GA_SHARDED_FORM] ==
-                       ga_sharded_not(t->host->agreed[GA_SHARDED_NOT_FORM])
+    uint64_t form = t->host->agreed[GA_SHARDED_FORM];
+    return !form || ((form & FORM_OF_RUN) &&
+                     form == ga_sharded_not(t->host->agreed[GA_SHARDED_NOT_FORM]))
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT,
                          "slabhash: rank %u: operation %d, how=%d, %s operations of each request: "

@@ -31,6 +31,24 @@ static ga_status run(void *table, const ga_slabhash_batch *batches, uint32_t cou
     return status;
 }
 
+static ga_status run_all(void *table, const ga_slabhash_all *all, bool removes, uint64_t *totals,
+                         void *stream)
+{
+    uint64_t total = 0;
+    (void)stream;
+    ga_status status = removes ? ga_slabhash_run_delete_all(table, all, &total)
+                               : ga_slabhash_run_search_all(table, all, &total);
+    totals[0] += total;
+    return status == GA_ERR_ARGUMENT ? GA_OK : status; /* reserved keys */
+}
+
+static ga_status retrieve(void *table, void *keys, void *values, uint64_t room, uint64_t *count,
+                          void *stream)
+{
+    (void)stream;
+    return ga_slabhash_retrieve(table, keys, values, room, count);
+}
+
 static ga_status size(void *table, uint64_t *pairs, void *stream)
 {
     (void)stream;
@@ -81,6 +99,8 @@ ga_status ga_slabhash_sharded_open_host(ga_slabhash_sharded **out, const ga_exch
                       .mode = options->mode,
                       .is_multi = options->flags & GA_SLABHASH_MULTI,
                       .run = run,
+                      .run_all = run_all,
+                      .retrieve = retrieve,
                       .size = size,
                       .clear = clear,
                       .save = save,

@@ -62,6 +62,7 @@ enum {
     GA_SHARDED_FULL,      /* at the end: requests of the piece that found no slab in a shard */
     GA_SHARDED_MORE,      /* another piece follows */
     GA_SHARDED_LARGEST,   /* the piece */
+    GA_SHARDED_NOT_ALL,   /* a rank passes a batch of ga_slabhash_sharded_run() */
     GA_SHARDED_FOR_PAIRS, /* for each slice: most requests of a rank for another one */
     GA_SHARDED_WORDS = GA_SHARDED_FOR_PAIRS + GA_SHARDED_SLICES
 };
@@ -88,6 +89,22 @@ typedef struct ga_sharded_arrays {
     uint8_t *results, *ops;
 } ga_sharded_arrays;
 
+/* For all pairs of keys (all.c): taken when they are first asked for. Numbers of each rank are
+ * indexed by the rank, those of other ranks alone by ga_sharded_other(). */
+typedef struct ga_sharded_all {
+    void *block;                         /* which grows: */
+    uint64_t room;                       /* own requests */
+    uint64_t *counts;                    /* of own requests, in the order of `sorted` */
+    uint64_t *firsts;                    /* likewise */
+    uint64_t *counts_here, *firsts_here; /* of requests of others */
+    uint64_t *totals_here;               /* for each rank two, of its requests here */
+    uint64_t *totals;                    /* of own requests at each rank */
+    uint64_t *left, *lefts;              /* room for values: of this rank; of each other one */
+    void *values_block;                  /* which grows: */
+    uint64_t values_room;                /* for each other rank; all ranks have the same */
+    uint64_t *values_here, *values;      /* for requests of others; for own ones */
+} ga_sharded_all;
+
 /* On the host. Of devices it is pinned memory, because a copy to other memory waits for the stream,
  * and so for other ranks, without a time limit. */
 typedef struct ga_sharded_copies {
@@ -96,6 +113,9 @@ typedef struct ga_sharded_copies {
     uint32_t own_counts[GA_SHARDED_BINS];
     uint32_t other_counts[GA_SHARDED_BINS];
     uint32_t begins[GA_SHARDED_BINS]; /* of each bin */
+    uint64_t all_totals_here[2 * GA_SHARDED_RANKS];
+    uint64_t all_totals[GA_SHARDED_RANKS];
+    uint64_t left, lefts[GA_SHARDED_RANKS];
 } ga_sharded_copies;
 
 typedef struct ga_sharded_engine ga_sharded_engine;
@@ -127,6 +147,7 @@ struct ga_slabhash_sharded {
     ga_sharded_arrays sorted;
     uint16_t *indices;
     ga_sharded_extent *extents;
+    ga_sharded_all all;
 
     ga_sharded_copies *host;
     ga_sharded_report report;
@@ -155,6 +176,8 @@ struct ga_sharded_engine {
     ga_status (*pad)(ga_slabhash_sharded *table, ga_sharded_pad *pad, void *stream);
     ga_status (*sort)(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream);
     ga_status (*gather)(ga_slabhash_sharded *table, ga_sharded_gather *gather, void *stream);
+    ga_status (*order)(ga_slabhash_sharded *table, ga_sharded_order *order, void *stream);
+    ga_status (*move)(ga_slabhash_sharded *table, ga_sharded_move *move, void *stream);
     ga_status (*mark)(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream);
     ga_status (*follow)(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream);
 };
@@ -168,12 +191,23 @@ static inline uint32_t ga_sharded_first_part(const ga_slabhash_sharded *table, u
     return (slice << table->division.parts_log) / slices;
 }
 
+/* The index of another rank among those of which this one is none. */
+static inline uint32_t ga_sharded_other(const ga_slabhash_sharded *table, uint32_t rank)
+{
+    return rank - (rank > table->exchange.rank);
+}
+
 /* memory.c: takes memory for words and the copies on the host; for requests of others; for `count`
  * own requests. */
 ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count);
 void ga_sharded_free(ga_slabhash_sharded *table); /* all of it */
+
+/* Likewise for all pairs of keys: for `count` own requests; for `room` values of a pair of ranks,
+ * where 0 frees it. */
+ga_status ga_sharded_reserve_all(ga_slabhash_sharded *table, uint64_t count);
+ga_status ga_sharded_reserve_values(ga_slabhash_sharded *table, uint64_t room);
 
 /* agree.c: replaces table->host->agreed by the largest of all ranks, and waits. With `counts`, also
  * the requests of each rank for this one's parts. A failure of the exchange breaks the table. */

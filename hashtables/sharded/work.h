@@ -71,4 +71,21 @@ typedef struct ga_sharded_gather {
     uint32_t repeat; /* ga_sharded_repeat */
 } ga_sharded_gather;
 
+/* Numbers in the order of `keys_to` are brought into the order of the requests. */
+typedef struct ga_sharded_order {
+    uint64_t count;
+    const uint16_t *indices;
+    const ga_sharded_extent *extents;
+    const uint64_t *from;
+    uint64_t *to;
+    uint32_t bins, is_wide; /* of the keys */
+} ga_sharded_order;
+
+/* Numbers, each plus `add`; `from` and `to` may be the same. */
+typedef struct ga_sharded_move {
+    const uint64_t *from;
+    uint64_t *to;
+    uint64_t count, add;
+} ga_sharded_move;
+
 #endif

@@ -3,6 +3,7 @@
  * All device code of the library, in one translation unit that becomes one module.
  */
 #define GA_KERNEL_LINKED /* this module does not use CUDA's own malloc */
+#include "../../hashtables/sharded/all_kernel.cuh"
 #include "../../hashtables/sharded/sort_kernel.cuh"
 #include "../../spgemm/device/spgemm_service.cuh"
 #include "../backends/coalesce/coalesce_service.cuh"

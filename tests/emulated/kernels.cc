@@ -6,6 +6,7 @@
 
 #include "kernels.h"
 
+#include "../../hashtables/sharded/all_kernel.cuh"
 #include "../../hashtables/sharded/sort_kernel.cuh"
 #include "device/spgemm_service.cuh"
 
@@ -45,18 +46,32 @@ const struct {
     const char *name;
     void (*run)(const emulated_kernel *kernel);
 } kernels[] = {
-    KERNEL(ga_spgemm_check_kernel),         KERNEL(ga_spgemm_bound_kernel),
-    KERNEL(ga_spgemm_estimate_kernel),      KERNEL(ga_spgemm_span_kernel),
-    KERNEL(ga_spgemm_cut_kernel),           KERNEL(ga_spgemm_rows_kernel_f64),
-    KERNEL(ga_spgemm_rows_kernel_f32),      KERNEL(ga_spgemm_scan_kernel),
-    KERNEL(ga_spgemm_gaps_kernel),          KERNEL(ga_spgemm_dot_kernel_f64),
-    KERNEL(ga_spgemm_dot_kernel_f32),       KERNEL(ga_spgemm_dot_round_kernel_f64),
-    KERNEL(ga_spgemm_dot_round_kernel_f32), KERNEL(ga_spgemm_round_kernel_f64),
-    KERNEL(ga_spgemm_round_kernel_f32),     KERNEL(ga_spgemm_rounds_kernel_f64),
-    KERNEL(ga_spgemm_rounds_kernel_f32),    KERNEL(ga_spgemm_gather_kernel),
-    KERNEL(ga_sharded_combine_kernel),      KERNEL(ga_sharded_count_kernel),
-    KERNEL(ga_sharded_pad_kernel),          KERNEL(ga_sharded_sort_kernel),
-    KERNEL(ga_sharded_gather_kernel),       KERNEL(emulated_diverge),
+    KERNEL(ga_spgemm_check_kernel),
+    KERNEL(ga_spgemm_bound_kernel),
+    KERNEL(ga_spgemm_estimate_kernel),
+    KERNEL(ga_spgemm_span_kernel),
+    KERNEL(ga_spgemm_cut_kernel),
+    KERNEL(ga_spgemm_rows_kernel_f64),
+    KERNEL(ga_spgemm_rows_kernel_f32),
+    KERNEL(ga_spgemm_scan_kernel),
+    KERNEL(ga_spgemm_gaps_kernel),
+    KERNEL(ga_spgemm_dot_kernel_f64),
+    KERNEL(ga_spgemm_dot_kernel_f32),
+    KERNEL(ga_spgemm_dot_round_kernel_f64),
+    KERNEL(ga_spgemm_dot_round_kernel_f32),
+    KERNEL(ga_spgemm_round_kernel_f64),
+    KERNEL(ga_spgemm_round_kernel_f32),
+    KERNEL(ga_spgemm_rounds_kernel_f64),
+    KERNEL(ga_spgemm_rounds_kernel_f32),
+    KERNEL(ga_spgemm_gather_kernel),
+    KERNEL(ga_sharded_combine_kernel),
+    KERNEL(ga_sharded_count_kernel),
+    KERNEL(ga_sharded_pad_kernel),
+    KERNEL(ga_sharded_sort_kernel),
+    KERNEL(ga_sharded_gather_kernel),
+    KERNEL(ga_sharded_order_kernel),
+    KERNEL(ga_sharded_move_kernel),
+    KERNEL(emulated_diverge),
 };
 
 } // namespace

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernels of sharded tables (hashtables/sharded/sort_kernel.cuh), emulated: requests are sorted
- * into bins, messages are padded, and answers come back into order.
+ * The kernels of sharded tables (hashtables/sharded/sort_kernel.cuh, all_kernel.cuh), emulated:
+ * requests are sorted into bins, messages are padded, and answers come back into order.
  *
  *   emulated-sharded SEED SECONDS
  */
-#include "../../hashtables/sharded/sort_team.h"
+#include "../../hashtables/sharded/all_team.h"
 
 #include "launch.h"
 
@@ -37,6 +37,7 @@ static uint16_t indices[REQUESTS];
 static ga_sharded_extent extents[(REQUESTS / 1024 + 1) * (GA_SHARDED_BINS + 1)];
 static uint32_t counts[GA_SHARDED_BINS], begins[GA_SHARDED_BINS], cursors[GA_SHARDED_BINS];
 static uint64_t totals[GA_SHARDED_RESULTS];
+static uint64_t numbers[ROOM], numbers_from[ROOM], ordered[REQUESTS];
 
 static void fail(const char *what, uint64_t seed)
 {
@@ -167,6 +168,37 @@ static void gather(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
     check_gathered(sort, (ga_sharded_repeat)work.repeat, seed);
 }
 
+/* Numbers of requests are moved, which adds one to each of some of them, and then ordered. */
+static void order(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
+{
+    uint32_t width = GA_SHARDED_WIDTH(sort->is_wide);
+    ga_sharded_order work = {.count = sort->count,
+                             .indices = indices,
+                             .extents = extents,
+                             .from = numbers,
+                             .to = ordered,
+                             .bins = ga_sharded_bins(&sort->division),
+                             .is_wide = sort->is_wide};
+    bool in_place = draw(2);
+    ga_sharded_move move = {in_place ? numbers : numbers_from, numbers, draw(end + 1), 1};
+    for (uint32_t i = 0; i < end; i++) {
+        numbers_from[i] = numbers[i] = ga_sharded_load(keys_to, i, width) << 32 | i * 2;
+    }
+    launch("ga_sharded_move_kernel", &move);
+    launch("ga_sharded_order_kernel", &work);
+    for (uint64_t i = 0; i < sort->count; i++) {
+        uint64_t at = (uint32_t)ordered[i] / 2;
+        uint64_t key = ga_sharded_load(keys, i, width);
+        if (ordered[i] >> 32 != (uint32_t)key || at >= end ||
+            ga_sharded_load(keys_to, at, width) != key) {
+            fail("a number is another request's", seed);
+        }
+        if ((ordered[i] & 1) != (at < move.count)) {
+            fail("a number was not moved, or one behind the last", seed);
+        }
+    }
+}
+
 static void try_one(uint64_t seed)
 {
     state = seed;
@@ -215,6 +247,7 @@ static void try_one(uint64_t seed)
     launch("ga_sharded_sort_kernel", &sort);
     check_sorted(&sort, seed);
     gather(&sort, end, seed);
+    order(&sort, end, seed);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A sharded table over the processes of MPI: each rank inserts keys of its own and keys that all
- * ranks insert, searches those of another rank, saves, and loads into a new table.
+ * ranks insert, searches those of another rank, saves, loads into a new table, and searches for all
+ * pairs of keys and deletes them there.
  *
  *   mpirun -n RANKS sharded FOLDER
  *
@@ -67,6 +68,34 @@ static void expect_all(ga_slabhash_sharded *table)
     CHECK(ga_slabhash_sharded_run(table, &batch, counts, NULL) == GA_OK);
     CHECK(counts[GA_SLABHASH_FOUND] == KEYS);
     CHECK(memcmp(found, values, sizeof values) == 0);
+}
+
+/* All ranks search for the common keys, and then delete keys of their own. */
+static void all_pairs(ga_slabhash_sharded *table)
+{
+    static uint64_t counts[KEYS], firsts[KEYS];
+    uint64_t total = 0;
+    uint64_t size = 0;
+    take_keys(rank);
+    ga_slabhash_all all = {.count = KEYS,
+                           .keys = keys,
+                           .counts = counts,
+                           .firsts = firsts,
+                           .values = found,
+                           .room = KEYS};
+    CHECK(ga_slabhash_sharded_search_all(table, &all, &total, NULL) == GA_OK);
+    CHECK(total == KEYS);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        if (counts[i] != 1 || firsts[i] >= KEYS || found[firsts[i]] != values[i]) {
+            CHECK(!"the pair of each key");
+            break;
+        }
+    }
+    all.count = OWN;
+    CHECK(ga_slabhash_sharded_delete_all(table, &all, &total, NULL) == GA_OK);
+    CHECK(total == OWN);
+    CHECK(ga_slabhash_sharded_size(table, &size, NULL) == GA_OK);
+    CHECK(size == COMMON);
 }
 
 static ga_slabhash_sharded *open_table(void)
@@ -135,6 +164,7 @@ int main(int argc, char **argv)
     CHECK(ga_slabhash_sharded_load(table, path, NULL) == GA_OK);
     expect_size(table);
     expect_all(table);
+    all_pairs(table);
     CHECK(ga_slabhash_sharded_close(table) == GA_OK);
     MPI_Finalize();
     return failures != 0;

@@ -5,7 +5,7 @@
  */
 #include "vmm_state.h"
 
-#include "../../hashtables/sharded/sort_team.h"
+#include "../../hashtables/sharded/all_team.h"
 #include "backends/slab/classes/sized_checked.h"
 #include "backends/slab/classes/sized_words.h"
 #include "backends/slab/units/slab_growing.h"
@@ -242,7 +242,7 @@ static void multiply_nothing(void **parameters)
     (void)parameters;
 }
 
-/* ---- sort_kernel.cuh ------------------------------------------------------------------------- */
+/* ---- sort_kernel.cuh, all_kernel.cuh --------------------------------------------------------- */
 
 static void sharded_count(void **parameters)
 {
@@ -305,6 +305,23 @@ static void sharded_gather(void **parameters)
     }
 }
 
+static void sharded_order(void **parameters)
+{
+    static _Thread_local ga_sharded_room room;
+    const ga_sharded_order *order = parameters[0];
+    uint32_t most = GA_SHARDED_SORT_MOST(order->is_wide);
+    for (uint64_t first = 0; first < order->count; first += most) {
+        uint64_t left = order->count - first;
+        ga_sharded_order_team(order, first, left < most ? (uint32_t)left : most, &room);
+    }
+}
+
+static void sharded_move(void **parameters)
+{
+    const ga_sharded_move *move = parameters[0];
+    ga_sharded_move_team(move, 0, (uint32_t)move->count);
+}
+
 /* ---- launching ------------------------------------------------------------------------------- */
 
 static struct CUfunc_st kernels[] = {
@@ -323,6 +340,8 @@ static struct CUfunc_st kernels[] = {
     {"ga_sharded_pad_kernel", sharded_pad},
     {"ga_sharded_sort_kernel", sharded_sort},
     {"ga_sharded_gather_kernel", sharded_gather},
+    {"ga_sharded_order_kernel", sharded_order},
+    {"ga_sharded_move_kernel", sharded_move},
 };
 
 static struct CUfunc_st spgemm_kernel = {"ga_spgemm_", multiply_nothing};

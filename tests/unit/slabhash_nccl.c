@@ -58,6 +58,17 @@ static ga_status shard_run(void *table, const ga_slabhash_batch *batches, uint32
     return status;
 }
 
+static ga_status shard_run_all(void *table, const ga_slabhash_all *all, bool removes,
+                               uint64_t *totals, void *stream)
+{
+    uint64_t total = 0;
+    (void)stream;
+    ga_status status = removes ? ga_slabhash_run_delete_all(table, all, &total)
+                               : ga_slabhash_run_search_all(table, all, &total);
+    totals[0] += total;
+    return status;
+}
+
 static ga_status shard_fails(void *table, const ga_slabhash_batch *batches, uint32_t count,
                              uint64_t *counts, void *stream)
 {
@@ -97,6 +108,8 @@ typedef struct world {
     uint64_t counts[RANKS_MOST][4];
     uint32_t keys[RANKS_MOST][KEYS], values[RANKS_MOST][KEYS], found[RANKS_MOST][KEYS];
     uint8_t results[RANKS_MOST][KEYS];
+    uint64_t all_counts[RANKS_MOST][KEYS], all_firsts[RANKS_MOST][KEYS];
+    uint64_t all_values[RANKS_MOST][KEYS], all_totals[RANKS_MOST];
     CUstream streams[RANKS_MOST];
     ga_slabhash_op op;
 } world;
@@ -122,6 +135,7 @@ static void open_one(ranks *all, uint32_t rank, void *context)
     ga_shard shard = {.shard_size = sizeof shard,
                       .mode = GA_SLABHASH_MAP32,
                       .run = w->fails && rank == 1 ? shard_fails : shard_run,
+                      .run_all = shard_run_all,
                       .size = shard_size,
                       .close = shard_close};
     w->opened[rank] = ga_sharded_seed(&exchange, &options.seed);
@@ -153,6 +167,32 @@ static void run_one(ranks *all, uint32_t rank, void *context)
     if (w->tables[rank]) {
         w->statuses[rank] = ga_slabhash_sharded_run(w->tables[rank], &batch, w->counts[rank], NULL);
     }
+}
+
+/* All pairs of the keys of the next rank. */
+static void search_all_one(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    uint32_t of = (rank + 1) % all->count;
+    ga_slabhash_all batch = {.count = KEYS - 100 * of,
+                             .keys = w->keys[of],
+                             .counts = w->all_counts[rank],
+                             .firsts = w->all_firsts[rank],
+                             .values = w->all_values[rank],
+                             .room = KEYS};
+    if (w->tables[rank]) {
+        w->statuses[rank] =
+            ga_slabhash_sharded_search_all(w->tables[rank], &batch, &w->all_totals[rank], NULL);
+    }
+}
+
+static void delete_all_one(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    ga_slabhash_all batch = {.count = KEYS - 100 * rank, .keys = w->keys[rank]};
+    (void)all;
+    w->statuses[rank] =
+        ga_slabhash_sharded_delete_all(w->tables[rank], &batch, &w->all_totals[rank], NULL);
 }
 
 static world *begin(uint32_t count)
@@ -203,6 +243,27 @@ static void expect_found(const world *w)
     }
 }
 
+static void expect_all_found(const world *w)
+{
+    for (uint32_t rank = 0; rank < w->all.count; rank++) {
+        uint32_t of = (rank + 1) % w->all.count;
+        assert_ok(w->statuses[rank]);
+        cr_assert_eq(w->all_totals[rank], KEYS - 100 * of);
+        for (uint32_t i = 0; i < KEYS - 100 * of; i++) {
+            cr_assert_eq(w->all_counts[rank][i], 1);
+            cr_assert_eq(w->all_values[rank][w->all_firsts[rank][i]], w->values[of][i]);
+        }
+    }
+}
+
+static void expect_deleted(const world *w)
+{
+    for (uint32_t rank = 0; rank < w->all.count; rank++) {
+        assert_ok(w->statuses[rank]);
+        cr_assert_eq(w->all_totals[rank], KEYS - 100 * rank);
+    }
+}
+
 Test(slabhash_nccl, operations, .init = load)
 {
     for (uint32_t count = 1; count <= VMM_DRIVER_DEVICES; count++) {
@@ -216,6 +277,10 @@ Test(slabhash_nccl, operations, .init = load)
             assert_ok(w->statuses[rank]);
         }
         expect_found(w);
+        ranks_run(&w->all, search_all_one, w);
+        expect_all_found(w);
+        ranks_run(&w->all, delete_all_one, w);
+        expect_deleted(w);
         cr_assert_eq(nccl_aborts(), 0);
         vmm_driver_counts counts = vmm_driver_count();
         cr_assert_eq(counts.streams, 2 * count);
@@ -257,6 +322,29 @@ Test(slabhash_nccl, calls_of_nccl_that_fail, .init = load, .timeout = 240)
     }
 }
 
+/* Likewise in a search for all pairs. */
+Test(slabhash_nccl, calls_of_nccl_that_fail_in_search_all, .init = load, .timeout = 240)
+{
+    world *w = begin(2);
+    run(w, GA_SLABHASH_INSERT);
+    int before = nccl_calls(1);
+    ranks_run(&w->all, search_all_one, w);
+    int made = nccl_calls(1) - before;
+    expect_all_found(w);
+    end(w);
+    cr_assert_gt(made, 20);
+    for (int at = 0; at < made; at++) {
+        w = begin(2);
+        run(w, GA_SLABHASH_INSERT);
+        nccl_fail(1, at, 6);
+        ranks_run(&w->all, search_all_one, w);
+        nccl_fail(1, -1, 0);
+        cr_assert_eq(w->statuses[1], GA_ERR_DEVICE, "call %d", at);
+        cr_assert_eq(w->statuses[0], GA_ERR_DEVICE, "call %d", at);
+        end(w);
+    }
+}
+
 /* Each call of the driver fails once, of any rank: while the table is opened, and in a batch. */
 Test(slabhash_nccl, calls_of_the_driver_that_fail, .init = load, .timeout = 240)
 {
@@ -270,6 +358,27 @@ Test(slabhash_nccl, calls_of_the_driver_that_fail, .init = load, .timeout = 240)
         w = begin(2);
         vmm_driver_fail(NULL, at, CUDA_ERROR_MAP_FAILED);
         run(w, GA_SLABHASH_INSERT);
+        cr_assert(w->statuses[0] != GA_OK || w->statuses[1] != GA_OK || !vmm_driver_has_failed(),
+                  "call %lu", at);
+        vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+        end(w);
+    }
+}
+
+Test(slabhash_nccl, calls_of_the_driver_that_fail_in_search_all, .init = load, .timeout = 240)
+{
+    world *w = begin(2);
+    run(w, GA_SLABHASH_INSERT);
+    uint64_t before = vmm_driver_calls(NULL);
+    ranks_run(&w->all, search_all_one, w);
+    uint64_t made = vmm_driver_calls(NULL) - before;
+    end(w);
+    cr_assert_gt(made, 50);
+    for (uint64_t at = 1; at <= made; at += 1 + at / 12) {
+        w = begin(2);
+        run(w, GA_SLABHASH_INSERT);
+        vmm_driver_fail(NULL, at, CUDA_ERROR_MAP_FAILED);
+        ranks_run(&w->all, search_all_one, w);
         cr_assert(w->statuses[0] != GA_OK || w->statuses[1] != GA_OK || !vmm_driver_has_failed(),
                   "call %lu", at);
         vmm_driver_fail(NULL, 0, CUDA_SUCCESS);

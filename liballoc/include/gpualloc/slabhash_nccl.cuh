@@ -30,6 +30,20 @@ static inline ga_status ga_slabhash_nccl_run(void *shard, const ga_slabhash_batc
                                           (cudaStream_t)stream);
 }
 
+static inline ga_status ga_slabhash_nccl_run_all(void *shard, const ga_slabhash_all *all,
+                                                 bool removes, uint64_t *totals, void *stream)
+{
+    return ga_slabhash_device_run_all((ga_slabhash_device *)shard, all, removes, totals,
+                                      (cudaStream_t)stream);
+}
+
+static inline ga_status ga_slabhash_nccl_retrieve(void *shard, void *keys, void *values,
+                                                  uint64_t room, uint64_t *count, void *stream)
+{
+    return ga_slabhash_device_retrieve((ga_slabhash_device *)shard, keys, values, room, count,
+                                       (cudaStream_t)stream);
+}
+
 static inline ga_status ga_slabhash_nccl_size(void *shard, uint64_t *pairs, void *stream)
 {
     ga_slabhash_census census = {};
@@ -105,6 +119,8 @@ static inline ga_status ga_slabhash_nccl_open(ga_slabhash_sharded **out,
     of.a = shard->view.a;
     of.b = shard->view.b;
     of.run = ga_slabhash_nccl_run;
+    of.run_all = ga_slabhash_nccl_run_all;
+    of.retrieve = ga_slabhash_nccl_retrieve;
     of.size = ga_slabhash_nccl_size;
     of.clear = ga_slabhash_nccl_clear;
     of.save = ga_slabhash_nccl_save;

@@ -89,6 +89,14 @@ typedef struct ga_shard {
      */
     ga_status (*run)(void *table, const ga_slabhash_batch *batches, uint32_t count,
                      uint64_t *counts, void *stream);
+    /* Searches for all pairs of keys, or deletes them. `totals` as of ga_slabhash_device_run_all();
+     * the second number is not read. Refused keys are no failure; GA_ERR_MEMORY is that a delete
+     * found no slab for some keys. May be NULL, likewise `retrieve`: these calls are then
+     * unsupported. */
+    ga_status (*run_all)(void *table, const ga_slabhash_all *all, bool removes, uint64_t *totals,
+                         void *stream);
+    ga_status (*retrieve)(void *table, void *keys, void *values, uint64_t room, uint64_t *count,
+                          void *stream);                           /* waits */
     ga_status (*size)(void *table, uint64_t *pairs, void *stream); /* waits */
     ga_status (*clear)(void *table, void *stream);
     ga_status (*save)(void *table, const char *path, void *stream);
@@ -102,7 +110,9 @@ typedef struct ga_sharded_options {
     uint64_t piece; /* requests of a rank that are exchanged at once, at most; 0: 2^27 on a device,
                      * 2^20 on the host. A rank takes memory for as many: with MAP32 about 17 bytes
                      * each, with MAP64 29, and for requests of others a quarter of that with up to
-                     * 128 ranks, more with more. Below 2^31 */
+                     * 128 ranks, more with more. The first search-all or delete-all takes 16 bytes
+                     * more each, and the first search for values as much again for those of
+                     * others. Below 2^31 */
 } ga_sharded_options;
 
 /* The seed of all shards: that of rank 0, which draws one if `seed` is 0. Collective. Tables are
@@ -159,6 +169,46 @@ GA_API ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table);
 GA_API ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_batch *batch,
                                          uint64_t *counts, void *stream);
 
+/* ga_slabhash_run_search_all() and ga_slabhash_run_delete_all() for the keys of all ranks, after
+ * the work on `stream`; they wait. Each rank passes keys of its own; all arrays are in the memory
+ * that is exchanged. Counts and firsts are in the order of the keys. The values of a key are
+ * contiguous; different keys are in no order. `total` is set to the number of pairs of this rank's
+ * keys; it is in memory of the host, and may be NULL. The first `room` values are stored: a key
+ * whose first value is at `room` or behind has none there, and one that reaches beyond has some. If
+ * all ranks pass `room` 0, no values travel. Reserved keys have no pairs; unlike those of a table
+ * of one rank, they do not make the call fail. Collective.
+ *
+ * A key that is passed more than once, by one rank or several, is searched for each time. Of
+ * deletes of one key, each pair is counted by one.
+ *
+ * Values travel in pieces. If a key has more values than a piece, all ranks take memory for all of
+ * them, but no more than the rank that asks has room for. If a call fails after a part of its work,
+ * `total` is the number of pairs found so far, and keys may have been deleted. The stream must not
+ * be captured. ga_slabhash_sharded_report() has the figures of these calls, too.
+ *
+ * GA_ERR_ARGUMENT     no keys; room without values; another rank makes another call; nothing is
+ *                     done
+ * GA_ERR_MEMORY       no memory for the exchange on some rank; deletes from host tables with
+ *                     GA_SLABHASH_GROW: no slab for some keys, whose pairs may remain, and all
+ *                     others are carried out
+ * GA_ERR_DEVICE       see above
+ * GA_ERR_UNSUPPORTED  the shard of some rank cannot do it; nothing is done */
+GA_API ga_status ga_slabhash_sharded_search_all(ga_slabhash_sharded *table,
+                                                const ga_slabhash_all *all, uint64_t *total,
+                                                void *stream);
+GA_API ga_status ga_slabhash_sharded_delete_all(ga_slabhash_sharded *table,
+                                                const ga_slabhash_all *all, uint64_t *total,
+                                                void *stream);
+
+/* The pairs of this rank's shard, as of ga_slabhash_retrieve() or ga_slabhash_device_retrieve().
+ * All ranks together get all pairs, each once. `count` is in memory of the host. Waits. No other
+ * rank is needed, and the call works after a failure of the exchange.
+ *
+ * GA_ERR_ARGUMENT     no table, or no place for the count
+ * GA_ERR_UNSUPPORTED  the shard cannot do it */
+GA_API ga_status ga_slabhash_sharded_retrieve(ga_slabhash_sharded *table, void *keys, void *values,
+                                              uint64_t room, uint64_t *count, void *stream);
+
 /* Pairs in all shards. Collective. */
 GA_API ga_status ga_slabhash_sharded_size(ga_slabhash_sharded *table, uint64_t *pairs,
                                           void *stream);
@@ -196,14 +246,15 @@ GA_API ga_status ga_slabhash_sharded_share(ga_slabhash_sharded *table, ga_status
                                            const void *own, void *all, uint32_t bytes,
                                            bool *one_process);
 
-/* Figures of the last ga_slabhash_sharded_run() on this rank. */
+/* Figures of the last batch on this rank. */
 typedef struct ga_sharded_report {
     uint64_t requests; /* of this rank */
     uint64_t served;   /* of all ranks, by this rank's shard: with skewed keys, many more */
     uint64_t sent;     /* bytes to other ranks, answers included */
     uint64_t received; /* and from them */
     uint32_t pieces;   /* of the batch */
-    uint32_t steps;    /* exchanges; above 8 for each piece because of skewed keys */
+    uint32_t steps;    /* exchanges; above 8 for each piece because of skewed keys; of all pairs of
+                        * keys also above 1 because of many values */
 } ga_sharded_report;
 
 GA_API void ga_slabhash_sharded_report(const ga_slabhash_sharded *table, ga_sharded_report *out);
