@@ -45,31 +45,18 @@ static uint64_t pairs_of_all(const world *w)
     return sum;
 }
 
-/* Each rank inserts the pairs of some keys. */
+/* Each rank inserts the pairs of its shard. */
 static void fill_one(ranks *all, uint32_t rank, void *context)
 {
     const world *w = context;
-    uint64_t *keys = calloc(pairs_of_all(w), sizeof *keys);
-    uint64_t *values = calloc(pairs_of_all(w), sizeof *values);
-    uint64_t count = 0;
-    bool is_wide = w->mode == GA_SLABHASH_MAP64;
-    for (uint64_t key = rank; key < DIFFERENT; key += all->count) {
-        for (uint64_t i = 0; i < pairs_of(w, key); i++, count++) {
-            uint64_t value = key * EACH + i;
-            if (is_wide) {
-                keys[count] = key;
-                values[count] = value;
-            } else {
-                ((uint32_t *)(void *)keys)[count] = (uint32_t)key;
-                ((uint32_t *)(void *)values)[count] = (uint32_t)value;
-            }
+    ga_slabhash *shard = ga_slabhash_sharded_table(w->tables[rank]);
+    (void)all;
+    for (uint64_t key = 0; key < DIFFERENT; key++) {
+        bool is_own = ga_slabhash_sharded_owner(w->tables[rank], key) == rank;
+        for (uint64_t i = 0; is_own && i < pairs_of(w, key); i++) {
+            assert_ok(ga_slabhash_insert(shard, key, key * EACH + i, NULL));
         }
     }
-    ga_slabhash_batch batch = {
-        .count = count, .keys = keys, .values = values, .op = GA_SLABHASH_INSERT};
-    assert_ok(ga_slabhash_sharded_run(w->tables[rank], &batch, NULL, NULL));
-    free(keys);
-    free(values);
 }
 
 static void begin_full(ranks *all, world *w, uint32_t count)
