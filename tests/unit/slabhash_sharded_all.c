@@ -2,7 +2,7 @@
  *
  * All pairs of keys of sharded tables of host threads, whose ranks are threads: searches and
  * deletes, rooms that are too small, keys with many values, ranks that disagree, fail or have no
- * memory; and the pairs of each shard.
+ * memory.
  */
 #include <gpualloc/backend.h>
 #include <gpualloc/slabhash_sharded.h>
@@ -348,38 +348,6 @@ Test(slabhash_sharded_all, deletes)
         free_questions(&all, qs);
         end(&all, &w);
     }
-}
-
-/* ---- the pairs of a shard -------------------------------------------------------------------- */
-
-Test(slabhash_sharded_all, pairs_of_each_shard)
-{
-    static uint64_t seen[DIFFERENT];
-    ranks all;
-    world w = {.mode = GA_SLABHASH_MAP64, .flags = GA_SLABHASH_MULTI};
-    begin_full(&all, &w, 3);
-    uint64_t pairs = pairs_of_all(&w);
-    uint64_t sum = 0;
-    uint64_t *keys = calloc(2 * pairs, sizeof *keys);
-    uint64_t *values = keys + pairs;
-    for (uint32_t rank = 0; rank < 3; rank++) {
-        uint64_t count = 0;
-        assert_ok(ga_slabhash_sharded_retrieve(w.tables[rank], keys, values, pairs, &count, NULL));
-        for (uint64_t i = 0; i < count; i++) {
-            cr_assert_eq(ga_slabhash_sharded_owner(w.tables[rank], keys[i]), rank);
-            cr_assert_eq(values[i] / EACH, keys[i]);
-            seen[keys[i]]++;
-        }
-        sum += count;
-    }
-    cr_assert_eq(sum, pairs);
-    for (uint64_t key = 0; key < DIFFERENT; key++) {
-        cr_assert_eq(seen[key], pairs_of(&w, key));
-    }
-    assert_fails_with(ga_slabhash_sharded_retrieve(w.tables[0], keys, NULL, 1, NULL, NULL),
-                      GA_ERR_ARGUMENT, "slabhash: no place for the number of pairs");
-    free(keys);
-    end(&all, &w);
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */
