@@ -334,6 +334,34 @@ Test(slabhash_sharded, operations_of_each_request)
     end(&all, &w);
 }
 
+/* Each rank retrieves its shard: all pairs are there, each once. */
+Test(slabhash_sharded, pairs_of_each_shard)
+{
+    static uint64_t keys[2 * KEYS], values[2 * KEYS];
+    static uint8_t seen[2 * KEYS];
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP64};
+    calls c;
+    begin(&all, &w, 3);
+    uint64_t pairs = deal_keys(&all, w.mode);
+    uint64_t count = 0;
+    uint64_t sum = 0;
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    for (uint32_t rank = 0; rank < 3; rank++, sum += count) {
+        assert_ok(
+            ga_slabhash_sharded_retrieve(w.tables[rank], keys, values, 2 * KEYS, &count, NULL));
+        for (uint64_t i = 0; i < count; i++) {
+            cr_assert_eq(ga_slabhash_sharded_owner(w.tables[rank], keys[i]), rank);
+            cr_assert_eq(values[i], value_of(w.mode, keys[i]));
+            cr_assert_eq(seen[keys[i]]++, 0);
+        }
+    }
+    cr_assert_eq(sum, pairs);
+    assert_fails_with(ga_slabhash_sharded_retrieve(w.tables[0], keys, NULL, 1, NULL, NULL),
+                      GA_ERR_ARGUMENT, "slabhash: no place for the number of pairs");
+    end(&all, &w);
+}
+
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 Test(slabhash_sharded, reserved_keys_are_refused_one_by_one)

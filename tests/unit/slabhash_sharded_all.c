@@ -2,7 +2,7 @@
  *
  * All pairs of keys of sharded tables of host threads, whose ranks are threads: searches and
  * deletes, rooms that are too small, keys with many values, ranks that disagree, fail or have no
- * memory; and the pairs of each shard.
+ * memory.
  */
 #include <gpualloc/backend.h>
 #include <gpualloc/slabhash_sharded.h>
@@ -45,31 +45,18 @@ static uint64_t pairs_of_all(const world *w)
     return sum;
 }
 
-/* Each rank inserts the pairs of some keys. */
+/* Each rank inserts the pairs of its shard. */
 static void fill_one(ranks *all, uint32_t rank, void *context)
 {
     const world *w = context;
-    uint64_t *keys = calloc(pairs_of_all(w), sizeof *keys);
-    uint64_t *values = calloc(pairs_of_all(w), sizeof *values);
-    uint64_t count = 0;
-    bool is_wide = w->mode == GA_SLABHASH_MAP64;
-    for (uint64_t key = rank; key < DIFFERENT; key += all->count) {
-        for (uint64_t i = 0; i < pairs_of(w, key); i++, count++) {
-            uint64_t value = key * EACH + i;
-            if (is_wide) {
-                keys[count] = key;
-                values[count] = value;
-            } else {
-                ((uint32_t *)(void *)keys)[count] = (uint32_t)key;
-                ((uint32_t *)(void *)values)[count] = (uint32_t)value;
-            }
+    ga_slabhash *shard = ga_slabhash_sharded_table(w->tables[rank]);
+    (void)all;
+    for (uint64_t key = 0; key < DIFFERENT; key++) {
+        bool is_own = ga_slabhash_sharded_owner(w->tables[rank], key) == rank;
+        for (uint64_t i = 0; is_own && i < pairs_of(w, key); i++) {
+            assert_ok(ga_slabhash_insert(shard, key, key * EACH + i, NULL));
         }
     }
-    ga_slabhash_batch batch = {
-        .count = count, .keys = keys, .values = values, .op = GA_SLABHASH_INSERT};
-    assert_ok(ga_slabhash_sharded_run(w->tables[rank], &batch, NULL, NULL));
-    free(keys);
-    free(values);
 }
 
 static void begin_full(ranks *all, world *w, uint32_t count)
@@ -361,38 +348,6 @@ Test(slabhash_sharded_all, deletes)
         free_questions(&all, qs);
         end(&all, &w);
     }
-}
-
-/* ---- the pairs of a shard -------------------------------------------------------------------- */
-
-Test(slabhash_sharded_all, pairs_of_each_shard)
-{
-    static uint64_t seen[DIFFERENT];
-    ranks all;
-    world w = {.mode = GA_SLABHASH_MAP64, .flags = GA_SLABHASH_MULTI};
-    begin_full(&all, &w, 3);
-    uint64_t pairs = pairs_of_all(&w);
-    uint64_t sum = 0;
-    uint64_t *keys = calloc(2 * pairs, sizeof *keys);
-    uint64_t *values = keys + pairs;
-    for (uint32_t rank = 0; rank < 3; rank++) {
-        uint64_t count = 0;
-        assert_ok(ga_slabhash_sharded_retrieve(w.tables[rank], keys, values, pairs, &count, NULL));
-        for (uint64_t i = 0; i < count; i++) {
-            cr_assert_eq(ga_slabhash_sharded_owner(w.tables[rank], keys[i]), rank);
-            cr_assert_eq(values[i] / EACH, keys[i]);
-            seen[keys[i]]++;
-        }
-        sum += count;
-    }
-    cr_assert_eq(sum, pairs);
-    for (uint64_t key = 0; key < DIFFERENT; key++) {
-        cr_assert_eq(seen[key], pairs_of(&w, key));
-    }
-    assert_fails_with(ga_slabhash_sharded_retrieve(w.tables[0], keys, NULL, 1, NULL, NULL),
-                      GA_ERR_ARGUMENT, "slabhash: no place for the number of pairs");
-    free(keys);
-    end(&all, &w);
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */
