@@ -32,7 +32,7 @@ enum { /* ncclResult_t, ncclDataType_t, ncclRedOp_t */
     NCCL_MAX = 2,
     OLDEST = 21901, /* before it an abort beside a call was not safe */
     TIME_LIMIT_MS = 600000,
-    POLLS = 2000, /* without a sleep */
+    SPIN_NS = 5000000, /* of a wait, without a sleep, which may last much longer than it should */
     NAP_NS = 20000,
     BLOCKS_MOST = 4,
     WATCH_NS = 50000000 /* between two looks at the deadline */
@@ -160,9 +160,9 @@ static struct timespec time_of(uint64_t ns)
     return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
 
-static void nap(unsigned polls)
+static void nap(uint64_t waited_ns)
 {
-    if (polls > POLLS) {
+    if (waited_ns > SPIN_NS) {
         nanosleep(&(struct timespec){0, NAP_NS}, NULL);
     }
 }
@@ -303,7 +303,7 @@ static ga_status nccl_wait(void *context, void *stream)
         if (!l->comm) {
             return gone(l);
         }
-        nap(polls);
+        nap(now_ns() - start);
         if (polls % 64 == 63) {
             int asked = nccl.ncclCommGetAsyncError(l->comm, &error);
             error = asked == NCCL_SUCCESS ? error : asked;

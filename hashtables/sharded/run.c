@@ -126,8 +126,8 @@ static void read_words(ga_sharded_job *j)
     j->has_values = form >> FORM_HAS_VALUES & 1u;
     j->brings_results = t->host->agreed[GA_SHARDED_RESULTS_WANTED];
     j->brings_found = t->host->agreed[GA_SHARDED_FOUND_WANTED];
-    for (j->slices = 1; j->slices < most && t->host->agreed[GA_SHARDED_LARGEST] / (2 * j->slices) >=
-                                                t->engine->slice_least;) {
+    uint64_t each = t->host->agreed[GA_SHARDED_LARGEST] / t->exchange.ranks; /* for each rank */
+    for (j->slices = 1; j->slices < most && each / (2 * j->slices) >= t->engine->message_least;) {
         j->slices *= 2;
     }
     memset(j->rounds, 0, sizeof j->rounds);
@@ -301,8 +301,9 @@ static ga_status gather(ga_sharded_job *j)
 
 /* ---- a piece --------------------------------------------------------------------------------- */
 
-/* Whether the shards of all ranks have done their work, and had slabs, is agreed while this rank
- * gathers. */
+/* The ranks agree on whether all shards have done their work, and had slabs, before this rank
+ * gathers. Beside the kernel that gathers, which fills the device, the agreement would end no
+ * sooner than it. */
 static ga_status enqueue_end(ga_sharded_job *j)
 {
     ga_slabhash_sharded *t = j->table;
@@ -315,12 +316,11 @@ static ga_status enqueue_end(ga_sharded_job *j)
                                 sizeof *t->served, t->exchange_stream);
     status = status ? status : ga_sharded_agree_later(t);
     status = status ? status : t->engine->mark(t, GA_SHARDED_AGREED, t->exchange_stream);
-    status = status ? status : t->engine->follow(t, GA_SHARDED_ANSWERED, j->stream);
+    status = status ? status : t->engine->follow(t, GA_SHARDED_AGREED, j->stream);
     status = status || !ga_sharded_brings_answers(j) ? status : gather(j);
-    if (status == GA_OK && j->brings_results) {
-        status = t->engine->get(t, t->host->totals, t->totals, sizeof t->host->totals, j->stream);
-    }
-    return status ? status : t->engine->follow(t, GA_SHARDED_AGREED, j->stream);
+    return status || !j->brings_results
+               ? status
+               : t->engine->get(t, t->host->totals, t->totals, sizeof t->host->totals, j->stream);
 }
 
 static ga_status finish_piece(ga_sharded_job *j)

@@ -76,7 +76,6 @@ static inline uint64_t ga_sharded_not(uint64_t word)
 typedef enum ga_sharded_mark {
     GA_SHARDED_SORTED,
     GA_SHARDED_SERVED, /* all requests of a piece */
-    GA_SHARDED_ANSWERED,
     GA_SHARDED_AGREED,
     GA_SHARDED_GOT,                                        /* for each buffer */
     GA_SHARDED_DONE = GA_SHARDED_GOT + GA_SHARDED_BUFFERS, /* for each buffer */
@@ -156,7 +155,8 @@ struct ga_slabhash_sharded {
 /* Work on the memory that is exchanged. On a device, calls are between enter() and leave(), and
  * work is on `stream`. */
 struct ga_sharded_engine {
-    uint64_t slice_least; /* requests of a slice, below which it costs more than it saves */
+    uint64_t message_least; /* requests of a message: with smaller ones slices cost more than they
+                             * save */
     ga_status (*open)(ga_slabhash_sharded *table);
     void (*close)(ga_slabhash_sharded *table);
     ga_status (*enter)(ga_slabhash_sharded *table, void *scope);

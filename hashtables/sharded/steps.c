@@ -277,6 +277,5 @@ ga_status ga_sharded_run_steps(ga_sharded_job *j)
         has_next = has_later;
         t->report.steps++;
     }
-    status = status ? status : serve_own_at_end(j);
-    return status ? status : t->engine->mark(t, GA_SHARDED_ANSWERED, t->exchange_stream);
+    return status ? status : serve_own_at_end(j);
 }

@@ -68,6 +68,7 @@ static inline ga_status wait_for(void *, void *stream)
 static inline ga_exchange exchange_of(member *in, int device)
 {
     ga_exchange exchange = {};
+    exchange.exchange_size = sizeof exchange;
     exchange.context = in;
     exchange.rank = in->rank;
     exchange.ranks = in->all->count;
@@ -130,6 +131,7 @@ static inline void open_rank(rank &r, ga_slabhash_options options, const char *s
         options.heap = r.slabs;
     }
     OK(ga_slabhash_device_open(&r.shard, &options, r.device, r.stream));
+    of.shard_size = sizeof of;
     of.table = &r.shard;
     of.mode = options.mode;
     of.is_multi = options.flags & GA_SLABHASH_MULTI;
