@@ -123,6 +123,47 @@ void watched_close(void *context)
     w.exchange.close(w.exchange.context);
 }
 
+void watched_abort(void *context)
+{
+    watched &w = *(watched *)context;
+    w.exchange.abort(w.exchange.context);
+}
+
+/* The exchange with events around its work. */
+ga_exchange watch(watched &w)
+{
+    ga_exchange exchange = w.exchange;
+    exchange.context = &w;
+    exchange.begin = watched_begin;
+    exchange.send = watched_send;
+    exchange.receive = watched_receive;
+    exchange.end = watched_end;
+    exchange.largest = watched_largest;
+    exchange.wait = watched_wait;
+    exchange.abort = watched_abort;
+    exchange.register_memory = watched_register;
+    exchange.deregister_memory = watched_deregister;
+    exchange.close = watched_close;
+    return exchange;
+}
+
+/* From the first group of requests or answers to the last. That of the counts is small. */
+double seconds_of_messages(const watched &w)
+{
+    const interval *first = NULL, *last = NULL;
+    float ms = 0;
+    for (const interval &i : w.intervals) {
+        if (i.amount >= 1000000 && !strcmp(i.what, "messages")) {
+            first = first ? first : &i;
+            last = &i;
+        }
+    }
+    if (first) {
+        check(cudaEventElapsedTime(&ms, first->begin, last->end), "event");
+    }
+    return (double)ms / 1e3;
+}
+
 ga_status watched_run(void *context, const ga_slabhash_batch *batches, uint32_t count,
                       uint64_t *counts, void *stream)
 {

@@ -10,7 +10,7 @@
 enum {
     BLOCKS_EACH = 4,   /* of a multiprocessor, as the registers of the sort allow, */
     COUNTING_EACH = 8, /* and as many threads as it has */
-    MESSAGE_LEAST = 1 << 22,
+    SLICE_LEAST = 1 << 23,
     SORT_MOST = GA_SHARDED_SORT_BYTES / 4 /* requests of a block at once */
 };
 
@@ -232,7 +232,7 @@ static ga_status device_follow(ga_slabhash_sharded *table, ga_sharded_mark mark,
 }
 
 const ga_sharded_engine ga_sharded_device = {
-    .message_least = MESSAGE_LEAST,
+    .slice_least = SLICE_LEAST,
     .open = device_open,
     .close = device_close,
     .enter = device_enter,

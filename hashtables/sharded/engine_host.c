@@ -179,11 +179,11 @@ static ga_status host_move(ga_slabhash_sharded *table, ga_sharded_move *move, vo
 }
 
 enum {
-    MESSAGE_LEAST = 1 << 15
+    SLICE_LEAST = 1 << 16
 };
 
 const ga_sharded_engine ga_sharded_host = {
-    .message_least = MESSAGE_LEAST,
+    .slice_least = SLICE_LEAST,
     .open = host_open,
     .close = host_close,
     .enter = host_enter,

@@ -155,8 +155,7 @@ struct ga_slabhash_sharded {
 /* Work on the memory that is exchanged. On a device, calls are between enter() and leave(), and
  * work is on `stream`. */
 struct ga_sharded_engine {
-    uint64_t message_least; /* requests of a message: with smaller ones slices cost more than they
-                             * save */
+    uint64_t slice_least; /* requests of a slice, below which it costs more than it saves */
     ga_status (*open)(ga_slabhash_sharded *table);
     void (*close)(ga_slabhash_sharded *table);
     ga_status (*enter)(ga_slabhash_sharded *table, void *scope);
