@@ -252,7 +252,8 @@ static ga_status call(ga_slabhash_sharded *table, const ga_slabhash_all *all, bo
         return status;
     }
     status = run(&j, stream);
-    if (table->is_broken) { /* work that uses the caller's arrays; none waits for other ranks now */
+    if (table->is_broken && table->exchange.abort) {
+        /* for work that uses the caller's arrays; none of it waits for other ranks now */
         (void)table->engine->wait(table, table->exchange_stream);
     }
     if (total) {

@@ -32,7 +32,7 @@ enum { /* ncclResult_t, ncclDataType_t, ncclRedOp_t */
     NCCL_MAX = 2,
     OLDEST = 21901, /* before it an abort beside a call was not safe */
     TIME_LIMIT_MS = 600000,
-    SPIN_NS = 5000000, /* of a wait, without a sleep, which may last much longer than it should */
+    POLLS = 2000, /* without a sleep */
     NAP_NS = 20000,
     BLOCKS_MOST = 4,
     WATCH_NS = 50000000 /* between two looks at the deadline */
@@ -160,9 +160,9 @@ static struct timespec time_of(uint64_t ns)
     return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
 
-static void nap(uint64_t waited_ns)
+static void nap(unsigned polls)
 {
-    if (waited_ns > SPIN_NS) {
+    if (polls > POLLS) {
         nanosleep(&(struct timespec){0, NAP_NS}, NULL);
     }
 }
@@ -303,7 +303,7 @@ static ga_status nccl_wait(void *context, void *stream)
         if (!l->comm) {
             return gone(l);
         }
-        nap(now_ns() - start);
+        nap(polls);
         if (polls % 64 == 63) {
             int asked = nccl.ncclCommGetAsyncError(l->comm, &error);
             error = asked == NCCL_SUCCESS ? error : asked;
@@ -417,7 +417,7 @@ static void nccl_close(void *context)
 /* A communicator that is being made. Whoever is last, the thread or the caller, frees it. */
 typedef struct nccl_split {
     void *comm, *made;
-    int rank, result;
+    int rank, device, result;
     bool is_made, is_left; /* guarded by `lock`, as is `made` */
     pthread_mutex_t lock;
     pthread_cond_t ending;
@@ -430,12 +430,16 @@ static void free_split(nccl_split *s)
     ga_libc.free(s);
 }
 
+/* NCCL makes the device current that was so before, and with it a context there: that of the
+ * communicator, and not of the first device. */
 static void *make_split(void *context)
 {
     nccl_split *s = context;
+    ga_cuda_scope scope;
     nccl_config config = {sizeof config, NCCL_CONFIG_MAGIC, OLDEST, 1,      INT_MIN,
                           INT_MIN,       INT_MIN,           NULL,   INT_MIN};
     void *made = NULL;
+    bool has_entered = ga_cuda_enter(&scope, s->device) == GA_OK;
     int result = nccl.ncclCommSplit(s->comm, 0, s->rank, &made, &config);
     pthread_mutex_lock(&s->lock);
     bool is_left = s->is_left;
@@ -445,10 +449,13 @@ static void *make_split(void *context)
     pthread_cond_signal(&s->ending);
     pthread_mutex_unlock(&s->lock);
     if (is_left) {
-        if (result == NCCL_SUCCESS) {
+        if (made) { /* perhaps in spite of an error */
             nccl.ncclCommAbort(made);
         }
         free_split(s);
+    }
+    if (has_entered) {
+        ga_cuda_leave(&scope);
     }
     return NULL;
 }
@@ -468,14 +475,14 @@ static bool wait_for_split(nccl_split *s, uint64_t limit_ns)
     return is_made;
 }
 
-static ga_status split_within_limit(nccl_link *l, void *comm)
+static ga_status split_within_limit(nccl_link *l, void *comm, int device)
 {
     pthread_t thread;
     nccl_split *s = ga_libc.calloc(1, sizeof *s);
     if (!s) {
         return ga_fail(GA_ERR_MEMORY, "nccl: no memory for a communicator");
     }
-    *s = (nccl_split){.comm = comm, .rank = (int)l->rank};
+    *s = (nccl_split){.comm = comm, .rank = (int)l->rank, .device = device};
     pthread_mutex_init(&s->lock, NULL);
     init_condition(&s->ending);
     ga_status status = start_thread(&thread, make_split, s);
@@ -506,7 +513,7 @@ static ga_status split(nccl_link *l, void *comm, ga_exchange *out)
     if (result != NCCL_SUCCESS) {
         return failed(l, "the communicator", result);
     }
-    return split_within_limit(l, comm);
+    return split_within_limit(l, comm, out->device);
 }
 
 ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *options)

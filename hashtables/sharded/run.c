@@ -204,12 +204,14 @@ static ga_status count_by(ga_sharded_job *j, ga_status (*by)(ga_slabhash_sharded
 }
 
 /* Whether a request can be answered from the answer to another one for the same key. An insert
- * would have to know the other one's value to say what it has found. */
+ * would have to know the other one's value to say what it has found, and with MAP64, where some
+ * values are reserved, one of the two may be refused. */
 static bool may_combine(const ga_sharded_job *j)
 {
     const ga_slabhash_batch *batch = j->batch;
-    bool changes_once =
-        batch->op == GA_SLABHASH_DELETE || (batch->op == GA_SLABHASH_INSERT && !batch->found);
+    bool inserts = batch->op == GA_SLABHASH_INSERT && !batch->found &&
+                   j->table->shard.mode != GA_SLABHASH_MAP64;
+    bool changes_once = batch->op == GA_SLABHASH_DELETE || inserts;
     return !batch->ops &&
            (batch->op == GA_SLABHASH_SEARCH || (changes_once && !j->table->shard.is_multi));
 }
@@ -301,9 +303,8 @@ static ga_status gather(ga_sharded_job *j)
 
 /* ---- a piece --------------------------------------------------------------------------------- */
 
-/* The ranks agree on whether all shards have done their work, and had slabs, before this rank
- * gathers. Beside the kernel that gathers, which fills the device, the agreement would end no
- * sooner than it. */
+/* Whether the shards of all ranks have done their work, and had slabs, is agreed while this rank
+ * gathers. */
 static ga_status enqueue_end(ga_sharded_job *j)
 {
     ga_slabhash_sharded *t = j->table;
@@ -316,11 +317,12 @@ static ga_status enqueue_end(ga_sharded_job *j)
                                 sizeof *t->served, t->exchange_stream);
     status = status ? status : ga_sharded_agree_later(t);
     status = status ? status : t->engine->mark(t, GA_SHARDED_AGREED, t->exchange_stream);
-    status = status ? status : t->engine->follow(t, GA_SHARDED_AGREED, j->stream);
+    status = status ? status : t->engine->follow(t, GA_SHARDED_ANSWERED, j->stream);
     status = status || !ga_sharded_brings_answers(j) ? status : gather(j);
-    return status || !j->brings_results
-               ? status
-               : t->engine->get(t, t->host->totals, t->totals, sizeof t->host->totals, j->stream);
+    if (status == GA_OK && j->brings_results) {
+        status = t->engine->get(t, t->host->totals, t->totals, sizeof t->host->totals, j->stream);
+    }
+    return status ? status : t->engine->follow(t, GA_SHARDED_AGREED, j->stream);
 }
 
 static ga_status finish_piece(ga_sharded_job *j)
@@ -328,14 +330,15 @@ static ga_status finish_piece(ga_sharded_job *j)
     ga_slabhash_sharded *t = j->table;
     ga_status status = enqueue_end(j);
     status = status ? status : t->exchange.wait(t->exchange.context, j->stream);
-    for (int i = 0; status == GA_OK && j->brings_results && i < GA_SHARDED_RESULTS; i++) {
-        j->totals[i] += t->host->totals[i];
-    }
     if (ga_sharded_break(t, status) != GA_OK) {
         return status;
     }
+    status = ga_sharded_agreed(t, j->local);
+    for (int i = 0; status == GA_OK && j->brings_results && i < GA_SHARDED_RESULTS; i++) {
+        j->totals[i] += t->host->totals[i];
+    }
     j->full |= t->host->agreed[GA_SHARDED_FULL];
-    return ga_sharded_agreed(t, j->local);
+    return status;
 }
 
 /* Of all ranks for this rank's shard. */
@@ -403,6 +406,9 @@ ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_
 {
     static const ga_slabhash_batch none = {0};
     ga_cuda_scope scope;
+    if (counts) {
+        memset(counts, 0, GA_SHARDED_RESULTS * sizeof *counts);
+    }
     ga_status status = ga_sharded_check(table);
     status = status ? status : table->engine->enter(table, &scope);
     if (status != GA_OK) {
@@ -412,7 +418,8 @@ ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_
     j.op = j.batch->op;
     j.how = j.batch->how;
     status = run(&j, counts);
-    if (table->is_broken) { /* work that uses the caller's arrays; none waits for other ranks now */
+    if (table->is_broken && table->exchange.abort) {
+        /* for work that uses the caller's arrays; none of it waits for other ranks now */
         (void)table->engine->wait(table, table->exchange_stream);
         (void)table->engine->wait(table, stream);
     }

@@ -76,6 +76,7 @@ static inline uint64_t ga_sharded_not(uint64_t word)
 typedef enum ga_sharded_mark {
     GA_SHARDED_SORTED,
     GA_SHARDED_SERVED, /* all requests of a piece */
+    GA_SHARDED_ANSWERED,
     GA_SHARDED_AGREED,
     GA_SHARDED_GOT,                                        /* for each buffer */
     GA_SHARDED_DONE = GA_SHARDED_GOT + GA_SHARDED_BUFFERS, /* for each buffer */

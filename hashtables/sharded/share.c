@@ -95,9 +95,10 @@ ga_status ga_slabhash_sharded_share(ga_slabhash_sharded *table, ga_status failed
     char reason[256];
     snprintf(reason, sizeof reason, "%s", ga_error_text());
     ga_status status = ga_sharded_check(table);
-    if (status == GA_OK && bytes % sizeof(uint32_t)) {
-        return ga_fail(GA_ERR_ARGUMENT, "slabhash: records of %u bytes: expected a multiple of 4",
-                       bytes);
+    if (status == GA_OK && !failed && bytes % sizeof(uint32_t)) { /* the others learn of it */
+        failed = ga_fail(GA_ERR_ARGUMENT, "slabhash: records of %u bytes: expected a multiple of 4",
+                         bytes);
+        snprintf(reason, sizeof reason, "%s", ga_error_text());
     }
     status = status ? status : table->engine->enter(table, &scope);
     if (status == GA_OK) {

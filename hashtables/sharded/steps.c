@@ -156,7 +156,7 @@ static ga_slabhash_batch batch_of(const ga_sharded_job *j, const ga_sharded_arra
         .how = j->how};
 }
 
-/* Nothing done: the rank that asked learns FULL. */
+/* The shard has failed: the rank that asked gets FULL, and a status that says more. */
 static void refuse(ga_sharded_job *j, const ga_slabhash_batch *batch)
 {
     ga_slabhash_sharded *t = j->table;
@@ -277,5 +277,6 @@ ga_status ga_sharded_run_steps(ga_sharded_job *j)
         has_next = has_later;
         t->report.steps++;
     }
-    return status ? status : serve_own_at_end(j);
+    status = status ? status : serve_own_at_end(j);
+    return status ? status : t->engine->mark(t, GA_SHARDED_ANSWERED, t->exchange_stream);
 }

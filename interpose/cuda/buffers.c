@@ -25,9 +25,13 @@ static const char SPEC[] = "vmm:register=on,free=now"; /* the heap never waits, 
 static void open_heap(ga_cuda_device *d, int ordinal)
 {
     ga_heap *heap = NULL;
-    d->buffers_refused = ga_heap_open(&heap, GA_PLACE_DEVICE, ordinal, SPEC) != GA_OK;
+    if (d->heap) { /* its cache may have all memory, and then no peer would get access */
+        (void)ga_trim(d->heap, 0);
+    }
+    ga_status status = ga_heap_open(&heap, GA_PLACE_DEVICE, ordinal, SPEC);
+    d->buffers_refused = status != GA_OK && status != GA_ERR_MEMORY;
     d->buffers = heap;
-    if (d->buffers_refused) {
+    if (status != GA_OK) {
         ga_log(GA_LOG_INFO, "ncclMemAlloc: NCCL serves device %d: %s", ordinal, ga_error_text());
         return;
     }

@@ -162,11 +162,13 @@ void ga_cuda_listed_filled(ga_cuda_listed *c, uint64_t number)
 void ga_cuda_listed_loaded(ga_cuda_listed *c, uint64_t number)
 {
     pthread_mutex_lock(&lock);
-    if (!is_behind(c)) {
+    if (!is_behind(c) && c->filled + 1 >= number) {
         c->filled = number;
         c->wanted = number;
+    } else { /* a library that another thread is loading may have a number in between */
+        want(c, number);
     }
-    pthread_mutex_unlock(&lock);
+    count_and_unlock();
 }
 
 void ga_cuda_listed_emptied(ga_cuda_listed *c, uint64_t number)

@@ -46,8 +46,9 @@ HOOK window_deregister_fn ncclCommWindowDeregister;
 HOOK comm_fn ncclCommDestroy, ncclCommAbort;
 HOOK group_fn ncclGroupStart, ncclGroupEnd;
 
-/* NCCL's function, with the type of the hook. */
-#define NEXT(type, symbol) ((type *)(uintptr_t)ga_nccl_next(GA_HOOK_##symbol))
+/* NCCL's function for the hook's caller, with the type of the hook. */
+#define NEXT(type, symbol)                                                                         \
+    ((type *)(uintptr_t)ga_nccl_next_of(GA_HOOK_##symbol, __builtin_return_address(0)))
 
 /* ---- memory ------------------------------------------------------------------------------ */
 

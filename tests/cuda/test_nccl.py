@@ -47,6 +47,9 @@ class Nccl(Case):
     def test_other_cases(self) -> None:
         self.assertEqual(set(self.under_each(OTHERS)), {""})
 
+    def test_a_library_with_an_nccl_of_its_own(self) -> None:
+        self.run_case("groups", "nccl-within")
+
     @alone("malloc is the sanitizer's")
     def test_memory_for_records_that_ends(self) -> None:
         self.run_case("no_records", "nccl_faults")

@@ -325,11 +325,15 @@ static inline ga_status ga_slabhash_device_run_several(ga_slabhash_device *table
                                                        cudaStream_t stream)
 {
     uint32_t together = table->grows ? 1 : GA_SLABHASH_TOGETHER;
+    uint64_t largest = 0, sum = 0;
     ga_status status = GA_OK;
     for (uint32_t i = 0; status == GA_OK && i < count; i++) {
         status = ga_slabhash_device_check_batch(table, batches + i);
         together = ga_slabhash_device_are_alike(batches, batches + i) ? together : 1;
+        largest = std::max(largest, batches[i].count);
+        sum += batches[i].count;
     }
+    together = largest * count > 2 * sum ? 1 : together; /* each has as many blocks */
     for (uint32_t done = 0; status == GA_OK && done < count; done += together) {
         uint32_t some = std::min(together, count - done);
         status = some == 1 ? ga_slabhash_device_run(table, batches + done, counts, stream)

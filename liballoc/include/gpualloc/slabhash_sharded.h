@@ -15,11 +15,11 @@
  *     ga_slabhash_sharded_close(table);                                    on each rank
  *
  * Collective calls: all ranks make them, in the same order, with the same operation. Counts differ
- * as they like, and may be 0; so does what a rank wants to know. A call in which ranks disagree
- * fails on all of them with GA_ERR_ARGUMENT, and nothing is done. If a rank does not arrive within
- * the time limit, or its process is gone, the call fails on the others with GA_ERR_DEVICE; so does
- * each later collective call. The shard of each rank stays readable through its own calls. A batch
- * that failed so may have been carried out in part.
+ * as they like, and may be 0; so does what a rank wants to know. If ranks disagree on the operation
+ * of a batch, the call fails on all of them with GA_ERR_ARGUMENT, and nothing is done. If a rank
+ * does not arrive within the time limit, or its process is gone, the call fails on the others with
+ * GA_ERR_DEVICE; so does each later collective call. The shard of each rank stays readable through
+ * its own calls. A batch that failed so may have been carried out in part.
  *
  * Operations on one key are linearizable, as those of a shard are. Each operation of a batch is
  * carried out once.
@@ -64,8 +64,8 @@ typedef struct ga_exchange {
      * GA_ERR_DEVICE  it failed, or other ranks did not do their part in time: it is then aborted */
     ga_status (*wait)(void *context, void *stream);
     /* Ends the exchange: no work on a stream waits for other ranks any more, no message arrives,
-     * and later calls fail. NULL if that cannot be done: the memory for messages is then kept for
-     * good after a failure. */
+     * and later calls fail. NULL if that cannot be done: after a failure the memory for messages is
+     * then kept for good, and the caller's arrays may stay in use. */
     void (*abort)(void *context);
     /* Memory in which all requests and answers will be, until deregister_memory(). Both may be
      * NULL. */
@@ -84,9 +84,11 @@ typedef struct ga_shard {
     ga_slabhash_mode mode;
     bool is_multi;
     uint64_t a, b; /* of the hash of all shards: ga_slabhash_plan */
-    /* Carries out `count` batches, each of which is in the order of buckets, roughly. `counts` as
-     * of ga_slabhash_device_run(); of its numbers only that of FULL is read, and whether it is 0.
-     */
+    /* Carries out `count` batches, each of which is in the order of buckets, roughly. They also
+     * have requests for the reserved key of all bits set, with any value and operation: these are
+     * REFUSED, which is no failure of the call, nor are requests without a slab, which are FULL.
+     * `counts` as of ga_slabhash_device_run(); of its numbers only that of FULL is read, and
+     * whether it is 0. */
     ga_status (*run)(void *table, const ga_slabhash_batch *batches, uint32_t count,
                      uint64_t *counts, void *stream);
     /* Searches for all pairs of keys, or deletes them. `totals` as of ga_slabhash_device_run_all();
@@ -151,14 +153,16 @@ GA_API ga_status ga_slabhash_sharded_close(ga_slabhash_sharded *table);
  * memory of the host, which are set to the numbers of ABSENT, FOUND, FULL and REFUSED among the
  * requests of this rank. Collective.
  *
- * Requests for one key that repeat in a batch travel once if its keys are skewed, and if each can
- * be answered so: searches, deletes, and inserts without `found`, of tables of unique keys.
+ * If the keys of a batch are skewed, of requests for one key among some thousand neighbours one
+ * travels for all: of searches; of deletes, and of inserts of 32-bit keys without `found`, into
+ * tables of unique keys.
  *
  * Results travel only if a rank passes `results` or `counts`, and old values only if one passes
  * `found`, so a batch without them is faster. If a shard has no slab for a request, its result is
- * GA_SLABHASH_FULL, all others are carried out, and the call fails on all ranks. If the call fails
- * otherwise after the first piece, the pieces before it were carried out, and `counts` has their
- * results; FULL then says nothing. The stream must not be captured.
+ * GA_SLABHASH_FULL, all others are carried out, and the call fails on all ranks with
+ * GA_ERR_MEMORY. If it fails otherwise, the pieces before the one that failed were carried out, and
+ * `counts` has their results; in the results of that piece FULL says nothing. The stream must not
+ * be captured.
  *
  * GA_ERR_ARGUMENT     the batch has no keys, or no values and the operation needs them, or differs
  *                     from that of another rank; nothing is done
