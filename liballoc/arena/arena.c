@@ -13,7 +13,6 @@
 #include <gpualloc/backend.h>
 
 #include <time.h>
-#include <unistd.h>
 
 typedef unsigned long long ull; /* the type of %llu */
 
@@ -129,11 +128,6 @@ static ga_status init_arena(ga_arena *arena, const ga_arena_options *o, bool gue
 
 static void free_record(ga_arena *arena)
 {
-    for (size_t i = 0; i < arena->chunk_count; i++) { /* not released: the context is gone */
-        if (arena->chunks[i].exported >= 0) {
-            close(arena->chunks[i].exported);
-        }
-    }
     pthread_mutex_destroy(&arena->lock);
     ga_libc.free(arena->ranges);
     ga_libc.free(arena->chunks);

@@ -14,8 +14,6 @@
 
 #include <gpualloc/backend.h>
 
-#include <unistd.h>
-
 static uintptr_t address_at(const ga_arena *arena, uint64_t offset)
 {
     return arena->base + offset;
@@ -44,7 +42,7 @@ static void append_chunk(ga_arena *arena, uint64_t handle, uint64_t size)
     if (ga_arena_joins_chunks(arena) && arena->chunk_count) {
         arena->chunks[0].size += size;
     } else {
-        arena->chunks[arena->chunk_count++] = (ga_arena_chunk){handle, end, size, -1};
+        arena->chunks[arena->chunk_count++] = (ga_arena_chunk){handle, end, size};
     }
 }
 
@@ -136,11 +134,9 @@ ga_status ga_arena_add_peer(ga_arena *arena, int peer)
 /* Remove the chunks from `first` on from the list. They are not mapped any more. */
 static void destroy_from(ga_arena *arena, size_t first)
 {
+    ga_arena_drop_exports(arena, first);
     while (arena->chunk_count > first) {
         const ga_arena_chunk *chunk = &arena->chunks[--arena->chunk_count];
-        if (chunk->exported >= 0) {
-            close(chunk->exported);
-        }
         ga_space_drop_chunk(&arena->space, chunk->handle, chunk->size);
     }
 }

@@ -140,6 +140,7 @@ static ga_status set_sharing(ga_arena *arena, const char *name, ga_opener kind, 
         return ga_fail(GA_ERR_MEMORY, "no memory to open it");
     }
     *s = (ga_arena_sharing){.kind = kind, .openers = openers, .id = id, .listener.socket = -1};
+    memset(s->exported, -1, sizeof s->exported);
     memcpy(s->name, name, strlen(name) + 1); /* checked by ga_local_connect() */
     arena->sharing = s;
     return GA_OK;

@@ -32,10 +32,6 @@
 
 typedef unsigned long long ull; /* the type of %llu */
 
-enum {
-    EXPORTS_KEPT = 64 /* descriptors of an arena */
-};
-
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER; /* publishing and its end */
 static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static ga_arena_sharing *publishers; /* guarded by `lock` */
@@ -52,11 +48,32 @@ static void unlock_publishers(void)
     ga_forked_lock_parent(&lock);
 }
 
+/* In the child of a fork an entry may be one that its parent was about to close. */
+static void drop_exports(ga_arena_sharing *s, size_t first)
+{
+    for (size_t i = first; i < GA_ARENA_EXPORTS; i++) {
+        int fd = s->exported[i];
+        s->exported[i] = -1; /* first, so that no child closes another file */
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+}
+
+void ga_arena_drop_exports(ga_arena *arena, size_t first)
+{
+    if (arena->sharing) {
+        drop_exports(arena->sharing, first);
+    }
+}
+
 /* The threads exist in the parent only. If the child kept the descriptors, openers would connect to
- * a dead name and the arena would count as published after the parent's end. */
+ * a dead name, the arena would count as published after the parent's end, and its memory would stay
+ * after the parent has given it back. */
 static void forget_publishers(void)
 {
     for (ga_arena_sharing *s = publishers; s; s = s->next) {
+        drop_exports(s, 0);
         if (s->listener.socket >= 0) {
             close(s->listener.socket);
         }
@@ -150,13 +167,15 @@ static ga_status begin_answer(ga_arena_sharing *s, const ga_join_request *reques
  * its last descriptor. So the descriptors of the first chunks are kept; `*kept`. */
 static ga_status export_device_chunk(ga_arena *arena, size_t index, int *fd, bool *kept)
 {
-    ga_arena_chunk *chunk = &arena->chunks[index];
-    ga_arena_share share = {.fd = chunk->exported};
+    int *exported = index < GA_ARENA_EXPORTS ? &arena->sharing->exported[index] : NULL;
+    ga_arena_share share = {.fd = exported ? *exported : -1};
     ga_status status =
-        share.fd >= 0 ? GA_OK : ga_space_export(&arena->space, chunk->handle, &share);
+        share.fd >= 0 ? GA_OK : ga_space_export(&arena->space, arena->chunks[index].handle, &share);
     *fd = share.fd;
-    *kept = status == GA_OK && index < EXPORTS_KEPT;
-    chunk->exported = *kept ? share.fd : -1;
+    *kept = status == GA_OK && exported;
+    if (*kept) {
+        *exported = share.fd;
+    }
     return status;
 }
 
@@ -295,6 +314,7 @@ static ga_status make_sharing(ga_arena *arena)
     }
     if (!arena->sharing) {
         *s = (ga_arena_sharing){.arena = arena, .openers = -1, .listener.socket = -1};
+        memset(s->exported, -1, sizeof s->exported);
         arena->sharing = s;
     }
     if (s->openers >= 0) { /* published before */
@@ -394,6 +414,7 @@ void ga_arena_end_sharing(ga_arena *arena)
     }
     if (s->kind == GA_OPENER_PUBLISHER) {
         remove_publisher(s);
+        drop_exports(s, 0); /* of chunks that were not released: the context is gone */
     }
     if (s->openers >= 0) {
         close(s->openers);

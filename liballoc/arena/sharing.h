@@ -18,7 +18,8 @@
 enum {
     GA_JOIN_MAGIC = 0x47414a31, /* of the protocol's version, too */
     GA_JOIN_REQUEST_MS = 1000,  /* that the publisher waits for a request */
-    GA_JOIN_ANSWER_MS = 10000   /* that an opening may take in all, on each side */
+    GA_JOIN_ANSWER_MS = 10000,  /* that an opening may take in all, on each side */
+    GA_ARENA_EXPORTS = 64
 };
 
 struct ga_arena_sharing {
@@ -30,6 +31,9 @@ struct ga_arena_sharing {
     ga_arena *arena;
     ga_local_listener listener; /* socket -1: not published */
     pthread_t thread;
+    /* Descriptors of the first chunks of a device's arena, kept for openers; -1: none. They are
+     * here and not in the list of chunks, so that the child of a fork finds them. */
+    int exported[GA_ARENA_EXPORTS];
     uint64_t last_number;   /* of an opening */
     ga_arena_sharing *next; /* published */
 };

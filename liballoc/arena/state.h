@@ -24,7 +24,6 @@ typedef struct ga_arena_sharing ga_arena_sharing; /* sharing.h */
 typedef struct ga_arena_chunk {
     uint64_t handle;      /* from ga_space_create() */
     uint64_t start, size; /* bytes; start from the base on */
-    int exported;         /* a descriptor kept for openers (publish.c); -1: none */
 } ga_arena_chunk;
 
 typedef struct ga_arena_range {
@@ -93,6 +92,9 @@ ga_status ga_arena_cut(ga_arena *arena, uint64_t end);
  *
  * GA_ERR_UNSUPPORTED  the peer cannot access this device */
 ga_status ga_arena_add_peer(ga_arena *arena, int peer);
+
+/* publish.c: close the descriptors that are kept of the chunks from `first` on. */
+void ga_arena_drop_exports(ga_arena *arena, size_t first);
 
 /* Release all chunks and ranges. Memory that the driver refuses is released later. */
 void ga_arena_discard(ga_arena *arena);

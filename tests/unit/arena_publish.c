@@ -406,6 +406,23 @@ Test(arena_publish, a_forked_child_does_not_publish)
     vmm_driver_stop();
 }
 
+/* Nor does it keep the memory, of which its parent has descriptors for openers. */
+Test(arena_publish, a_forked_child_keeps_no_memory)
+{
+    int status = -1;
+    start();
+    ga_arena *arena = publish(DEVICE, 2 * MIB);
+    int descriptors = descriptors_after_one();
+    pid_t child = fork();
+    if (!child) { /* without the name's socket, the openers' file and the chunk */
+        _exit(descriptors_of(getpid()) == descriptors - 3 ? 0 : 1);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "wait status %x", (unsigned)status);
+    ga_arena_close(arena);
+    vmm_driver_stop();
+}
+
 Test(arena_publish, a_forked_child_uses_its_arenas)
 {
     int status = -1;
