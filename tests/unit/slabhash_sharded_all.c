@@ -232,7 +232,7 @@ static void search(ga_slabhash_mode mode, uint32_t flags, uint32_t count)
     end(&all, &w);
 }
 
-Test(slabhash_sharded_all, multimaps_of_32_bits, .timeout = 60)
+Test(slabhash_sharded_all, multimaps_of_32_bits)
 {
     for (uint32_t count = 1; count <= 8; count++) {
         search(GA_SLABHASH_MAP32, GA_SLABHASH_MULTI, count);
