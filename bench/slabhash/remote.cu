@@ -14,49 +14,18 @@
 #define GA_SLABHASH_ONLY_KIND 1u
 #include <gpualloc/slabhash_peers.cuh>
 
-#include <gpualloc/slabhash_nccl.cuh>
+#include "sharded_ranks.cuh"
 
 #include <algorithm>
-#include <chrono>
-#include <dlfcn.h>
 #include <map>
-#include <pthread.h>
-#include <string.h>
 #include <string>
 #include <thread>
-#include <time.h>
 #include <vector>
-
-#include "commit.h"
 
 namespace
 {
 
 int rounds = 5, ranks_wanted = 0, log_keys = 26, fill = 60;
-
-const char *nccl_file = "libnccl.so.2";
-
-void must(bool good, const char *what)
-{
-    if (!good) {
-        fprintf(stderr, PROGRAM ": %s: %s\n", what, ga_error_text());
-        exit(1);
-    }
-}
-
-void check(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess) {
-        fprintf(stderr, PROGRAM ": %s: %s\n", what, cudaGetErrorString(error));
-        exit(1);
-    }
-}
-
-double now()
-{
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -436,18 +405,6 @@ void run_rank(rank &r, uint64_t keys)
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-double median(std::vector<double> of)
-{
-    std::sort(of.begin(), of.end());
-    return of[of.size() / 2];
-}
-
-double spread(std::vector<double> of)
-{
-    std::sort(of.begin(), of.end());
-    return (of[of.size() * 3 / 4] - of[of.size() / 4]) / 2 / of[of.size() / 2] * 100;
-}
-
 double rate(const std::string &name)
 {
     const figure &f = figures[name];
@@ -486,23 +443,6 @@ void print_figures(int ranks)
            limit(true) * 128);
 }
 
-struct {
-    int (*init)(void **comms, int count, const int *devices);
-    int (*version)(int *);
-} nccl;
-
-void load_nccl()
-{
-    void *library = dlopen(nccl_file, RTLD_NOW | RTLD_GLOBAL);
-    setenv("GPUALLOC_NCCL", nccl_file, 1); /* so that the library uses the same */
-    if (!library) {
-        fprintf(stderr, PROGRAM ": %s\n", dlerror());
-        exit(77);
-    }
-    *(void **)&nccl.init = dlsym(library, "ncclCommInitAll");
-    *(void **)&nccl.version = dlsym(library, "ncclGetVersion");
-}
-
 void read_options(int count, char **words)
 {
     for (int i = 1; i < count; i += 2) {
@@ -529,20 +469,6 @@ void read_options(int count, char **words)
             exit(2);
         }
     }
-}
-
-void print_machine(int ranks)
-{
-    cudaDeviceProp properties;
-    int driver = 0, version = 0;
-    char date[32];
-    time_t seconds = time(NULL);
-    check(cudaGetDeviceProperties(&properties, 0), "properties");
-    check(cudaDriverGetVersion(&driver), "driver");
-    nccl.version(&version);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
-    printf(PROGRAM " %s, %s, %d of %s, driver %d, NCCL %d\n", GA_BENCH_COMMIT, date, ranks,
-           properties.name, driver, version);
 }
 
 } // namespace

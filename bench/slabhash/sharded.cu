@@ -93,18 +93,6 @@ ga_slabhash_options options_of(uint64_t keys)
     return options;
 }
 
-double median(std::vector<double> of)
-{
-    std::sort(of.begin(), of.end());
-    return of[of.size() / 2];
-}
-
-double spread(std::vector<double> of)
-{
-    std::sort(of.begin(), of.end());
-    return (of[of.size() * 3 / 4] - of[of.size() / 4]) / 2 / of[of.size() / 2] * 100;
-}
-
 /* ---- one GPU --------------------------------------------------------------------------------- */
 
 void run_one(rank &r, uint64_t keys)

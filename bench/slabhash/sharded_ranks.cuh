@@ -8,11 +8,13 @@
 
 #include <gpualloc/slabhash_nccl.cuh>
 
+#include <algorithm>
 #include <chrono>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
+#include <vector>
 
 #include "commit.h"
 
@@ -83,6 +85,19 @@ inline double now()
 {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
+}
+
+inline double median(std::vector<double> of)
+{
+    std::sort(of.begin(), of.end());
+    return of[of.size() / 2];
+}
+
+/* Half the interquartile range, in percent of the median. */
+inline double spread(std::vector<double> of)
+{
+    std::sort(of.begin(), of.end());
+    return (of[of.size() * 3 / 4] - of[of.size() / 4]) / 2 / of[of.size() / 2] * 100;
 }
 
 inline void print_machine(int ranks)

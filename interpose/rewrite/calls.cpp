@@ -21,18 +21,18 @@ namespace rewrite
 
 /* Threads may end here by themselves. So the block is not one from which every path ends the whole
  * program. */
-void function::spare()
+void function::note_early_exit()
 {
-    if (blocks->is_doomed(at) && !spared[at]) {
-        spared.set(at);
-        spares_more = true;
+    if (blocks->is_doomed(at) && !early_exits[at]) {
+        early_exits.set(at);
+        found_early_exit = true;
     }
 }
 
 /* Threads end here; `how`: which. */
 void function::leave(const variance &how)
 {
-    spare();
+    note_early_exit();
     found.may_leave = true;
     found.leaves.join(how | here | now->left);
 }

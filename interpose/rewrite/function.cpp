@@ -212,8 +212,8 @@ void function::prepare()
         return;
     }
     find_ends();
-    spared.resize(cfg->getNumBlockIDs());
-    blocks = std::make_unique<control_graph>(*cfg, ends, spared);
+    early_exits.resize(cfg->getNumBlockIDs());
+    blocks = std::make_unique<control_graph>(*cfg, ends, early_exits);
     find_variables();
     branches.resize(cfg->getNumBlockIDs());
     events.resize(cfg->getNumBlockIDs());
@@ -494,7 +494,7 @@ bool function::run_block(const CFGBlock &block, state &scratch)
             if (called && !called->isTrivial()) {
                 now->left.join({0, explain(called, false, called->getLocation(),
                                            "the analysis does not follow destructors")});
-                spare();
+                note_early_exit();
             }
         }
     }
@@ -563,13 +563,13 @@ bool function::analyse()
         state scratch;
         bool grows = true;
         while (grows) {
-            grows = spares_more = false;
+            grows = found_early_exit = false;
             sites.clear();
             for (unsigned id : blocks->order()) {
                 grows |= run_block(*numbered[id], scratch);
             }
-            if (spares_more) { /* fewer blocks are doomed, so that more branches decide */
-                blocks = std::make_unique<control_graph>(*cfg, ends, spared);
+            if (found_early_exit) { /* fewer blocks are doomed, so that more branches decide */
+                blocks = std::make_unique<control_graph>(*cfg, ends, early_exits);
                 grows = true;
             }
         }

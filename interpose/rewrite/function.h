@@ -204,7 +204,7 @@ class function
     bool covers(const clang::CallExpr *call, const clang::VarDecl *variable) const;
     void note_effects(const clang::CallExpr *call, const library_function &callee);
     void add_registered(const clang::CallExpr *call);
-    void spare();
+    void note_early_exit();
     void leave(const variance &how);
     void meet(unsigned kinds, const variance &how);
     void add_site(call_site site);
@@ -237,9 +237,9 @@ class function
     std::unique_ptr<clang::CFG> cfg;
     std::unique_ptr<control_graph> blocks;
     std::vector<const clang::CFGBlock *> numbered;
-    llvm::BitVector ends;   /* blocks that end the whole program, */
-    llvm::BitVector spared; /* and blocks where threads may end by themselves */
-    bool spares_more = false;
+    llvm::BitVector ends;        /* blocks that end the whole program, */
+    llvm::BitVector early_exits; /* and blocks where threads may end by themselves */
+    bool found_early_exit = false;
     llvm::DenseMap<const clang::VarDecl *, unsigned> variables; /* those that are followed */
     llvm::DenseMap<const clang::VarDecl *, const cause *> escaped;
     const clang::VarDecl *argv = nullptr; /* of main, while nothing writes to its strings */

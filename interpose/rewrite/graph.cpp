@@ -40,7 +40,7 @@ std::vector<unsigned> postorder(unsigned start, const std::vector<std::vector<un
 } // namespace
 
 control_graph::control_graph(const clang::CFG &cfg, const llvm::BitVector &ends,
-                             const llvm::BitVector &spared)
+                             const llvm::BitVector &early_exits)
     : after(cfg.getNumBlockIDs()), before(after.size()), deciders_of(after.size()),
       doomed(after.size()), parent(after.size(), NONE), number(after.size(), NONE)
 {
@@ -62,7 +62,7 @@ control_graph::control_graph(const clang::CFG &cfg, const llvm::BitVector &ends,
             before[next].push_back(block);
         }
     }
-    find_doomed(cfg.getExit().getBlockID(), ends, spared);
+    find_doomed(cfg.getExit().getBlockID(), ends, early_exits);
     find_post_dominators(cfg.getExit().getBlockID());
     find_deciders();
 }
@@ -76,13 +76,13 @@ void control_graph::find_order(unsigned entry)
 /* A block from which only blocks that end the program are reached, at last. A loop without an end
  * is none, nor is a block where threads may end by themselves. */
 void control_graph::find_doomed(unsigned exit, const llvm::BitVector &ends,
-                                const llvm::BitVector &spared)
+                                const llvm::BitVector &early_exits)
 {
     for (bool changed = true; changed;) {
         changed = false;
         for (auto block = forward.rbegin(); block != forward.rend(); ++block) {
-            bool all =
-                !spared[*block] && (ends[*block] || (*block != exit && !after[*block].empty()));
+            bool all = !early_exits[*block] &&
+                       (ends[*block] || (*block != exit && !after[*block].empty()));
             for (unsigned next : after[*block]) {
                 all = all && doomed[next];
             }

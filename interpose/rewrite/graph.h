@@ -21,11 +21,11 @@ class control_graph
 {
   public:
     /* `ends` has the blocks that end the whole program, by their numbers: no thread goes on beside
-     * them, so a branch to one is no branch. In `spared` blocks threads may end by themselves, so
-     * that the program need not end behind them. Blocks from which the function's end cannot be
-     * reached loop forever; they depend on all branches that lead to them. */
+     * them, so a branch to one is no branch. In `early_exits` blocks threads may end by themselves,
+     * so that the program need not end behind them. Blocks from which the function's end cannot
+     * be reached loop forever; they depend on all branches that lead to them. */
     control_graph(const clang::CFG &cfg, const llvm::BitVector &ends,
-                  const llvm::BitVector &spared);
+                  const llvm::BitVector &early_exits);
 
     /* The blocks whose branches decide directly whether a block runs, or how often. */
     const std::vector<unsigned> &deciders(unsigned block) const
@@ -57,7 +57,8 @@ class control_graph
 
   private:
     void find_order(unsigned entry);
-    void find_doomed(unsigned exit, const llvm::BitVector &ends, const llvm::BitVector &spared);
+    void find_doomed(unsigned exit, const llvm::BitVector &ends,
+                     const llvm::BitVector &early_exits);
     void find_post_dominators(unsigned exit);
     void find_deciders();
     unsigned common(unsigned a, unsigned b) const;

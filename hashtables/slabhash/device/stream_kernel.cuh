@@ -28,8 +28,8 @@ enum {
                                              * of each request */
 };
 
-/* Batches of one launch, of the same form. Those blocks serve one whose index in dimension y is its
- * number: all batches progress alike. */
+/* Batches of one launch, of the same form. The blocks whose index in dimension y is i serve batch
+ * i, so that all batches progress alike. */
 typedef struct ga_slabhash_batches {
     ga_slabhash_batch of[GA_SLABHASH_TOGETHER];
 } ga_slabhash_batches;
