@@ -205,8 +205,8 @@ bool ga_served_owns(const void *block)
     return open && ga_owns(open, block);
 }
 
-/* A library that is loaded before the C library is initialised, as that of `dl`, initialises it, but
- * without the program's arguments: it then does not know the program's name. */
+/* A library that is loaded before the C library is initialised, as that of `dl`, initialises it
+ * without the program's arguments. The C library then does not know the program's name. */
 static void name_program(char **argv)
 {
     if (argv && argv[0] && !*program_invocation_name) {
