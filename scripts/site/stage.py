@@ -37,7 +37,7 @@ def documents() -> list[str]:
         name = path.relative_to(SOURCE).as_posix()
         if name not in named and path != index:
             sys.exit(f"docs/README.md does not name {name}")
-    return [name for name in named if name.endswith(".md")]
+    return [name for name in named if re.fullmatch(r"docs/[\w/-]+\.md", name)]
 
 
 def contents(caption: str, names: list[str]) -> str:
