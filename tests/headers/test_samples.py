@@ -76,11 +76,12 @@ class Page:
         self.run_commands()
 
     def provide(self) -> None:
+        """The files that pages take for granted, among them the programs of README."""
         for name, source in GIVEN.items():
             shutil.copy(SOURCE / source, self.folder / name)
         for name, text in WRITTEN.items():
             (self.folder / name).write_text(text, encoding="utf-8")
-        for block in self.blocks:
+        for block in samples.blocks(README) + self.blocks:
             for name in block.names:
                 (self.folder / name).write_text(block.source(), encoding="utf-8")
         program = SOURCE / "tests/headers/samples/program.c"
