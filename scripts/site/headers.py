@@ -12,8 +12,8 @@ SECTION = re.compile(r"\A/\* ---- (.*?)\s*(?:\*\s*)?-*\s*\*/\n?\Z", re.DOTALL)
 PROTOTYPE = re.compile(r"^GA_API\b([^;{]*);", re.MULTILINE)
 NAME = re.compile(r"(\w+)\s*\(")
 # Guards and the like, which a reader does not need.
-FRAME = re.compile(r"\A(?:#\s*(?:ifn?def|if|endif|define GPUALLOC_\w+_H|include|error|else).*\n?"
-                   r"|extern \"C\" \{\n?|\}\n?)+\Z")
+FRAME = re.compile(r"\A(?:#\s*(?:ifn?def|if|endif|include|error|else).*\n?"
+                   r"|#define GPUALLOC_\w+_(?:H|HPP|CUH)\b\n?|extern \"C\" \{\n?|\}\n?)+\Z")
 
 
 def prototypes(code: str) -> list[str]:
@@ -43,8 +43,9 @@ def prose(comment: str, linker: Linker) -> str:
         if columns:
             found.append(f"```text\n{textwrap.dedent(part)}\n```")
         elif part.strip():
-            escaped = re.sub(r"(`[^`]*`)|([*<\[\]{}|#])",
-                             lambda match: match[1] or "\\" + match[2], part.strip())
+            escaped = re.sub(r"(`[^`]*`)|(__|[*<\[\]{}|#])",
+                             lambda match: match[1] or re.sub("(.)", r"\\\1", match[2]),
+                             part.strip())
             calls = re.sub(r"(?<![`\w])(ga_\w+\(\))", r"`\1`", escaped)
             found.append(linker.text(calls))
     return "\n\n".join(found)
@@ -71,7 +72,7 @@ def declared(part: str, linker: Linker, seen: set[str]) -> str:
     if section:
         title = section[1].split("\n")[0].rstrip(" *-")
         return f"## {title[0].upper()}{title[1:]}"
-    if FRAME.match(part):
+    if FRAME.match(code):
         return ""
     found = prototypes(code)
     names = [NAME.search(one)[1] for one in found if NAME.search(one)]
