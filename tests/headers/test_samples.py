@@ -13,7 +13,7 @@ from pathlib import Path
 
 import samples
 from samples import Block, Command
-from surroundings import BUILD, CC, NVCC, SANITIZED, SOURCE, Case, main, quiet_environment
+from surroundings import BUILD, CC, NVCC, SOURCE, Case, main, quiet_environment
 from test_install import meson_command
 
 LIBCUDA = os.environ["TEST_LIBCUDA"]
@@ -121,7 +121,6 @@ class Page:
         return int(name.read_text()), Path(f"{name}.out").read_text(errors="replace")
 
 
-@unittest.skipIf(SANITIZED, "nobody installs a sanitized build")
 class Samples(Case):
     @classmethod
     def setUpClass(cls) -> None:
