@@ -54,6 +54,11 @@ def install(root: Path) -> Path:
     for config in (prefix / "lib/pkgconfig").iterdir():
         text = re.sub(r"(?m)^prefix=.*", f"prefix={prefix}", config.read_text())
         config.write_text(re.sub(r"(?m)^libdir=.*", "libdir=${prefix}/lib", text))
+    package = SOURCE / "python/gpualloc"
+    if package.is_dir(): # as in the wheel, which has the tree in the package
+        shutil.copytree(package, root / "python/gpualloc")
+        for part in prefix.iterdir():
+            (root / "python/gpualloc" / part.name).symlink_to(part)
     return prefix
 
 
@@ -69,6 +74,7 @@ class Page:
         self.installed = {
             "PATH": f"{prefix}/bin:{os.environ['PATH']}",
             "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig",
+            "PYTHONPATH": f"{root}/python",
             "LD_LIBRARY_PATH": f"{prefix}/lib:{LIBCUDA}"}
         if path != README: # which sets them itself
             self.environment |= self.installed
