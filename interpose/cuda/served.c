@@ -923,6 +923,19 @@ bool ga_cuda_uses_other_pool(const ga_cuda_device_ref *ref)
 
 /* ---- destroyed contexts, and peer access --------------------------------------------------- */
 
+/* Blocks that were freed while they were registered. */
+static void free_registered(const ga_cuda_device *d, int ordinal)
+{
+    ga_cuda_blocks_list freed = ga_cuda_registered_reset(ordinal);
+    ga_cuda_block block;
+    while (ga_cuda_blocks_pop(&freed, &block)) {
+        if (d->state == OPEN && block.generation == d->generation) {
+            ga_free(block.is_buffer ? d->buffers : d->heap, (void *)(uintptr_t)block.start);
+        }
+        ga_cuda_blocks_free_record(&block);
+    }
+}
+
 /* Free each block, so that the heap closes empty; its memory goes with the context. */
 static void close_heap(ga_cuda_device *d, int ordinal)
 {
@@ -961,6 +974,7 @@ void ga_cuda_served_reset(CUdevice device)
         ga_cuda_captures_end(ga_cuda_primary(device));
     }
     pthread_rwlock_wrlock(&d->lock);
+    free_registered(d, device);
     if (d->state == OPEN) {
         close_heap(d, device);
     }

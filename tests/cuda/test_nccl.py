@@ -11,8 +11,11 @@ from driver import LIBCUDA, Case, alone
 
 HELD = "was freed while NCCL has it registered: it stays until its registration ends"
 # Cases in which a block is freed while it is registered, and the others.
-HOLDING = {"nccl": ("freed", "several", "two_blocks", "communicators", "windows", "grouped"),
-           "nccl_faults": ("refused_ends", "in_progress", "captures", "reset", "threads")}
+HOLDING = {"nccl": ("freed", "several", "two_blocks", "communicators", "windows", "grouped",
+                    "destroyed_in_a_group", "simulated", "nonblocking", "not_destroyed",
+                    "ended_later"),
+           "nccl_faults": ("refused_ends", "in_progress", "captures", "reset", "reset_while_kept",
+                           "threads")}
 OTHERS = {"nccl": ("served", "beside_work", "wrong", "beside", "ended_in_its_group"),
           "nccl_faults": ("refused_registrations", "failing_driver")}
 
