@@ -71,6 +71,9 @@ typedef struct ga_exchange {
      * NULL. */
     void (*register_memory)(void *context, void *block, uint64_t bytes);
     void (*deregister_memory)(void *context, void *block);
+    /* Before and after a call of the shard, which may wait for all work on the device, and so for
+     * other ranks: ends the exchange if the call takes longer than a wait may. May be NULL. */
+    void (*guard)(void *context, bool begins);
     void (*close)(void *context);
 } ga_exchange;
 
