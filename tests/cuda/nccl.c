@@ -116,6 +116,32 @@ static void exhausted(void)
     CHECK(available >= 60 * MIB, "%zu of %zu", available, total);
 }
 
+/* The heap opens on a full device of 64 MiB, where it cannot try which devices reach it. It lets in
+ * those that ask for access, and those that are served. */
+static void let_in(void)
+{
+    CUcontext first, second, one;
+    CHECK_SAME(0, cu.get_current(&first));
+    char *all = alloc(64 * MIB);
+    void *none = NULL;
+    CHECK(nccl.alloc(&none, 8 * MIB) != NCCL_SUCCESS, "above the memory");
+    CHECK_SAME(0, cu.free(at(all)));
+    CHECK_SAME(0, cu.retain(&second, 1));
+    CHECK_SAME(0, cu.push(second));
+    CHECK_SAME(0, cu.peer(first, 0));
+    CHECK_SAME(0, cu.pop(&one));
+    char *block = nccl_alloc(8 * MIB);
+    CHECK(cu.accessible(block, 8 * MIB, 3), "not by its peer");
+    CHECK_SAME(NCCL_SUCCESS, nccl.free(block));
+    CHECK_SAME(0, cu.push(second));
+    all = alloc(64 * MIB);
+    CHECK(nccl.alloc(&none, 8 * MIB) != NCCL_SUCCESS, "above the memory");
+    CHECK_SAME(0, cu.free(at(all)));
+    block = nccl_alloc(8 * MIB);
+    CHECK(cu.accessible(block, 8 * MIB, 3), "not by the device that is served");
+    CHECK_SAME(NCCL_SUCCESS, nccl.free(block));
+}
+
 /* ---- blocks that are freed while they are registered ------------------------------------- */
 
 static void freed_as(bool by_nccl, size_t size)
@@ -409,6 +435,7 @@ int main(int argc, char **argv)
         {"refused", refused},
         {"limited", limited},
         {"exhausted", exhausted},
+        {"let_in", let_in},
         {"freed", freed},
         {"driver_owned", driver_owned},
         {"beside", beside},

@@ -73,6 +73,9 @@ class Nccl(Case):
     def test_memory_that_ends(self) -> None:
         self.run_case("exhausted", STAND_IN_MEMORY=str(64 << 20))
 
+    def test_devices_that_are_let_in_later(self) -> None:
+        self.run_case("let_in", STAND_IN_MEMORY=str(64 << 20), STAND_IN_DEVICES="2")
+
     def test_old_nccl(self) -> None:
         self.run_case("old", nccl="GA_LIBNCCL_OLD")
 

@@ -113,7 +113,7 @@ __global__ void compare(const uint32_t *keys, uint64_t count, const uint64_t *co
     }
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 template <typename T> T *driver_function(const char *name)
 {
