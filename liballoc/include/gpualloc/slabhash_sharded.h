@@ -242,6 +242,12 @@ GA_API void *ga_slabhash_sharded_table(const ga_slabhash_sharded *table);
 /* The number of ranks, and in `rank`, which may be NULL, this one. No other rank is needed. */
 GA_API uint32_t ga_slabhash_sharded_ranks(const ga_slabhash_sharded *table, uint32_t *rank);
 
+/* The device whose memory is exchanged; -1: memory of the host. */
+GA_API int ga_slabhash_sharded_device(const ga_slabhash_sharded *table);
+
+/* A number that no other process has, below 2^63. */
+GA_API uint64_t ga_slabhash_sharded_process(void);
+
 /* Each rank passes a record of `bytes` bytes, a multiple of 4 and the same on all ranks, and gets
  * those of all ranks, in their order: `all` has room for them. `one_process`: whether all ranks are
  * threads of one process. A rank that has failed passes its status, so that the call fails on all;
