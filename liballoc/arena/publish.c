@@ -14,7 +14,7 @@
  *            that a child inherits neither: the descriptor would keep the opening counted, or
  *            memory alive.
  * PROGRESS   an opening is served alone, within GA_JOIN_REQUEST_MS and GA_JOIN_ANSWER_MS. Nothing
- *            waits for an opener under `lock`.
+ *            waits for an opener under `lock`: what cannot be sent at once is made once more.
  */
 #include "sharing.h"
 
@@ -193,7 +193,7 @@ static ga_status export_host_chunk(const ga_arena *arena, size_t index, ga_opene
 
 /* Returns an error only if the chunk cannot be exported. */
 static ga_status export_and_send(ga_arena *arena, const ga_local_peer *peer, size_t index,
-                                 ga_opener kind, bool *sent)
+                                 ga_opener kind, ga_local_result *sent)
 {
     int fd;
     bool kept = false;
@@ -204,7 +204,7 @@ static ga_status export_and_send(ga_arena *arena, const ga_local_peer *peer, siz
                                                : export_device_chunk(arena, index, &fd, &kept);
     if (status == GA_OK) {
         uint64_t size = arena->chunks[index].size;
-        *sent = ga_local_send(peer, &size, sizeof size, fd);
+        *sent = ga_local_send_now(peer, &size, sizeof size, fd);
         if (!kept) {
             close(fd);
         }
@@ -212,12 +212,10 @@ static ga_status export_and_send(ga_arena *arena, const ga_local_peer *peer, siz
     return status;
 }
 
-static bool send_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t index, ga_opener kind)
+static ga_local_result try_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t index,
+                                 ga_opener kind)
 {
-    bool sent = false;
-    if (!ga_local_wait_to_send(peer)) {
-        return false;
-    }
+    ga_local_result sent = GA_LOCAL_FAILED;
     lock_both(s->arena);
     ga_status status = export_and_send(s->arena, peer, index, kind, &sent);
     unlock_both(s->arena);
@@ -228,9 +226,20 @@ static bool send_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t in
     return sent;
 }
 
-/* The first packet, for which the socket has room. */
-static bool send_answer(ga_arena_sharing *s, const ga_local_peer *peer,
-                        const ga_join_request *request, size_t *first, ga_join_answer *answer)
+static bool send_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t index, ga_opener kind)
+{
+    ga_local_result sent = GA_LOCAL_LATER;
+    bool waits = ga_local_wait_to_send(peer);
+    while (sent == GA_LOCAL_LATER && waits) {
+        sent = try_chunk(s, peer, index, kind);
+        waits = sent == GA_LOCAL_LATER && ga_local_retry_send(peer);
+    }
+    return sent == GA_LOCAL_DONE;
+}
+
+static ga_local_result try_answer(ga_arena_sharing *s, const ga_local_peer *peer,
+                                  const ga_join_request *request, size_t *first,
+                                  ga_join_answer *answer)
 {
     int openers;
     lock_both(s->arena);
@@ -239,12 +248,23 @@ static bool send_answer(ga_arena_sharing *s, const ga_local_peer *peer,
         answer->chunks = 0;
         snprintf(answer->text, sizeof answer->text, "%s", ga_error_text());
     }
-    bool sent = ga_local_send(peer, answer, sizeof *answer, openers);
+    ga_local_result sent = ga_local_send_now(peer, answer, sizeof *answer, openers);
     if (openers >= 0) {
-        close(openers); /* the packet has it */
+        close(openers); /* the packet has it, or the opening is not counted */
     }
     unlock_both(s->arena);
     return sent;
+}
+
+/* The first packet, for which the socket has room. */
+static bool send_answer(ga_arena_sharing *s, const ga_local_peer *peer,
+                        const ga_join_request *request, size_t *first, ga_join_answer *answer)
+{
+    ga_local_result sent = try_answer(s, peer, request, first, answer);
+    while (sent == GA_LOCAL_LATER && ga_local_retry_send(peer)) {
+        sent = try_answer(s, peer, request, first, answer);
+    }
+    return sent == GA_LOCAL_DONE;
 }
 
 static void answer_request(ga_arena_sharing *s, const ga_local_peer *peer,

@@ -290,17 +290,16 @@ bool ga_local_wait_to_receive(const ga_local_peer *peer)
     return wait_for(peer, POLLIN);
 }
 
-/* ETOOMANYREFS: too many descriptors of this user are in packets; has no event to wait for. */
-static bool may_retry(const ga_local_peer *peer, ssize_t result, short events)
+bool ga_local_retry_send(const ga_local_peer *peer)
 {
-    if (result >= 0) {
-        return false;
-    }
-    if (errno == ETOOMANYREFS) {
-        usleep(RETRY_US);
-        return ga_local_now() < peer->end;
-    }
-    return (errno == EAGAIN || errno == EINTR) && wait_for(peer, events);
+    usleep(RETRY_US); /* there may be no event to wait for: see is_busy() */
+    return ga_local_now() < peer->end && wait_for(peer, POLLOUT);
+}
+
+/* ETOOMANYREFS: too many descriptors of this user are in packets. */
+static bool is_busy(int error)
+{
+    return error == EAGAIN || error == EINTR || error == ETOOMANYREFS;
 }
 
 typedef union control {
@@ -308,7 +307,7 @@ typedef union control {
     char room[CMSG_SPACE(sizeof(int))];
 } control;
 
-bool ga_local_send(const ga_local_peer *peer, const void *from, size_t size, int fd)
+ga_local_result ga_local_send_now(const ga_local_peer *peer, const void *from, size_t size, int fd)
 {
     control carried = {0};
     struct iovec data = {(void *)(uintptr_t)from, size};
@@ -320,11 +319,19 @@ bool ga_local_send(const ga_local_peer *peer, const void *from, size_t size, int
             .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(&carried.header), &fd, sizeof fd);
     }
-    ssize_t sent;
+    ssize_t sent = sendmsg(peer->socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent == (ssize_t)size        ? GA_LOCAL_DONE
+           : sent < 0 && is_busy(errno) ? GA_LOCAL_LATER
+                                        : GA_LOCAL_FAILED;
+}
+
+bool ga_local_send(const ga_local_peer *peer, const void *from, size_t size, int fd)
+{
+    ga_local_result result;
     do {
-        sent = sendmsg(peer->socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (may_retry(peer, sent, POLLOUT));
-    return sent == (ssize_t)size;
+        result = ga_local_send_now(peer, from, size, fd);
+    } while (result == GA_LOCAL_LATER && ga_local_retry_send(peer));
+    return result == GA_LOCAL_DONE;
 }
 
 /* The packet's descriptor; -1: it has none, or more than one, which are all closed. */
@@ -348,7 +355,7 @@ static int extract_descriptor(struct msghdr *packet)
     return -1;
 }
 
-bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd)
+ga_local_result ga_local_receive_now(const ga_local_peer *peer, void *out, size_t size, int *fd)
 {
     control carried;
     struct iovec data = {out, size};
@@ -356,10 +363,8 @@ bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd
                             .msg_iovlen = 1,
                             .msg_control = carried.room,
                             .msg_controllen = sizeof carried.room};
-    ssize_t received;
-    do {
-        received = recvmsg(peer->socket, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    } while (may_retry(peer, received, POLLIN));
+    ssize_t received = recvmsg(peer->socket, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    bool is_later = received < 0 && is_busy(errno);
     int got = received < 0 ? -1 : extract_descriptor(&packet);
     bool whole = received == (ssize_t)size && !(packet.msg_flags & MSG_TRUNC);
     if (got >= 0 && (!whole || !fd)) {
@@ -369,7 +374,16 @@ bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd
     if (fd) {
         *fd = got;
     }
-    return whole;
+    return whole ? GA_LOCAL_DONE : is_later ? GA_LOCAL_LATER : GA_LOCAL_FAILED;
+}
+
+bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd)
+{
+    ga_local_result result;
+    do {
+        result = ga_local_receive_now(peer, out, size, fd);
+    } while (result == GA_LOCAL_LATER && wait_for(peer, POLLIN));
+    return result == GA_LOCAL_DONE;
 }
 
 /* ---- connections -------------------------------------------------------------------- */

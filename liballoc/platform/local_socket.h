@@ -68,9 +68,22 @@ ga_status ga_local_connect(const char *name, ga_local_peer *peer);
 bool ga_local_wait_to_send(const ga_local_peer *peer);
 bool ga_local_wait_to_receive(const ga_local_peer *peer);
 
-/* Send or receive one packet of exactly `size` bytes. `fd`: the descriptor that it carries; -1:
- * none. The receiver owns the descriptor, and gets -1 if there is none. False: no such packet
- * within the time; then there is no descriptor either. */
+/* Wait a little, and until a packet can be sent: after GA_LOCAL_LATER. */
+bool ga_local_retry_send(const ga_local_peer *peer);
+
+typedef enum ga_local_result {
+    GA_LOCAL_DONE,
+    GA_LOCAL_LATER, /* the call would have had to wait */
+    GA_LOCAL_FAILED
+} ga_local_result;
+
+/* Send or receive one packet of exactly `size` bytes, without a wait. `fd`: the descriptor that it
+ * carries; -1: none. The receiver owns the descriptor, and gets -1 if there is none or the packet
+ * is not received. */
+ga_local_result ga_local_send_now(const ga_local_peer *peer, const void *from, size_t size, int fd);
+ga_local_result ga_local_receive_now(const ga_local_peer *peer, void *out, size_t size, int *fd);
+
+/* Likewise, with a wait. False: no such packet within the time. */
 bool ga_local_send(const ga_local_peer *peer, const void *from, size_t size, int fd);
 bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd);
 

@@ -7,6 +7,7 @@
 
 #include "arena/sharing.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -304,6 +305,82 @@ Test(arena_publish_faults, openers_that_misbehave)
     usleep(10000);
     finish(arena);
     close(silent);
+}
+
+/* Fill packets with descriptors until the user may have no more in any. Returns the socket from
+ * which they can be received; -1: there is no such limit. */
+static int exhaust_descriptors(void)
+{
+    int pair[2];
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte = 0;
+    struct iovec data = {&byte, 1};
+    struct msghdr packet = {.msg_iov = &data,
+                            .msg_iovlen = 1,
+                            .msg_control = control.room,
+                            .msg_controllen = sizeof control.room};
+    struct rlimit few = {64, 64};
+    setrlimit(RLIMIT_NOFILE, &few);
+    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair);
+    control.header = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.header), &pair[0], sizeof(int));
+    while (sendmsg(pair[0], &packet, 0) == 1) {
+    }
+    return errno == ETOOMANYREFS ? pair[1] : -1;
+}
+
+static void *join_later(void *context)
+{
+    ga_arena *opened = NULL;
+    (void)context;
+    return ga_arena_join(&opened, name, GA_ARENA_READ) == GA_OK ? opened : NULL;
+}
+
+/* While a packet to an opener cannot be sent, the arena and fork() do not wait. */
+static int do_not_wait(void)
+{
+    ga_arena *arena;
+    ga_arena_options options = WITH(on_host, .flags = GA_ARENA_SHARE_FD, .reserve = GIB);
+    pthread_t opener;
+    void *opened = NULL;
+    snprintf(name, sizeof name, "@gpualloc-arena-%d", (int)getpid());
+    if (ga_arena_open(&arena, &options) || ga_arena_publish(arena, name)) {
+        return 1;
+    }
+    int receiver = exhaust_descriptors();
+    if (receiver < 0) {
+        return 77;
+    }
+    pthread_create(&opener, NULL, join_later, NULL);
+    usleep(100000); /* until the publisher tries to answer */
+    int64_t begin = ga_local_now();
+    ga_status grown = ga_arena_grow(arena, 2 * MIB);
+    pid_t child = fork();
+    if (!child) {
+        _exit(0);
+    }
+    int64_t took = ga_local_now() - begin;
+    waitpid(child, NULL, 0);
+    close(receiver); /* and with it all descriptors in its packets */
+    pthread_join(opener, &opened);
+    fprintf(stderr, "%d ms\n", (int)took);
+    return grown == GA_OK && took < 1000 && opened ? 0 : 2;
+}
+
+Test(arena_publish_faults, nothing_waits_for_an_opener)
+{
+    if (geteuid() != 0) {
+        cr_skip_test("only root can act as another user");
+    }
+    int status = as_nobody(do_not_wait);
+    if (status == 77) {
+        cr_skip_test("descriptors in packets have no limit here");
+    }
+    cr_assert_eq(status, 0);
 }
 
 /* A process of the user that listens, but publishes no arena. */
