@@ -2,7 +2,7 @@
  *
  * The publisher's side of an arena in several processes.
  *
- *   ga_arena_publish -> ga_local_listen, a thread: serve -> answer -> begin_answer
+ *   ga_arena_publish -> ga_local_listen_now, a thread: serve -> answer -> begin_answer
  *                                                                  -> send_chunk, for each
  *   ga_arena_unpublish -> ga_local_shut_down, which ends the thread
  *
@@ -358,24 +358,67 @@ static ga_status start(ga_arena_sharing *s)
     }
     if (status != GA_OK) {
         ga_openers_publish(s->openers, false);
-        ga_local_close(&s->listener);
     }
     return status;
 }
 
-static ga_status publish(ga_arena *arena, const char *name)
+/* `is_busy`: to be tried once more. */
+static ga_status try_listen(ga_arena *arena, const char *name, bool *is_busy)
 {
+    *is_busy = false;
+    ga_sharing_hold_forks();
     ga_status status = check_publishable(arena);
+    if (status == GA_OK) {
+        pthread_mutex_lock(&arena->lock);
+        status = make_sharing(arena);
+        pthread_mutex_unlock(&arena->lock);
+    }
+    if (status == GA_OK) {
+        status = ga_local_listen_now(name, &arena->sharing->listener, is_busy);
+    }
+    ga_sharing_release_forks();
+    return status;
+}
+
+static ga_status listen_at(ga_arena *arena, const char *name)
+{
+    int64_t begin = ga_local_now();
+    int path_lock;
+    bool is_busy;
+    ga_status status = ga_local_lock(name, &path_lock);
     if (status != GA_OK) {
         return status;
     }
-    pthread_mutex_lock(&arena->lock);
-    status = make_sharing(arena);
-    pthread_mutex_unlock(&arena->lock);
-    if (status == GA_OK) {
-        status = ga_local_listen(name, &arena->sharing->listener);
+    do {
+        status = try_listen(arena, name, &is_busy);
+    } while (is_busy && ga_local_retry_listen(begin));
+    ga_local_unlock(name, path_lock);
+    return status;
+}
+
+/* The path goes while other processes may wait for its lock; the socket under `lock`. */
+static void end_listening(ga_arena_sharing *s)
+{
+    ga_local_remove(&s->listener);
+    pthread_mutex_lock(&lock.mutex);
+    ga_openers_publish(s->openers, false);
+    ga_local_close(&s->listener);
+    pthread_mutex_unlock(&lock.mutex);
+}
+
+static ga_status publish(ga_arena *arena, const char *name)
+{
+    ga_status status = listen_at(arena, name);
+    if (status != GA_OK) {
+        return status;
     }
-    return status == GA_OK ? start(arena->sharing) : status;
+    ga_sharing_hold_forks();
+    status = start(arena->sharing);
+    ga_sharing_release_forks();
+    if (status != GA_OK) {
+        end_listening(arena->sharing);
+    }
+    return status;
 }
 
 ga_status ga_arena_publish(ga_arena *arena, const char *name)
@@ -384,9 +427,7 @@ ga_status ga_arena_publish(ga_arena *arena, const char *name)
         return ga_arena_missing();
     }
     pthread_mutex_lock(&changing);
-    ga_sharing_hold_forks();
     ga_status status = publish(arena, name);
-    ga_sharing_release_forks();
     pthread_mutex_unlock(&changing);
     return ga_arena_prefix_error(status);
 }
@@ -398,10 +439,7 @@ static void stop(ga_arena_sharing *s)
 {
     ga_local_shut_down(&s->listener);
     pthread_join(s->thread, NULL);
-    pthread_mutex_lock(&lock.mutex);
-    ga_openers_publish(s->openers, false);
-    ga_local_close(&s->listener);
-    pthread_mutex_unlock(&lock.mutex);
+    end_listening(s);
 }
 
 void ga_arena_unpublish(ga_arena *arena)
