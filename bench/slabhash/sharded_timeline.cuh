@@ -117,6 +117,12 @@ void watched_deregister(void *context, void *block)
     w.exchange.deregister_memory(w.exchange.context, block);
 }
 
+void watched_guard(void *context, bool begins)
+{
+    watched &w = *(watched *)context;
+    w.exchange.guard(w.exchange.context, begins);
+}
+
 void watched_close(void *context)
 {
     watched &w = *(watched *)context;
@@ -143,6 +149,7 @@ ga_exchange watch(watched &w)
     exchange.abort = watched_abort;
     exchange.register_memory = watched_register;
     exchange.deregister_memory = watched_deregister;
+    exchange.guard = watched_guard;
     exchange.close = watched_close;
     return exchange;
 }

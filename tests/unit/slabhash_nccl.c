@@ -11,6 +11,8 @@
 #include "support/ranks.h"
 #include "support/vmm_driver.h"
 
+#include "device/device.h"
+
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +82,21 @@ static ga_status shard_fails(void *table, const ga_slabhash_batch *batches, uint
     return ga_fail(GA_ERR_DEVICE, "told to fail");
 }
 
+static int waits_of_shards, ended_waits; /* calls so far, and those that an abort has ended */
+static int aborts_before;
+
+/* As a call that waits for all work on the device, while another rank does not do its part. */
+static ga_status shard_waits(void *table, const ga_slabhash_batch *batches, uint32_t count,
+                             uint64_t *counts, void *stream)
+{
+    __atomic_fetch_add(&waits_of_shards, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < 20 && nccl_aborts() == aborts_before; i++) {
+        nanosleep(&(struct timespec){0, LIMIT_MS * 1000000L / 4}, NULL);
+    }
+    __atomic_fetch_add(&ended_waits, nccl_aborts() != aborts_before, __ATOMIC_RELAXED);
+    return shard_run(table, batches, count, counts, stream);
+}
+
 static ga_status shard_size(void *table, uint64_t *pairs, void *stream)
 {
     (void)stream;
@@ -103,6 +120,7 @@ typedef struct world {
     pthread_barrier_t openings;
     void *comms[RANKS_MOST];
     bool fails; /* the shard of rank 1 */
+    bool waits; /* the shards */
     ga_status opened[RANKS_MOST], statuses[RANKS_MOST];
     ga_slabhash_sharded *tables[RANKS_MOST];
     uint64_t counts[RANKS_MOST][4];
@@ -134,7 +152,9 @@ static void open_one(ranks *all, uint32_t rank, void *context)
     cr_assert_eq(exchange.device, (int)rank);
     ga_shard shard = {.shard_size = sizeof shard,
                       .mode = GA_SLABHASH_MAP32,
-                      .run = w->fails && rank == 1 ? shard_fails : shard_run,
+                      .run = w->waits                ? shard_waits
+                             : w->fails && rank == 1 ? shard_fails
+                                                     : shard_run,
                       .run_all = shard_run_all,
                       .size = shard_size,
                       .close = shard_close};
@@ -407,6 +427,53 @@ Test(slabhash_nccl, a_shard_that_fails, .init = load)
     }
     cr_assert_eq(nccl_aborts(), 0); /* the exchange went on */
     w->fails = false;
+    end(w);
+}
+
+/* A call of a shard that waits for the exchange ends by the time limit. */
+Test(slabhash_nccl, a_shard_that_waits, .init = load)
+{
+    world *w = begin(1);
+    end(w);
+    w = begin(2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
+    }
+    w->waits = true;
+    ranks_run(&w->all, open_one, w);
+    aborts_before = nccl_aborts();
+    run(w, GA_SLABHASH_INSERT);
+    cr_assert_gt(ended_waits, 0);
+    cr_assert_eq(ended_waits, waits_of_shards);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        cr_assert_eq(w->statuses[rank], GA_ERR_DEVICE);
+        ga_slabhash_found found;
+        assert_ok(ga_slabhash_search(ga_slabhash_sharded_table(w->tables[rank]), 5, &found));
+    }
+    end(w);
+}
+
+static CUfunction find_none(const char *name)
+{
+    cr_log_warn("%s", name);
+    return NULL;
+}
+
+/* Once tables are open, batches ask for no kernel by its name: the driver would load it. */
+Test(slabhash_nccl, kernels_are_loaded_before, .init = load)
+{
+    world *w = begin(2);
+    ga_device_code_set(find_none);
+    run(w, GA_SLABHASH_INSERT);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        w->keys[0][i] = w->keys[1][i] = 17; /* combined */
+    }
+    run(w, GA_SLABHASH_SEARCH);
+    ranks_run(&w->all, search_all_one, w);
+    assert_ok(w->statuses[0]);
+    ranks_run(&w->all, delete_all_one, w);
+    assert_ok(w->statuses[0]);
+    assert_ok(w->statuses[1]);
     end(w);
 }
 

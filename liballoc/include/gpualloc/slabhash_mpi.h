@@ -220,6 +220,7 @@ static inline ga_status ga_exchange_mpi(ga_exchange *out, MPI_Comm comm, double 
     out->abort = NULL;
     out->register_memory = NULL;
     out->deregister_memory = NULL;
+    out->guard = NULL;
     out->close = ga_mpi_close;
     return GA_OK;
 }

@@ -71,6 +71,9 @@ typedef struct ga_exchange {
      * NULL. */
     void (*register_memory)(void *context, void *block, uint64_t bytes);
     void (*deregister_memory)(void *context, void *block);
+    /* Before and after a call of the shard, which may wait for all work on the device, and so for
+     * other ranks: ends the exchange if the call takes longer than a wait may. May be NULL. */
+    void (*guard)(void *context, bool begins);
     void (*close)(void *context);
 } ga_exchange;
 
@@ -238,6 +241,12 @@ GA_API void *ga_slabhash_sharded_table(const ga_slabhash_sharded *table);
 
 /* The number of ranks, and in `rank`, which may be NULL, this one. No other rank is needed. */
 GA_API uint32_t ga_slabhash_sharded_ranks(const ga_slabhash_sharded *table, uint32_t *rank);
+
+/* The device whose memory is exchanged; -1: memory of the host. */
+GA_API int ga_slabhash_sharded_device(const ga_slabhash_sharded *table);
+
+/* A number that no other process has, below 2^63. */
+GA_API uint64_t ga_slabhash_sharded_process(void);
 
 /* Each rank passes a record of `bytes` bytes, a multiple of 4 and the same on all ranks, and gets
  * those of all ranks, in their order: `all` has room for them. `one_process`: whether all ranks are
