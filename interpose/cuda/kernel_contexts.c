@@ -383,21 +383,6 @@ void ga_cuda_kernel_retained(int number)
     }
 }
 
-void ga_cuda_kernel_attached(CUcontext handle)
-{
-    ga_cuda_listed_refer(handle, 1);
-}
-
-bool ga_cuda_kernel_is_last(CUcontext handle)
-{
-    return ga_cuda_listed_refer(handle, 0) == 1;
-}
-
-void ga_cuda_kernel_detached(CUcontext handle)
-{
-    ga_cuda_listed_refer(handle, -1);
-}
-
 /* Of a primary context, the driver refuses the call. */
 int ga_cuda_kernel_destroying(CUcontext handle)
 {

@@ -50,11 +50,6 @@ void ga_cuda_kernel_launching(CUcontext context);
 void ga_cuda_kernel_created(CUcontext context);
 void ga_cuda_kernel_retained(int device);
 
-/* After cuCtxAttach(); whether cuCtxDetach() will destroy a context; after it did not. */
-void ga_cuda_kernel_attached(CUcontext context);
-bool ga_cuda_kernel_is_last(CUcontext context);
-void ga_cuda_kernel_detached(CUcontext context);
-
 /* Before and after the driver destroys a context: from the first call to the second, other threads
  * wait that load code on the device. The first one's result goes to the second. */
 int ga_cuda_kernel_destroying(CUcontext context);

@@ -51,7 +51,7 @@ ga_cuda_listed *ga_cuda_listed_add(const ga_cuda_target *target)
     if (!c) {
         c = ga_libc.calloc(1, sizeof *c);
         if (c) {
-            *c = (ga_cuda_listed){.at = *target, .references = 1, .next = contexts};
+            *c = (ga_cuda_listed){.at = *target, .next = contexts};
             contexts = c;
         } else {
             ga_fail(GA_ERR_MEMORY, "no memory for the record of a context");
@@ -100,15 +100,6 @@ int ga_cuda_listed_device(CUcontext handle, bool behind)
     int device = c && (!behind || is_behind(c)) ? c->at.device : -1;
     pthread_mutex_unlock(&lock);
     return device;
-}
-
-unsigned ga_cuda_listed_refer(CUcontext handle, int change)
-{
-    pthread_mutex_lock(&lock);
-    ga_cuda_listed *c = find(handle);
-    unsigned references = c ? c->references += (unsigned)change : 1;
-    pthread_mutex_unlock(&lock);
-    return references;
 }
 
 /* ---- the program's code ---------------------------------------------------------------------- */

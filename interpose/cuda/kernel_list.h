@@ -20,7 +20,6 @@ typedef struct ga_cuda_listed {
 
     /* The lock of the list guards the rest. */
     bool has_failed;         /* told once; until the heap closes */
-    unsigned references;     /* of cuCtxCreate() and cuCtxAttach() */
     uint64_t filled, wanted; /* numbers of code: whose variables are written, and are to be */
     struct ga_cuda_listed *next;
 } ga_cuda_listed;
@@ -38,10 +37,6 @@ ga_cuda_listed *ga_cuda_listed_next(int device, const ga_cuda_listed *before);
 
 /* The device of a context; -1: it is not in the list, or, with `is_behind`, lacks no code. */
 int ga_cuda_listed_device(CUcontext context, bool is_behind);
-
-/* A number to be added to the references to a context, if it is in the list. Returns their number;
- * 1: it is not. */
-unsigned ga_cuda_listed_refer(CUcontext context, int change);
 
 /* ---- the program's code ---------------------------------------------------------------------- */
 
