@@ -272,9 +272,23 @@ ga_status ga_cuda_kernel_loaded(void *handle, bool is_library, void *copy,
     return status;
 }
 
-void *ga_cuda_kernel_unloading(const void *handle)
+const ga_cuda_code *ga_cuda_kernel_unloading(const void *handle)
 {
-    return was_used() ? ga_cuda_codes_remove(handle) : NULL;
+    return was_used() ? ga_cuda_codes_leave(handle) : NULL;
+}
+
+void ga_cuda_kernel_unloaded(const ga_cuda_code *code, bool is_gone)
+{
+    if (!code) {
+        return;
+    }
+    CUcontext context = code->context;
+    uint64_t number = ga_cuda_codes_left(code, is_gone);
+    if (number && context) {
+        ga_cuda_listed_want(context, number);
+    } else if (number) {
+        ga_cuda_listed_want_all(number, NULL);
+    }
 }
 
 /* ---- serving --------------------------------------------------------------------------------- */

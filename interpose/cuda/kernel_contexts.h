@@ -8,6 +8,7 @@
 
 #include "../../liballoc/platform/cuda_types.h"
 #include "../images/image.h"
+#include "kernel_codes.h"
 
 #include <stdbool.h>
 
@@ -35,8 +36,10 @@ ga_status ga_cuda_kernel_serve(ga_image *out, void **owned, const ga_cuda_target
 ga_status ga_cuda_kernel_loaded(void *handle, bool is_library, void *copy,
                                 const ga_cuda_target *target);
 
-/* Before the code is unloaded. Returns `copy`, to be freed after. */
-void *ga_cuda_kernel_unloading(const void *handle);
+/* Before and after the driver unloads code. The first one's result goes to the second. If the
+ * driver has refused, the code is served as before. */
+const ga_cuda_code *ga_cuda_kernel_unloading(const void *handle);
+void ga_cuda_kernel_unloaded(const ga_cuda_code *code, bool is_gone);
 
 /* ---- launches -------------------------------------------------------------------------------- */
 

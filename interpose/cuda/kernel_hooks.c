@@ -2,7 +2,6 @@
  *
  * Hooks of calls that create contexts, unload code or launch kernels: see kernel_contexts.c.
  */
-#include "../../liballoc/platform/libc.h"
 #include "contexts.h"
 #include "entry.h"
 #include "kernel_list.h"
@@ -49,11 +48,9 @@ typedef CUresult unload_fn(void *code);
     {                                                                                              \
         unload_fn *next = GA_CUDA_NEXT(unload_fn, symbol);                                         \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
-        void *copy = ga_cuda_kernel_unloading(code);                                               \
+        const ga_cuda_code *served = ga_cuda_kernel_unloading(code);                               \
         CUresult result = next ? next(code) : ga_cuda_next_missing();                              \
-        if (result == CUDA_SUCCESS) { /* else the driver may still read it */                      \
-            ga_libc.free(copy);                                                                    \
-        }                                                                                          \
+        ga_cuda_kernel_unloaded(served, result == CUDA_SUCCESS);                                   \
         return result;                                                                             \
     }
 

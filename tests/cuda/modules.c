@@ -342,6 +342,64 @@ static void unload(void)
     CHECK_SAME(0, load.stale());
 }
 
+static CUmodule staying;
+static CUcontext doomed;
+
+static void destroy_doomed(void)
+{
+    CHECK_SAME(0, cu.destroy(doomed));
+}
+
+static void launch_in_another(void)
+{
+    CUcontext other;
+    CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
+    launch();
+}
+
+/* The driver refuses to unload code: it is served as before, also in a context that is filled
+ * meanwhile, and after a reset. */
+static void refused_unload(void)
+{
+    CUcontext other;
+    build(true);
+    staying = load_library(scene.bytes);
+    CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
+    CUmodule module = load_module(scene.bytes);
+    cu.fail("cuModuleUnload", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_SAME(CUDA_ERROR_UNKNOWN, load.cuModuleUnload(module));
+    load.meanwhile("cuLibraryUnload", launch_in_another);
+    cu.fail("cuLibraryUnload", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_SAME(CUDA_ERROR_UNKNOWN, load.cuLibraryUnload(staying));
+    expect_filled_by_launch(staying);
+    CHECK_SAME(0, cu.reset(0));
+    expect_zeros(staying);
+    expect_filled_by_launch(staying);
+    CHECK_SAME(0, cu.push(other));
+    expect_zeros(module);
+    expect_filled_by_launch(module);
+    CHECK_SAME(0, load.cuModuleUnload(module));
+    CHECK_SAME(0, load.cuLibraryUnload(staying));
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(0, load.stale());
+}
+
+/* Its context is destroyed meanwhile. */
+static void refused_unload_without_context(void)
+{
+    CUcontext other;
+    build(true);
+    CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
+    staying = load_module(scene.bytes);
+    doomed = other;
+    load.meanwhile("cuModuleUnload", destroy_doomed);
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, load.cuModuleUnload(staying));
+    CHECK_SAME(1, load.stale());
+    load_library(scene.bytes);
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(1, load.stale());
+}
+
 /* Each thread loads and unloads, every second one in a context of its own. */
 static void *load_and_unload(void *number)
 {
@@ -445,6 +503,8 @@ int main(int argc, char **argv)
         {"reset_beside", reset_beside},
         {"unknown_holder", unknown_holder},
         {"unload", unload},
+        {"refused_unload", refused_unload},
+        {"refused_unload_without_context", refused_unload_without_context},
         {"crowd", crowd},
         {"preserved", preserved},
         {"mixed", mixed},

@@ -122,6 +122,11 @@ class Modules(Served):
     def test_unload(self) -> None:
         self.served("unload")
 
+    def test_the_driver_refuses_to_unload(self) -> None:
+        said = self.served("refused_unload", "kernels of 2 other contexts lose their blocks")
+        self.assertEqual(said.count("lose their blocks"), 1, said)
+        self.served("refused_unload_without_context")
+
     def test_many_threads(self) -> None:
         self.served("crowd")
 

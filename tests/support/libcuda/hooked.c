@@ -113,11 +113,11 @@ static CUresult call(int row, stand_in_word a, stand_in_word b, stand_in_word c,
     if (refusal != CUDA_SUCCESS) {
         return refusal;
     }
+    stand_in_during(hooks[row].symbol);
     if (rows.failures[row]) {
         rows.failures[row]--;
         return rows.error[row];
     }
-    stand_in_during(hooks[row].symbol);
     stand_in_function *real = __atomic_load_n(&known[row], __ATOMIC_RELAXED); /* see there */
     if (!real) {
         real = function_of(row);
