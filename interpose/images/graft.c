@@ -5,6 +5,8 @@
  *   ga_cubin_serve
  *     ga_cubin_raise_needs   registers and stacks of the kernels, in the copy
  *     add_variable           at the end of the program's constants, .nv.constant3
+ *     add_none               the function whose address the variable has at first
+ *       add_relocations      for the driver, which writes that
  *     define                 for each function that the cubin calls: the symbol gets a section
  *       add_code             the stub's code: see stubs.c
  *     finish                 tables and the file's header
@@ -13,6 +15,9 @@
  * written anew behind it, and the old ones stay as bytes that no header names. No symbol or section
  * gets another number, so nothing else in the file changes. The driver (580) looks at sections: it
  * needs neither program headers nor attributes for the added ones.
+ *
+ * A stub has no branch, because that would take as long as its jump: so there is always a function
+ * to jump to.
  *
  * The variable is a constant, because functions that order memory empty the L1 cache, but not the
  * cache of constants.
@@ -28,9 +33,10 @@
 #include <string.h>
 
 enum {
-    VARIABLE_SIZE = GA_CALLS_COUNT * sizeof(uint64_t),
+    VARIABLE_SIZE = sizeof(ga_cubin_variable),
+    VARIABLE_WORDS = VARIABLE_SIZE / sizeof(uint64_t),
     CONSTANTS_MOST = 1 << 16,        /* bytes of a bank */
-    ADDED_MOST = 1 + GA_CALLS_COUNT, /* sections: constants, and code */
+    ADDED_MOST = 3 + GA_CALLS_COUNT, /* sections: constants, their relocations, and code */
     NAME_SIZE = 64
 };
 
@@ -46,7 +52,8 @@ typedef struct graft {
     buffer file, names, strings, symbols;
     Elf64_Shdr *sections;
     size_t section_count;
-    uint32_t variable;                  /* its offset in the constants */
+    uint32_t variable;                  /* its offset in the constants, */
+    uint32_t constants;                 /* their section */
     uint32_t code[GA_CALLS_COUNT];      /* the sections of the stubs; 0: not added */
     uint64_t code_size[GA_CALLS_COUNT]; /* and their sizes */
 } graft;
@@ -118,7 +125,7 @@ static ga_status find_constants(const graft *g, ga_cubin_section *out, uint32_t 
 
 static ga_status add_variable(graft *g)
 {
-    static const uint64_t zeros[GA_CALLS_COUNT];
+    static const ga_cubin_variable zeros;
     ga_cubin_section before;
     uint32_t section;
     ga_status status = find_constants(g, &before, &section);
@@ -142,7 +149,7 @@ static ga_status add_variable(graft *g)
     constants->sh_addralign = align;
     constants->sh_offset = append(&g->file, before.content.bytes, before.content.size, 16);
     constants->sh_size = at + VARIABLE_SIZE;
-    append(&g->file, zeros, sizeof zeros, 8);
+    append(&g->file, &zeros, sizeof zeros, 8);
     Elf64_Sym symbol = {.st_name = append_name(&g->strings, "", GA_CUBIN_VARIABLE),
                         .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
                         .st_shndx = (uint16_t)section,
@@ -150,30 +157,100 @@ static ga_status add_variable(graft *g)
                         .st_size = VARIABLE_SIZE};
     append(&g->symbols, &symbol, sizeof symbol, 1);
     g->variable = (uint32_t)at;
+    g->constants = section;
+    return GA_OK;
+}
+
+/* The relocations of the constants; `*index` is 0 if there are none. */
+static ga_status find_relocations(const graft *g, ga_cubin_section *out, uint32_t *index)
+{
+    ga_cubin_section ignored;
+    size_t step;
+    *index = 0;
+    for (uint32_t i = 1; i < g->cubin->section_count; i++) {
+        if (ga_cubin_section_at(g->cubin, i, out) && ga_cubin_has_relocations(out) &&
+            out->header.sh_info == g->constants) {
+            *index = i;
+            return ga_cubin_relocates(g->cubin, out, &ignored, &step);
+        }
+    }
+    *out = (ga_cubin_section){.header = {.sh_type = SHT_RELA,
+                                         .sh_flags = SHF_INFO_LINK,
+                                         .sh_link = (uint32_t)g->cubin->symbols_index,
+                                         .sh_info = g->constants,
+                                         .sh_addralign = 8,
+                                         .sh_entsize = sizeof(Elf64_Rela)}};
+    return GA_OK;
+}
+
+/* Each word of the variable gets the address of the function with that symbol. */
+static ga_status add_relocations(graft *g, uint32_t symbol)
+{
+    ga_cubin_section from;
+    uint32_t section;
+    ga_status status = find_relocations(g, &from, &section);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (!section) {
+        from.header.sh_name = append_name(&g->names, "", ".rela.nv.constant3");
+        section = append_section(g, &from.header);
+    }
+    size_t at = append(&g->file, from.content.bytes, from.content.size, 8);
+    for (uint32_t i = 0; i < VARIABLE_WORDS; i++) {
+        Elf64_Rela entry = {.r_offset = g->variable + i * sizeof(uint64_t),
+                            .r_info = ELF64_R_INFO((uint64_t)symbol, GA_R_64)};
+        append(&g->file, &entry, (size_t)from.header.sh_entsize, 1);
+    }
+    g->sections[section].sh_offset = at;
+    g->sections[section].sh_size = g->file.size - at;
     return GA_OK;
 }
 
 /* ---- stubs ----------------------------------------------------------------------------------- */
 
-/* Before sm_90, the top 8 bits of sh_info are the registers; the rest is the function's symbol. */
-static ga_status add_code(graft *g, unsigned call, uint32_t symbol, const char *name)
+/* Append a section with the code of `stub`, for the symbol of that index and name. Before sm_90,
+ * the top 8 bits of sh_info are the registers; the rest is the function's symbol. */
+static uint32_t append_code(graft *g, const ga_stub *stub, uint32_t symbol, const char *name)
 {
-    ga_stub stub;
-    ga_status status = ga_stub_find(&stub, g->stubs, call);
-    if (status != GA_OK) {
-        return status;
-    }
-    ga_image code = stub.section.content;
-    Elf64_Shdr section = stub.section.header;
+    ga_image code = stub->section.content;
+    Elf64_Shdr section = stub->section.header;
     section.sh_name = append_name(&g->names, ".text.", name);
     section.sh_offset = append(&g->file, code.bytes, code.size, 128);
     section.sh_link = (uint32_t)g->cubin->symbols_index;
     section.sh_info = (section.sh_info & 0xff000000) | symbol;
-    g->code_size[call] = code.size;
-    g->code[call] = append_section(g, &section);
-    return g->file.has_failed
-               ? GA_OK /* add_all() will say */
-               : ga_stub_finish(g->file.bytes + section.sh_offset, &stub, g->stubs, g->variable);
+    return append_section(g, &section);
+}
+
+static ga_status add_code(graft *g, unsigned call, uint32_t symbol, const char *name)
+{
+    static const char *const names[GA_CALLS_COUNT] = GA_CUBIN_STUBS;
+    ga_stub stub;
+    ga_status status = ga_stub_find(&stub, g->stubs, names[call]);
+    if (status != GA_OK) {
+        return status;
+    }
+    g->code_size[call] = stub.section.content.size;
+    g->code[call] = append_code(g, &stub, symbol, name);
+    uint64_t at = g->sections[g->code[call]].sh_offset;
+    return g->file.has_failed ? GA_OK /* add_all() will say */
+                              : ga_stub_finish(g->file.bytes + at, &stub, g->stubs, g->variable);
+}
+
+static ga_status add_none(graft *g)
+{
+    ga_stub none;
+    uint32_t index = (uint32_t)(g->symbols.size / sizeof(Elf64_Sym));
+    ga_status status = ga_stub_find(&none, g->stubs, GA_CUBIN_NONE);
+    if (status != GA_OK) {
+        return status;
+    }
+    Elf64_Sym symbol = {.st_name = append_name(&g->strings, "", GA_CUBIN_NONE),
+                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+                        .st_shndx = (uint16_t)append_code(g, &none, index, GA_CUBIN_NONE),
+                        .st_size = none.section.content.size};
+    append(&g->symbols, &symbol, sizeof symbol, 1);
+    return add_relocations(g, index);
 }
 
 static ga_status define(graft *g, uint32_t index, unsigned call)
@@ -288,6 +365,9 @@ static ga_status add_all(graft *g, const ga_cubin_needs *needs)
         memcpy(g->sections, g->file.bytes + g->cubin->sections,
                g->section_count * sizeof *g->sections);
         status = add_variable(g);
+    }
+    if (status == GA_OK) {
+        status = add_none(g);
     }
     if (status == GA_OK) {
         status = define_all(g);

@@ -165,11 +165,11 @@ static void unfillable(void)
 {
     build(true);
     CUmodule first = load_module(scene.bytes);
-    load.hide_variables(1);
+    load.refuse_variables(1, CUDA_ERROR_UNKNOWN);
     CUmodule second = load_module(scene.bytes);
     expect_passed(scene.bytes, second);
     CHECK_SAME(1, cu.calls("cuModuleUnload"));
-    load.hide_variables(1);
+    load.refuse_variables(1, CUDA_ERROR_UNKNOWN);
     expect_passed(scene.bytes, load_library(scene.bytes));
     CHECK_SAME(1, cu.calls("cuLibraryUnload"));
     expect_filled(first);
@@ -293,15 +293,15 @@ static void reset_beside(void)
     CUmodule module = load_module(scene.bytes);
     expect_filled(module);
     CHECK_SAME(0, cu.reset(0));
-    expect_zeros(library);
-    expect_zeros(module);
+    expect_none(library);
+    expect_none(module);
     CHECK_SAME(0, cu.retain(&primary, 0));
     expect_filled_by_launch(library);
     expect_filled(module);
     CHECK_SAME(0, cu.create(&second, NULL, 0, 0, 0));
     expect_filled_by_launch(library);
     CHECK_SAME(0, cu.reset(0));
-    expect_zeros(library);
+    expect_none(library);
     expect_filled(load_module(scene.bytes));
     expect_filled(library);
     CHECK_SAME(0, cu.pop(&second));
@@ -373,10 +373,10 @@ static void refused_unload(void)
     CHECK_SAME(CUDA_ERROR_UNKNOWN, load.cuLibraryUnload(staying));
     expect_filled_by_launch(staying);
     CHECK_SAME(0, cu.reset(0));
-    expect_zeros(staying);
+    expect_none(staying);
     expect_filled_by_launch(staying);
     CHECK_SAME(0, cu.push(other));
-    expect_zeros(module);
+    expect_none(module);
     expect_filled_by_launch(module);
     CHECK_SAME(0, load.cuModuleUnload(module));
     CHECK_SAME(0, load.cuLibraryUnload(staying));

@@ -43,7 +43,7 @@ static struct {
     uint64_t (*functions)(void);
     int (*stale)(void);
     int (*bad_devices)(void);
-    void (*hide_variables)(int n);
+    int (*refuse_variables)(int n, CUresult result);
     void (*meanwhile)(const char *symbol, void (*run)(void));
     CUcontext (*link_context)(void);
     uint64_t (*links)(void);
@@ -67,7 +67,7 @@ static inline void find_all(void)
     *(void **)&load.functions = dlsym(driver, "stand_in_functions");
     *(void **)&load.bad_devices = dlsym(driver, "stand_in_bad_devices");
     *(void **)&load.stale = dlsym(driver, "stand_in_stale");
-    *(void **)&load.hide_variables = dlsym(driver, "stand_in_hide_variables");
+    *(void **)&load.refuse_variables = dlsym(driver, "stand_in_refuse_variables");
     *(void **)&load.meanwhile = dlsym(driver, "stand_in_meanwhile");
     *(void **)&load.link_context = dlsym(driver, "stand_in_link_context");
     *(void **)&load.links = dlsym(driver, "stand_in_links");
@@ -110,11 +110,13 @@ static inline void expect_filled_by_launch(CUmodule code)
 }
 
 /* They give NULL. */
-static inline void expect_zeros(CUmodule code)
+static inline void expect_none(CUmodule code)
 {
     const uint64_t *calls = load.calls_of(code);
-    CHECK(calls && !calls[0] && !calls[1] && !calls[2], "%#llx",
-          calls ? (unsigned long long)calls[0] : 1);
+    CHECK(calls, "no variable");
+    for (unsigned i = 0; calls && i < 3; i++) {
+        CHECK(calls[i] == STAND_IN_NONE, "function %u: %#llx", i, (unsigned long long)calls[i]);
+    }
 }
 
 static inline void expect_served(const void *given, CUmodule code)

@@ -209,7 +209,7 @@ static void serve_and_check(ga_image image)
     cr_assert_eq(count_relocations(&cubin, GA_CUBIN_OFFSET), 0, "sm_%u", cubin.sm);
     cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs);
     cr_assert(count_relocations(&cubin, "__assertfail") > 0);
-    expect_zero_constants(&cubin, ZEROS_SIZE + GA_CALLS_COUNT * sizeof(uint64_t));
+    expect_zero_constants(&cubin, ZEROS_SIZE + sizeof(ga_cubin_variable));
     expect_needs(&cubin, "below");
     expect_needs(&cubin, "with_new");
     expect_needs(&cubin, "recursive");

@@ -4,6 +4,7 @@
  * that are made here.
  */
 #include "../../interpose/images/cubin.h"
+#include "../../interpose/images/info.h"
 #include "../../liballoc/platform/libc.h"
 
 #include "support/stubs_scene.h"
@@ -293,9 +294,45 @@ Test(images_stubs, stubs_take_the_place_of_functions)
     }
 }
 
+/* The driver writes the address of GA_CUBIN_NONE into each word of the variable at `offset` of a
+ * section, and `before` other words. */
+static void expect_relocations(const served *it, uint32_t section, uint64_t offset, unsigned before)
+{
+    Elf64_Sym none;
+    ga_cubin_section code;
+    ga_cubin_section from;
+    ga_cubin_section target;
+    uint32_t index = symbol_called(&it->cubin, GA_CUBIN_NONE, &none);
+    unsigned tables = 0;
+    cr_assert(ga_cubin_section_at(&it->cubin, none.st_shndx, &code));
+    cr_assert_str_eq(code.name, ".text." GA_CUBIN_NONE);
+    cr_assert_eq(code.header.sh_info, index);
+    cr_assert(code.content.size == sizeof stubs_scene_none &&
+              memcmp(code.content.bytes, stubs_scene_none, sizeof stubs_scene_none) == 0);
+    for (size_t i = 1; i < it->cubin.section_count; i++) {
+        size_t step;
+        cr_assert(ga_cubin_section_at(&it->cubin, i, &from));
+        bool is_its = ga_cubin_has_relocations(&from) && from.header.sh_info == section;
+        if (!is_its) {
+            continue;
+        }
+        tables++;
+        cr_assert_eq(ga_cubin_relocates(&it->cubin, &from, &target, &step), GA_OK);
+        cr_assert_eq(from.content.size, (before + 4) * step);
+        cr_assert_eq(from.header.sh_link, CUBIN_SYMBOLS);
+        for (unsigned w = 0; w < before + 4; w++) {
+            ga_cubin_relocation r = ga_cubin_relocation_at(&from, w * step);
+            cr_assert_eq(r.offset, w < before ? w * 8 : offset + (w - before) * 8);
+            cr_assert_eq(r.symbol, w < before ? (uint32_t)CUBIN_KERNEL : index);
+            cr_assert(r.type == GA_R_64 && r.addend == 0);
+        }
+    }
+    cr_assert_eq(tables, 1);
+}
+
 static void expect_variable(uint32_t before, uint64_t offset)
 {
-    static const uint8_t zeros[24];
+    static const uint8_t zeros[32];
     cubin_scene scene = {.sm = 90, .calls_cuda = true, .constants = before};
     Elf64_Sym symbol;
     ga_cubin_section constants;
@@ -317,7 +354,32 @@ static void expect_variable(uint32_t before, uint64_t offset)
     cr_assert_eq(memcmp(constants.content.bytes + offset, zeros, sizeof zeros), 0);
     expect_stub(&it, 0, "malloc", offset);
     expect_stub(&it, 1, "free", offset);
+    expect_relocations(&it, symbol.st_shndx, offset, 0);
     drop(&it);
+}
+
+/* Constants of the program are addresses, in either form of relocations. */
+Test(images_stubs, relocations_of_constants_are_kept)
+{
+    for (int i = 0; i < 2; i++) {
+        cubin_scene scene = {
+            .sm = 90, .calls_cuda = true, .constants = 8, .has_pointers = true, .has_addends = i};
+        Elf64_Sym symbol;
+        served it;
+        cubin_scene_build(&scene);
+        cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
+        symbol_called(&it.cubin, GA_CUBIN_VARIABLE, &symbol);
+        expect_relocations(&it, symbol.st_shndx, 8, 1);
+        drop(&it);
+        Elf64_Shdr damaged = header_at(&scene, CUBIN_RELOCATIONS_OF_PROGRAM);
+        Elf64_Ehdr header;
+        damaged.sh_entsize = 5;
+        memcpy(&header, scene.bytes, sizeof header);
+        memcpy(scene.bytes + header.e_shoff + CUBIN_RELOCATIONS_OF_PROGRAM * sizeof damaged,
+               &damaged, sizeof damaged);
+        cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_ERR_UNSUPPORTED);
+        expect_sentence("expected entries of");
+    }
 }
 
 Test(images_stubs, the_variable_goes_behind_the_programs_constants)
@@ -385,6 +447,7 @@ Test(images_stubs, other_forms_of_stubs_are_refused)
     cubin_scene scene = built(90);
     expect_refused(&scene, (stubs_scene){.target = STUBS_OTHER}, "relocations for that address");
     expect_refused(&scene, (stubs_scene){.target = STUBS_FIRST}, "relocations for that address");
+    expect_refused(&scene, (stubs_scene){.has_no_none = true}, "expected " GA_CUBIN_NONE);
     for (int i = 1; i < STUBS_INSTRUCTIONS - 1; i++) {
         if (i != STUBS_OFFSET_MOVE + 1 && i != STUBS_OFFSET_MOVE) {
             expect_refused(&scene, (stubs_scene){.broken = i}, "a return address on the stack");
@@ -395,7 +458,7 @@ Test(images_stubs, other_forms_of_stubs_are_refused)
 Test(images_stubs, a_full_bank_of_constants_is_refused)
 {
     enum {
-        FULL = (1 << 16) - 16
+        FULL = (1 << 16) - 24
     };
     static uint8_t bytes[2 * CUBIN_SCENE_SIZE + FULL];
     cubin_scene scene = {.sm = 90, .calls_cuda = true, .constants = 8};
@@ -409,7 +472,7 @@ Test(images_stubs, a_full_bank_of_constants_is_refused)
     memcpy(bytes, scene.bytes, scene.size);
     Elf64_Shdr constants = header_at(&scene, CUBIN_CONSTANTS_OF_PROGRAM);
     cr_assert_eq(ga_cubin_open(&stubs, (ga_image){from.cubin.bytes, from.cubin.size}), GA_OK);
-    for (int i = 0; i < 2; i++) { /* 16 bytes too few, and enough */
+    for (int i = 0; i < 2; i++) { /* 8 bytes too few, and enough */
         cr_assert_eq(ga_cubin_open(&cubin, (ga_image){bytes, sizeof bytes}), GA_OK);
         constants.sh_size = i ? FULL - 8 : FULL;
         memcpy(bytes + cubin.sections + CUBIN_CONSTANTS_OF_PROGRAM * sizeof constants, &constants,

@@ -90,6 +90,7 @@ static stand_in_function *function_of(int row)
 {
     const char *wanted = hooks[row].symbol;
     stand_in_function *found = stand_in_own_context(wanted);
+    found = found ? found : stand_in_own_graph(wanted);
     found = found ? found : stand_in_other_context(wanted);
     found = found ? found : stand_in_own_memory(wanted);
     found = found ? found : stand_in_own_module(wanted);
