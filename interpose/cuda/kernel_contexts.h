@@ -41,11 +41,15 @@ ga_status ga_cuda_kernel_loaded(void *handle, bool is_library, void *copy,
 const ga_cuda_code *ga_cuda_kernel_unloading(const void *handle);
 void ga_cuda_kernel_unloaded(const ga_cuda_code *code, bool is_gone);
 
+/* Whether code was served, so that contexts may lack it. */
+bool ga_cuda_kernel_has_served(void);
+
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* Before a launch in a context, if ga_cuda_listed_is_behind(): the code that may run there gets
- * malloc. NULL: in each context. */
+/* Before a launch in a context, or in contexts that are not known: the code that may run there gets
+ * malloc. If there is no memory for that, a later launch tries again. */
 void ga_cuda_kernel_launching(CUcontext context);
+void ga_cuda_kernel_launching_any(void);
 
 /* ---- contexts that come and go --------------------------------------------------------------- */
 
