@@ -6,6 +6,7 @@
  */
 #include "../../interpose/images/cubin.h"
 #include "../../interpose/images/fatbin.h"
+#include "../../interpose/images/info.h"
 #include "../../interpose/images/ptx.h"
 #include "../../interpose/kernel/module.h"
 #include "../../liballoc/platform/libc.h"
@@ -142,6 +143,31 @@ static void expect_stub(const ga_cubin *cubin, const ga_cubin *stubs, int i)
     cr_assert_eq(code[0].header.sh_info >> 24, code[1].header.sh_info >> 24);
 }
 
+/* The function that gives NULL: zeros to R4 and R5, and a return to R20 and R21, as callers of malloc
+ * expect. It needs no relocations. */
+static void expect_none(const ga_cubin *cubin)
+{
+    enum {
+        CS2R = 0x805,
+        RET = 0x950
+    };
+    Elf64_Sym symbol;
+    ga_cubin_section code;
+    ga_cubin_section section;
+    uint64_t words[4];
+    symbol_called(cubin, GA_CUBIN_NONE, &symbol);
+    cr_assert(ga_cubin_section_at(cubin, symbol.st_shndx, &code));
+    cr_assert(code.content.size >= sizeof words);
+    memcpy(words, code.content.bytes, sizeof words);
+    cr_assert((words[0] & 0xfff) == CS2R && (words[0] >> 16 & 0xff) == 4, "sm_%u", cubin->sm);
+    cr_assert((words[2] & 0xfff) == RET && (words[2] >> 24 & 0xff) == 20, "sm_%u", cubin->sm);
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        cr_assert(!ga_cubin_has_relocations(&section) || !section.content.size ||
+                  section.header.sh_info != symbol.st_shndx);
+    }
+}
+
 /* The program's constants, and with stubs the variable behind them, are zeros, and in the file. */
 static void expect_zero_constants(const ga_cubin *cubin, size_t size)
 {
@@ -206,6 +232,9 @@ static void serve_and_check(ga_image image)
         cr_assert_eq(count_relocations(&cubin, names[i]), before[i], "sm_%u: %s", cubin.sm,
                      names[i]);
     }
+    expect_none(&stubs);
+    cr_assert_eq(count_relocations(&cubin, GA_CUBIN_NONE),
+                 sizeof(ga_cubin_variable) / sizeof(uint64_t));
     cr_assert_eq(count_relocations(&cubin, GA_CUBIN_OFFSET), 0, "sm_%u", cubin.sm);
     cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs);
     cr_assert(count_relocations(&cubin, "__assertfail") > 0);
