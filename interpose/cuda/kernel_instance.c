@@ -208,16 +208,23 @@ static ga_status read_none(const scope *s, uint64_t out[GA_CALLS_COUNT], CUdevic
 }
 
 static ga_status write_functions(const scope *s, CUdeviceptr variable,
+                                 const CUdeviceptr slots[GA_CALLS_COUNT],
                                  const uint64_t functions[GA_CALLS_COUNT], CUstream stream)
 {
     ga_status status = GA_CUDA_CALL(s->driver, cuMemcpyHtoDAsync, variable, functions,
                                     GA_CALLS_COUNT * sizeof *functions, stream);
+    for (int i = 0; status == GA_OK && i < GA_CALLS_COUNT; i++) {
+        status = GA_CUDA_CALL(s->driver, cuMemcpyHtoDAsync, slots[i], &functions[i],
+                              sizeof functions[i], stream);
+    }
     return status == GA_OK ? GA_CUDA_CALL(s->driver, cuStreamSynchronize, stream) : status;
 }
 
 ga_status ga_cuda_instance_write(const ga_cuda_instance *it, const ga_cuda_code *code, bool is_open)
 {
+    static const char *const names[GA_CALLS_COUNT] = GA_CUBIN_SLOTS;
     uint64_t none[GA_CALLS_COUNT];
+    CUdeviceptr slots[GA_CALLS_COUNT];
     CUdeviceptr at;
     scope s;
     ga_status status = enter(&s, it->context);
@@ -226,11 +233,15 @@ ga_status ga_cuda_instance_write(const ga_cuda_instance *it, const ga_cuda_code 
     }
     status = find_variable(&s, &at, sizeof(ga_cubin_variable), GA_CUBIN_VARIABLE, code->handle,
                            !code->context);
+    for (int i = 0; status == GA_OK && i < GA_CALLS_COUNT; i++) {
+        status =
+            find_variable(&s, &slots[i], sizeof none[i], names[i], code->handle, !code->context);
+    }
     if (status == GA_OK && !is_open) {
         status = read_none(&s, none, at, it->stream);
     }
     if (status == GA_OK) {
-        status = write_functions(&s, at, is_open ? it->functions : none, it->stream);
+        status = write_functions(&s, at, slots, is_open ? it->functions : none, it->stream);
     }
     leave(&s);
     return status;

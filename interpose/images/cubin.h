@@ -12,7 +12,9 @@
  *
  * ga_cubin_serve() defines these functions: by stubs, which call the address that a variable has.
  * Relocations of the program's code stay as they are. So the driver puts stubs and variable into
- * each context in which it loads the code, and the address can be another one in each.
+ * each context in which it loads the code, and the address can be another one in each. Code that
+ * was compiled as a whole then reads addresses from a copy of .nv.constant4, in which those of our
+ * functions are written, too, and calls them without a stub.
  *
  * Kernels whose parameters are at another offset than the callee's kernels expect are refused:
  * their constant bank 0 has another layout.
@@ -72,6 +74,13 @@ typedef struct ga_cubin_variable {
     uint64_t functions[GA_CALLS_COUNT]; /* the address of each function, of the stub's type */
     uint64_t none;                      /* stays as it is */
 } ga_cubin_variable;
+
+/* Where kernels that were compiled as a whole find the address of each function, without its stub.
+ * A function that has no such calls has its word of the variable there. */
+#define GA_CUBIN_SLOTS                                                                             \
+    {                                                                                              \
+        "gpualloc_slot_malloc", "gpualloc_slot_free", "gpualloc_slot_malloc_aligned"               \
+    }
 
 /* In stubs, the address of this variable stands for the offset of the other in constant bank 3. */
 #define GA_CUBIN_OFFSET "gpualloc_offset"

@@ -4,11 +4,14 @@
  *
  *   ga_cubin_serve
  *     ga_cubin_raise_needs   registers and stacks of the kernels, in the copy
+ *     find_addresses         in .nv.constant4, by which code that was compiled as a whole calls
  *     add_variable           at the end of the program's constants, .nv.constant3
+ *       add_addresses        a copy of the addresses behind it, in which ours can be written
  *     add_none               the function whose address the variable has at first
  *       add_relocations      for the driver, which writes that
  *     define                 for each function that the cubin calls: the symbol gets a section
  *       add_code             the stub's code: see stubs.c
+ *     move_all_reads         of the addresses, to the copy
  *     finish                 tables and the file's header
  *
  * All is appended: what was in the file stays at its offset; constants and the tables that grow are
@@ -16,8 +19,10 @@
  * gets another number, so nothing else in the file changes. The driver (580) looks at sections: it
  * needs neither program headers nor attributes for the added ones.
  *
- * A stub has no branch, because that would take as long as its jump: so there is always a function
- * to jump to.
+ * The driver does not tell where .nv.constant4 is in a context, so that nothing can be written
+ * there. Of instructions that read it, only LDC with an offset and a register is known here; all
+ * others still get the stub's address. A stub has no branch, because that would take as long as its
+ * jump: there is always a function to jump to.
  *
  * The variable is a constant, because functions that order memory empty the L1 cache, but not the
  * cache of constants.
@@ -37,7 +42,14 @@ enum {
     VARIABLE_WORDS = VARIABLE_SIZE / sizeof(uint64_t),
     CONSTANTS_MOST = 1 << 16,        /* bytes of a bank */
     ADDED_MOST = 3 + GA_CALLS_COUNT, /* sections: constants, their relocations, and code */
-    NAME_SIZE = 64
+    REACH = 1 << 15,                 /* of the offset in an instruction */
+    NAME_SIZE = 64,
+    ADDRESS = 8, /* bytes */
+
+    STEP = 16, /* bytes of an instruction */
+    OP_LDC = 0xb82,
+    BANK_BIT = 54, /* of its low 64 bits: 5 bits, and below 16 of the offset */
+    OFFSET_BIT = 38
 };
 
 /* Bytes that grow. After a failure it stays as it is. */
@@ -52,8 +64,11 @@ typedef struct graft {
     buffer file, names, strings, symbols;
     Elf64_Shdr *sections;
     size_t section_count;
-    uint32_t variable;                  /* its offset in the constants, */
-    uint32_t constants;                 /* their section */
+    uint32_t variable;          /* its offset in the constants, */
+    uint32_t constants;         /* their section */
+    ga_cubin_section addresses; /* .nv.constant4; all zeros: there is no copy of it */
+    ga_cubin_section address_relocations;
+    uint32_t moved; /* from the offset of an address to that of its copy in the constants */
     uint32_t code[GA_CALLS_COUNT];      /* the sections of the stubs; 0: not added */
     uint64_t code_size[GA_CALLS_COUNT]; /* and their sizes */
 } graft;
@@ -103,6 +118,62 @@ static uint32_t append_section(graft *g, const Elf64_Shdr *section)
     return (uint32_t)g->section_count++;
 }
 
+static void append_object(graft *g, const char *name, uint64_t at, uint64_t size)
+{
+    Elf64_Sym symbol = {.st_name = append_name(&g->strings, "", name),
+                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+                        .st_shndx = (uint16_t)g->constants,
+                        .st_value = at,
+                        .st_size = size};
+    append(&g->symbols, &symbol, sizeof symbol, 1);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static size_t step_of(const ga_cubin_section *relocations)
+{
+    return relocations->header.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+}
+
+/* Whether relocations are all of addresses without an addend, some of them of our functions. */
+static bool are_addresses(const graft *g, const ga_cubin_section *from, size_t size)
+{
+    bool is_called = false;
+    for (size_t at = 0; at < from->content.size; at += step_of(from)) {
+        ga_cubin_relocation r = ga_cubin_relocation_at(from, at);
+        if (r.type != GA_R_64 || r.addend || size < ADDRESS || r.offset > size - ADDRESS) {
+            return false;
+        }
+        is_called = is_called || ga_cubin_call_at(g->cubin, r.symbol);
+    }
+    return is_called;
+}
+
+/* Find the addresses in .nv.constant4, if the program calls our functions by them. */
+static ga_status find_addresses(graft *g)
+{
+    ga_cubin_section from;
+    ga_cubin_section target;
+    size_t step;
+    unsigned tables = 0;
+    ga_status status = GA_OK;
+    for (size_t i = 1; status == GA_OK && i < g->cubin->section_count; i++) {
+        if (!ga_cubin_section_at(g->cubin, i, &from) || !ga_cubin_has_relocations(&from)) {
+            continue;
+        }
+        status = ga_cubin_relocates(g->cubin, &from, &target, &step);
+        if (status == GA_OK && strcmp(target.name, ".nv.constant4") == 0) {
+            tables++;
+            g->addresses = target;
+            g->address_relocations = from;
+        }
+    }
+    if (tables != 1 || !are_addresses(g, &g->address_relocations, g->addresses.content.size)) {
+        g->addresses = (ga_cubin_section){0};
+    }
+    return status;
+}
+
 /* ---- the variable ---------------------------------------------------------------------------- */
 
 /* The section of constants; `*index` is 0 if there is none. */
@@ -121,6 +192,34 @@ static ga_status find_constants(const graft *g, ga_cubin_section *out, uint32_t 
     *out = (ga_cubin_section){0};
     *index = 0;
     return GA_OK;
+}
+
+/* A copy of the addresses behind the variable, if instructions can reach it. */
+static void add_addresses(graft *g, Elf64_Shdr *constants)
+{
+    static const char *const names[GA_CALLS_COUNT] = GA_CUBIN_SLOTS;
+    uint64_t slots[GA_CALLS_COUNT];
+    ga_image table = g->addresses.content;
+    g->moved = g->variable + VARIABLE_SIZE;
+    if (g->moved + table.size > REACH) {
+        table.size = g->addresses.content.size = 0;
+    }
+    append(&g->file, table.bytes, table.size, 8);
+    constants->sh_size += table.size;
+    for (unsigned i = 0; i < GA_CALLS_COUNT; i++) {
+        slots[i] = g->variable + i * sizeof *slots;
+    }
+    const ga_cubin_section *from = &g->address_relocations;
+    for (size_t at = 0; table.size && at < from->content.size; at += step_of(from)) {
+        ga_cubin_relocation entry = ga_cubin_relocation_at(from, at);
+        unsigned call = ga_cubin_call_at(g->cubin, entry.symbol);
+        if (call) {
+            slots[__builtin_ctz(call)] = g->moved + entry.offset;
+        }
+    }
+    for (unsigned i = 0; i < GA_CALLS_COUNT; i++) {
+        append_object(g, names[i], slots[i], sizeof *slots);
+    }
 }
 
 static ga_status add_variable(graft *g)
@@ -150,14 +249,10 @@ static ga_status add_variable(graft *g)
     constants->sh_offset = append(&g->file, before.content.bytes, before.content.size, 16);
     constants->sh_size = at + VARIABLE_SIZE;
     append(&g->file, &zeros, sizeof zeros, 8);
-    Elf64_Sym symbol = {.st_name = append_name(&g->strings, "", GA_CUBIN_VARIABLE),
-                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
-                        .st_shndx = (uint16_t)section,
-                        .st_value = at,
-                        .st_size = VARIABLE_SIZE};
-    append(&g->symbols, &symbol, sizeof symbol, 1);
     g->variable = (uint32_t)at;
     g->constants = section;
+    append_object(g, GA_CUBIN_VARIABLE, at, VARIABLE_SIZE);
+    add_addresses(g, constants);
     return GA_OK;
 }
 
@@ -200,6 +295,15 @@ static ga_status add_relocations(graft *g, uint32_t symbol)
     for (uint32_t i = 0; i < VARIABLE_WORDS; i++) {
         Elf64_Rela entry = {.r_offset = g->variable + i * sizeof(uint64_t),
                             .r_info = ELF64_R_INFO((uint64_t)symbol, GA_R_64)};
+        append(&g->file, &entry, (size_t)from.header.sh_entsize, 1);
+    }
+    const ga_cubin_section *moved = &g->address_relocations;
+    for (size_t i = 0; g->addresses.content.size && i < moved->content.size; i += step_of(moved)) {
+        ga_cubin_relocation r = ga_cubin_relocation_at(moved, i);
+        uint64_t callee = ga_cubin_call_at(g->cubin, r.symbol) ? symbol : r.symbol;
+        Elf64_Rela entry = {.r_offset = g->moved + r.offset,
+                            .r_info = ELF64_R_INFO(callee, GA_R_64),
+                            .r_addend = (Elf64_Sxword)r.addend};
         append(&g->file, &entry, (size_t)from.header.sh_entsize, 1);
     }
     g->sections[section].sh_offset = at;
@@ -278,6 +382,36 @@ static ga_status define_all(graft *g)
         status = call ? define(g, i, (unsigned)__builtin_ctz(call)) : GA_OK;
     }
     return status;
+}
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+/* LDC R, c[0x4][r + offset] becomes LDC R, c[0x3][r + offset + moved]. Other ways to read the bank
+ * find the stub's address there. */
+static void move_reads(graft *g, uint8_t *code, size_t size)
+{
+    for (size_t at = 0; at + STEP <= size; at += STEP) {
+        uint64_t word;
+        memcpy(&word, code + at, sizeof word);
+        uint64_t bank = word >> BANK_BIT & 0x1f;
+        uint64_t offset = word >> OFFSET_BIT & 0xffff;
+        if ((word & 0xfff) == OP_LDC && bank == 4 && offset + g->moved < REACH) {
+            word &= ~(UINT64_C(0x1f) << BANK_BIT | UINT64_C(0xffff) << OFFSET_BIT);
+            word |= UINT64_C(3) << BANK_BIT | (offset + g->moved) << OFFSET_BIT;
+            memcpy(code + at, &word, sizeof word);
+        }
+    }
+}
+
+static void move_all_reads(graft *g)
+{
+    ga_cubin_section section;
+    for (size_t i = 1; i < g->cubin->section_count && g->addresses.content.size; i++) {
+        if (ga_cubin_section_at(g->cubin, i, &section) && section.header.sh_type == SHT_PROGBITS &&
+            strncmp(section.name, ".text.", 6) == 0) {
+            move_reads(g, g->file.bytes + section.header.sh_offset, section.content.size);
+        }
+    }
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -364,6 +498,9 @@ static ga_status add_all(graft *g, const ga_cubin_needs *needs)
     if (status == GA_OK) { /* which may have raised registers in headers */
         memcpy(g->sections, g->file.bytes + g->cubin->sections,
                g->section_count * sizeof *g->sections);
+        status = find_addresses(g);
+    }
+    if (status == GA_OK) {
         status = add_variable(g);
     }
     if (status == GA_OK) {
@@ -372,7 +509,8 @@ static ga_status add_all(graft *g, const ga_cubin_needs *needs)
     if (status == GA_OK) {
         status = define_all(g);
     }
-    if (status == GA_OK) {
+    if (status == GA_OK && !g->file.has_failed) {
+        move_all_reads(g);
         finish(g);
     }
     bool has_failed =

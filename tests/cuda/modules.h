@@ -40,6 +40,7 @@ static struct {
     int (*images)(void);
     const void *(*image)(int number, const void **passed);
     const uint64_t *(*calls_of)(CUmodule code);
+    uint64_t (*slot_of)(CUmodule code, int i);
     uint64_t (*functions)(void);
     int (*stale)(void);
     int (*bad_devices)(void);
@@ -64,6 +65,7 @@ static inline void find_all(void)
     *(void **)&load.images = dlsym(driver, "stand_in_images");
     *(void **)&load.image = dlsym(driver, "stand_in_image");
     *(void **)&load.calls_of = dlsym(driver, "stand_in_calls_of");
+    *(void **)&load.slot_of = dlsym(driver, "stand_in_slot_of");
     *(void **)&load.functions = dlsym(driver, "stand_in_functions");
     *(void **)&load.bad_devices = dlsym(driver, "stand_in_bad_devices");
     *(void **)&load.stale = dlsym(driver, "stand_in_stale");
@@ -93,6 +95,7 @@ static inline void expect_filled(CUmodule code)
     for (unsigned i = 0; calls && i < 3; i++) {
         CHECK(calls[i] == functions + i * STAND_IN_STEP, "function %u: %#llx, expected %#llx", i,
               (unsigned long long)calls[i], (unsigned long long)functions + i * STAND_IN_STEP);
+        CHECK(load.slot_of(code, (int)i) == calls[i], "slot %u", i);
     }
 }
 
@@ -116,6 +119,7 @@ static inline void expect_none(CUmodule code)
     CHECK(calls, "no variable");
     for (unsigned i = 0; calls && i < 3; i++) {
         CHECK(calls[i] == STAND_IN_NONE, "function %u: %#llx", i, (unsigned long long)calls[i]);
+        CHECK(load.slot_of(code, (int)i) == calls[i], "slot %u", i);
     }
 }
 

@@ -38,7 +38,8 @@ enum {
 
     CUBIN_CONSTANTS = 3, /* of malloc, vprintf and free */
     CUBIN_PROGRAM_CONSTANTS_MOST = 64,
-    CUBIN_CALL_OFFSET = 16, /* in the code: calls of malloc, vprintf and free follow */
+    CUBIN_CALL_OFFSET = 16, /* in the code: calls of malloc, vprintf and free follow, */
+    CUBIN_READ_OFFSET = 64, /* and a read of an address */
     CUBIN_REGISTERS = 24,
     CUBIN_STACK = 16,
     CUBIN_PARAMETERS = 0x210 /* of sm_90; here for all */
@@ -147,10 +148,12 @@ static inline void cubin_scene_code(cubin_scene *scene, Elf64_Shdr *sections)
 {
     /* CALL.ABS.NOINC, as nvdisasm prints it, without its target */
     static const uint64_t call[] = {UINT64_C(0x7943), UINT64_C(0x000fea0003c00000)};
+    static const uint64_t read = UINT64_C(0x0100020002027b82); /* LDC R2, c[0x4][R2+0x8] */
     uint64_t code[2 + 2 * CUBIN_CONSTANTS + 2] = {0};
     for (unsigned i = 0; i < CUBIN_CONSTANTS; i++) {
         memcpy(code + 2 + 2 * i, call, sizeof call);
     }
+    code[CUBIN_READ_OFFSET / sizeof read] = read;
     cubin_scene_section(scene, sections, CUBIN_TEXT, SHT_PROGBITS, code, sizeof code);
     sections[CUBIN_TEXT].sh_info = CUBIN_KERNEL;
     if (scene->sm < 90) {

@@ -143,8 +143,8 @@ static void expect_stub(const ga_cubin *cubin, const ga_cubin *stubs, int i)
     cr_assert_eq(code[0].header.sh_info >> 24, code[1].header.sh_info >> 24);
 }
 
-/* The function that gives NULL: zeros to R4 and R5, and a return to R20 and R21, as callers of malloc
- * expect. It needs no relocations. */
+/* The function that gives NULL: zeros to R4 and R5, and a return to R20 and R21, as callers of
+ * malloc expect. It needs no relocations. */
 static void expect_none(const ga_cubin *cubin)
 {
     enum {
@@ -206,10 +206,56 @@ static void expect_disassembled(ga_image image)
     unlink(path);
 }
 
+/* Relocations of .nv.constant4 against `callee`; NULL: the bytes there. */
+static unsigned count_addresses(const ga_cubin *cubin, const char *callee)
+{
+    ga_cubin_section section;
+    ga_cubin_section target;
+    Elf64_Sym symbol;
+    const char *name;
+    size_t step;
+    unsigned count = 0;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        if (!callee && strcmp(section.name, ".nv.constant4") == 0) {
+            count += (unsigned)section.content.size;
+        }
+        if (!callee || !ga_cubin_has_relocations(&section) ||
+            ga_cubin_relocates(cubin, &section, &target, &step) != GA_OK ||
+            strcmp(target.name, ".nv.constant4") != 0) {
+            continue;
+        }
+        for (size_t at = 0; at < section.content.size; at += step) {
+            ga_cubin_relocation r = ga_cubin_relocation_at(&section, at);
+            count +=
+                ga_cubin_symbol_at(cubin, r.symbol, &symbol, &name) && strcmp(name, callee) == 0;
+        }
+    }
+    return count;
+}
+
+/* Instructions that read an address in a bank by LDC. */
+static unsigned count_reads(const ga_cubin *cubin, unsigned bank)
+{
+    ga_cubin_section section;
+    unsigned count = 0;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        for (size_t at = 0;
+             strncmp(section.name, ".text.", 6) == 0 && at + 16 <= section.content.size; at += 16) {
+            uint64_t word;
+            memcpy(&word, section.content.bytes + at, sizeof word);
+            count += (word & 0xfff) == 0xb82 && (word >> 54 & 0x1f) == bank;
+        }
+    }
+    return count;
+}
+
 static void serve_and_check(ga_image image)
 {
     ga_cubin cubin;
     unsigned before[3];
+    unsigned moved = 0; /* addresses of our functions */
     void *owned;
     cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK, "%s", ga_error_text());
     cr_assert(cubin.is_final);
@@ -219,7 +265,14 @@ static void serve_and_check(ga_image image)
     for (int i = 0; i < 3; i++) {
         before[i] = count_relocations(&cubin, names[i]);
         cr_assert(before[i] && printfs, "sm_%u: %s", cubin.sm, names[i]);
+        moved += count_addresses(&cubin, names[i]);
     }
+    unsigned moved_printfs = moved ? count_addresses(&cubin, "vprintf") : 0;
+    unsigned moved_bytes = moved ? count_addresses(&cubin, NULL) : 0;
+    unsigned reads = count_reads(&cubin, 4);
+    unsigned others = count_reads(&cubin, 3);
+    cr_assert(!moved || moved == 3);
+    cr_assert(!moved || reads > 3, "sm_%u: %u", cubin.sm, reads);
     expect_zero_constants(&cubin, ZEROS_SIZE);
     ga_cubin_needs needs = raised;
     needs.parameters = parameters_of(cubin.sm);
@@ -234,11 +287,13 @@ static void serve_and_check(ga_image image)
     }
     expect_none(&stubs);
     cr_assert_eq(count_relocations(&cubin, GA_CUBIN_NONE),
-                 sizeof(ga_cubin_variable) / sizeof(uint64_t));
+                 sizeof(ga_cubin_variable) / sizeof(uint64_t) + moved);
+    cr_assert_eq(count_reads(&cubin, 4), moved ? 0 : reads, "sm_%u", cubin.sm);
+    cr_assert_eq(count_reads(&cubin, 3), (moved ? others + reads : others) + 3); /* of stubs */
     cr_assert_eq(count_relocations(&cubin, GA_CUBIN_OFFSET), 0, "sm_%u", cubin.sm);
-    cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs);
+    cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs + moved_printfs);
     cr_assert(count_relocations(&cubin, "__assertfail") > 0);
-    expect_zero_constants(&cubin, ZEROS_SIZE + sizeof(ga_cubin_variable));
+    expect_zero_constants(&cubin, ZEROS_SIZE + sizeof(ga_cubin_variable) + moved_bytes);
     expect_needs(&cubin, "below");
     expect_needs(&cubin, "with_new");
     expect_needs(&cubin, "recursive");

@@ -265,14 +265,17 @@ static void expect_kept(const served *it, const cubin_scene *scene)
 {
     static const unsigned kept[] = {CUBIN_CONSTANT_RELOCATIONS, CUBIN_CONSTANT,
                                     CUBIN_TEXT_RELOCATIONS, CUBIN_TEXT, CUBIN_LOCAL_INFO};
+    cubin_scene expected = *scene; /* but for the read, of which expect_addresses() tells */
+    memcpy(expected.bytes + scene->offsets[CUBIN_TEXT] + CUBIN_READ_OFFSET,
+           it->image.bytes + scene->offsets[CUBIN_TEXT] + CUBIN_READ_OFFSET, 8);
     ga_cubin_section section;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         Elf64_Shdr before = header_at(scene, kept[i]);
         cr_assert(ga_cubin_section_at(&it->cubin, kept[i], &section));
         cr_assert(section.header.sh_offset == before.sh_offset &&
                   section.content.size == before.sh_size);
-        cr_assert_eq(memcmp(section.content.bytes, scene->bytes + before.sh_offset, before.sh_size),
-                     0);
+        cr_assert_eq(
+            memcmp(section.content.bytes, expected.bytes + before.sh_offset, before.sh_size), 0);
     }
 }
 
@@ -294,10 +297,32 @@ Test(images_stubs, stubs_take_the_place_of_functions)
     }
 }
 
-/* The driver writes the address of GA_CUBIN_NONE into each word of the variable at `offset` of a
- * section, and `before` other words. */
+/* The copy of the addresses is at `at` of the constants: the read leads there, and so do the slots
+ * of malloc and free; that of the third function is in the variable. */
+static void expect_addresses(const served *it, const cubin_scene *scene, uint64_t at)
+{
+    static const char *const names[] = GA_CUBIN_SLOTS;
+    const uint64_t slots[] = {at, at + 16, at - 16};
+    Elf64_Sym symbol;
+    Elf64_Sym variable;
+    uint64_t word;
+    memcpy(&word, it->image.bytes + scene->offsets[CUBIN_TEXT] + CUBIN_READ_OFFSET, sizeof word);
+    cr_assert_eq(word, UINT64_C(0x00c0000002027b82) | (at + 8) << 38); /* c[0x3][R2+8+at] */
+    symbol_called(&it->cubin, GA_CUBIN_VARIABLE, &variable);
+    for (int i = 0; i < GA_CALLS_COUNT; i++) {
+        symbol_called(&it->cubin, names[i], &symbol);
+        cr_assert(symbol.st_shndx == variable.st_shndx && symbol.st_size == 8);
+        cr_assert_eq(symbol.st_value, slots[i]);
+    }
+}
+
+/* The driver writes addresses: `before` words of the program, that of GA_CUBIN_NONE into each word
+ * of the variable at `offset` of a section, and behind it the copy of those in .nv.constant4. */
 static void expect_relocations(const served *it, uint32_t section, uint64_t offset, unsigned before)
 {
+    enum {
+        WORDS = sizeof(ga_cubin_variable) / 8
+    };
     Elf64_Sym none;
     ga_cubin_section code;
     ga_cubin_section from;
@@ -318,12 +343,15 @@ static void expect_relocations(const served *it, uint32_t section, uint64_t offs
         }
         tables++;
         cr_assert_eq(ga_cubin_relocates(&it->cubin, &from, &target, &step), GA_OK);
-        cr_assert_eq(from.content.size, (before + 4) * step);
+        cr_assert_eq(from.content.size, (before + WORDS + CUBIN_CONSTANTS) * step);
         cr_assert_eq(from.header.sh_link, CUBIN_SYMBOLS);
-        for (unsigned w = 0; w < before + 4; w++) {
+        for (unsigned w = 0; w < before + WORDS + CUBIN_CONSTANTS; w++) {
             ga_cubin_relocation r = ga_cubin_relocation_at(&from, w * step);
+            bool is_print = w == before + WORDS + 1;
             cr_assert_eq(r.offset, w < before ? w * 8 : offset + (w - before) * 8);
-            cr_assert_eq(r.symbol, w < before ? (uint32_t)CUBIN_KERNEL : index);
+            cr_assert_eq(r.symbol, w < before ? (uint32_t)CUBIN_KERNEL
+                                   : is_print ? (uint32_t)CUBIN_VPRINTF
+                                              : index);
             cr_assert(r.type == GA_R_64 && r.addend == 0);
         }
     }
@@ -332,7 +360,7 @@ static void expect_relocations(const served *it, uint32_t section, uint64_t offs
 
 static void expect_variable(uint32_t before, uint64_t offset)
 {
-    static const uint8_t zeros[32];
+    static const uint8_t zeros[sizeof(ga_cubin_variable) + 8 * CUBIN_CONSTANTS];
     cubin_scene scene = {.sm = 90, .calls_cuda = true, .constants = before};
     Elf64_Sym symbol;
     ga_cubin_section constants;
@@ -340,7 +368,7 @@ static void expect_variable(uint32_t before, uint64_t offset)
     cubin_scene_build(&scene);
     cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
     symbol_called(&it.cubin, GA_CUBIN_VARIABLE, &symbol);
-    cr_assert(symbol.st_value == offset && symbol.st_size == sizeof zeros);
+    cr_assert(symbol.st_value == offset && symbol.st_size == sizeof(ga_cubin_variable));
     cr_assert_eq(symbol.st_info, ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT));
     cr_assert(ga_cubin_section_at(&it.cubin, symbol.st_shndx, &constants));
     cr_assert_str_eq(constants.name, ".nv.constant3");
@@ -355,7 +383,57 @@ static void expect_variable(uint32_t before, uint64_t offset)
     expect_stub(&it, 0, "malloc", offset);
     expect_stub(&it, 1, "free", offset);
     expect_relocations(&it, symbol.st_shndx, offset, 0);
+    expect_addresses(&it, &scene, offset + sizeof(ga_cubin_variable));
     drop(&it);
+}
+
+/* Nothing is copied if no function of ours is called there, by a relocation of another type, or if
+ * instructions cannot reach the copy. */
+static void expect_no_addresses(const cubin_scene *scene, ga_image image)
+{
+    static const char *const names[] = GA_CUBIN_SLOTS;
+    stubs_scene from = {.sm = 90};
+    ga_cubin cubin;
+    ga_cubin stubs;
+    Elf64_Sym variable;
+    Elf64_Sym slot;
+    void *owned;
+    stubs_scene_build(&from);
+    cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK);
+    cr_assert_eq(ga_cubin_open(&stubs, (ga_image){from.cubin.bytes, from.cubin.size}), GA_OK);
+    cr_assert_eq(ga_cubin_serve(&image, &owned, &cubin, &stubs, &needs), GA_OK, "%s",
+                 ga_error_text());
+    cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK);
+    cr_assert_eq(memcmp(image.bytes + scene->offsets[CUBIN_TEXT],
+                        scene->bytes + scene->offsets[CUBIN_TEXT], CUBIN_READ_OFFSET + 8),
+                 0);
+    symbol_called(&cubin, GA_CUBIN_VARIABLE, &variable);
+    for (unsigned i = 0; i < GA_CALLS_COUNT; i++) {
+        symbol_called(&cubin, names[i], &slot);
+        cr_assert_eq(slot.st_value, variable.st_value + i * 8);
+    }
+    ga_libc.free(owned);
+}
+
+Test(images_stubs, addresses_that_stay_where_they_are)
+{
+    static uint8_t bytes[CUBIN_SCENE_SIZE + (1 << 15)];
+    cubin_scene scene = built(90);
+    scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS] + 8] = GA_R_ABS32_LO_32;
+    expect_no_addresses(&scene, (ga_image){scene.bytes, scene.size});
+    scene = built(90);
+    scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS]] = 8 * CUBIN_CONSTANTS - 4;
+    expect_no_addresses(&scene, (ga_image){scene.bytes, scene.size});
+    scene = (cubin_scene){.sm = 90, .calls_cuda = true, .constants = 8};
+    cubin_scene_build(&scene);
+    Elf64_Shdr constants = header_at(&scene, CUBIN_CONSTANTS_OF_PROGRAM);
+    Elf64_Ehdr header;
+    constants.sh_size = (1 << 15) - sizeof(ga_cubin_variable) - 8 * CUBIN_CONSTANTS + 8;
+    memcpy(&header, scene.bytes, sizeof header);
+    memcpy(bytes, scene.bytes, scene.size);
+    memcpy(bytes + header.e_shoff + CUBIN_CONSTANTS_OF_PROGRAM * sizeof constants, &constants,
+           sizeof constants);
+    expect_no_addresses(&scene, (ga_image){bytes, sizeof bytes});
 }
 
 /* Constants of the program are addresses, in either form of relocations. */

@@ -62,7 +62,7 @@ __global__ void sum(node **lists, unsigned long long *out)
 
 __global__ void request(unsigned *refused)
 {
-    void *block = malloc(100);
+    void *volatile block = malloc(100); /* else a compiler may take both calls out */
     if (!block) {
         atomicAdd(refused, 1u);
     }

@@ -85,6 +85,9 @@ STAND_IN_API const void *stand_in_image(int number, const void **passed);
  * STAND_IN_NONE, as if it were of GA_CUBIN_NONE. */
 STAND_IN_API const uint64_t *stand_in_calls_of(CUmodule code);
 
+/* The word in slot `i` of code with that variable: see GA_CUBIN_SLOTS. */
+STAND_IN_API uint64_t stand_in_slot_of(CUmodule code, int i);
+
 /* The preload's module that was loaded last in the current context: the first of the addresses that
  * it has for its functions. They are other ones for each load. 0: there is none. */
 STAND_IN_API uint64_t stand_in_functions(void);

@@ -41,6 +41,7 @@ typedef struct variable {
     CUmodule code;
     CUcontext context;
     ga_cubin_variable value;
+    uint64_t slots[GA_CALLS_COUNT]; /* those that are not in it */
 } variable;
 
 static struct CUmod_st modules[IMAGES];
@@ -261,11 +262,13 @@ static size_t size_of(const struct CUmod_st *code, const char *wanted)
     return symbol_of(code, wanted).st_size;
 }
 
-/* The words of a variable for which the cubin has a relocation are STAND_IN_NONE. */
-static void relocate(variable *v)
+static const char *const slot_names[GA_CALLS_COUNT] = GA_CUBIN_SLOTS;
+
+/* Words at a symbol for which the cubin has a relocation are STAND_IN_NONE. */
+static void relocate(const struct CUmod_st *code, const char *name, void *words)
 {
-    const uint8_t *image = v->code->copy;
-    Elf64_Sym symbol = symbol_of(v->code, GA_CUBIN_VARIABLE);
+    const uint8_t *image = code->copy;
+    Elf64_Sym symbol = symbol_of(code, name);
     for (size_t i = 1; symbol.st_size && i < section_count(image); i++) {
         Elf64_Shdr section = section_at(image, i);
         bool is_its = (section.sh_type == SHT_REL || section.sh_type == SHT_RELA) &&
@@ -274,11 +277,30 @@ static void relocate(variable *v)
             Elf64_Rel entry;
             memcpy(&entry, image + section.sh_offset + at, sizeof entry);
             uint64_t offset = entry.r_offset - symbol.st_value;
-            if (ELF64_R_TYPE(entry.r_info) == GA_R_64 && offset < sizeof v->value) {
-                memcpy((char *)&v->value + offset, &(uint64_t){STAND_IN_NONE}, sizeof(uint64_t));
+            if (ELF64_R_TYPE(entry.r_info) == GA_R_64 && offset < symbol.st_size) {
+                memcpy((char *)words + offset, &(uint64_t){STAND_IN_NONE}, sizeof(uint64_t));
             }
         }
     }
+}
+
+/* The word of a slot, in the variable or beside it. */
+static uint64_t *slot_of(variable *v, int i)
+{
+    uint64_t variable_at = symbol_of(v->code, GA_CUBIN_VARIABLE).st_value;
+    uint64_t offset = symbol_of(v->code, slot_names[i]).st_value - variable_at;
+    return offset < sizeof v->value.functions ? &v->value.functions[offset / sizeof(uint64_t)]
+                                              : &v->slots[i];
+}
+
+static void *word_of(variable *v, const char *name)
+{
+    for (int i = 0; i < GA_CALLS_COUNT; i++) {
+        if (strcmp(name, slot_names[i]) == 0) {
+            return slot_of(v, i);
+        }
+    }
+    return &v->value;
 }
 
 /* The variable's instance in the current context. */
@@ -295,8 +317,11 @@ static variable *instance_of(CUmodule code)
     }
     if (!found && variable_count < VARIABLES) {
         found = &variables[variable_count++];
-        *found = (variable){code, context, {{0}, 0}};
-        relocate(found);
+        *found = (variable){code, context, {{0}, 0}, {0}};
+        relocate(code, GA_CUBIN_VARIABLE, &found->value);
+        for (int i = 0; i < GA_CALLS_COUNT; i++) {
+            relocate(code, slot_names[i], &found->slots[i]);
+        }
     }
     pthread_mutex_unlock(&lock);
     return found;
@@ -337,7 +362,7 @@ static CUresult get_global(CUdeviceptr *start, size_t *size, CUmodule code, cons
             v->value.functions[i] = functions_of(code) + (uint64_t)i * STAND_IN_STEP;
         }
     }
-    *start = (CUdeviceptr)(uintptr_t)&v->value;
+    *start = (CUdeviceptr)(uintptr_t)word_of(v, name);
     return CUDA_SUCCESS;
 }
 
@@ -355,6 +380,11 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *start, size_t *size, CUmodule library, 
 const uint64_t *stand_in_calls_of(CUmodule code)
 {
     return size_of(code, GA_CUBIN_VARIABLE) ? instance_of(code)->value.functions : NULL;
+}
+
+uint64_t stand_in_slot_of(CUmodule code, int i)
+{
+    return *slot_of(instance_of(code), i);
 }
 
 uint64_t stand_in_functions(void)
