@@ -300,10 +300,8 @@ static ga_status add_relocations(graft *g, uint32_t symbol)
     const ga_cubin_section *moved = &g->address_relocations;
     for (size_t i = 0; g->addresses.content.size && i < moved->content.size; i += step_of(moved)) {
         ga_cubin_relocation r = ga_cubin_relocation_at(moved, i);
-        uint64_t callee = ga_cubin_call_at(g->cubin, r.symbol) ? symbol : r.symbol;
         Elf64_Rela entry = {.r_offset = g->moved + r.offset,
-                            .r_info = ELF64_R_INFO(callee, GA_R_64),
-                            .r_addend = (Elf64_Sxword)r.addend};
+                            .r_info = ELF64_R_INFO((uint64_t)r.symbol, GA_R_64)};
         append(&g->file, &entry, (size_t)from.header.sh_entsize, 1);
     }
     g->sections[section].sh_offset = at;

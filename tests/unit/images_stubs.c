@@ -347,11 +347,12 @@ static void expect_relocations(const served *it, uint32_t section, uint64_t offs
         cr_assert_eq(from.header.sh_link, CUBIN_SYMBOLS);
         for (unsigned w = 0; w < before + WORDS + CUBIN_CONSTANTS; w++) {
             ga_cubin_relocation r = ga_cubin_relocation_at(&from, w * step);
-            bool is_print = w == before + WORDS + 1;
+            static const uint32_t moved[CUBIN_CONSTANTS] = {CUBIN_MALLOC, CUBIN_VPRINTF,
+                                                            CUBIN_FREE};
             cr_assert_eq(r.offset, w < before ? w * 8 : offset + (w - before) * 8);
-            cr_assert_eq(r.symbol, w < before ? (uint32_t)CUBIN_KERNEL
-                                   : is_print ? (uint32_t)CUBIN_VPRINTF
-                                              : index);
+            cr_assert_eq(r.symbol, w < before           ? (uint32_t)CUBIN_KERNEL
+                                   : w < before + WORDS ? index
+                                                        : moved[w - before - WORDS]);
             cr_assert(r.type == GA_R_64 && r.addend == 0);
         }
     }
@@ -384,6 +385,24 @@ static void expect_variable(uint32_t before, uint64_t offset)
     expect_stub(&it, 1, "free", offset);
     expect_relocations(&it, symbol.st_shndx, offset, 0);
     expect_addresses(&it, &scene, offset + sizeof(ga_cubin_variable));
+    drop(&it);
+}
+
+/* A second address of malloc stays that of the stub. */
+Test(images_stubs, two_addresses_of_a_function)
+{
+    cubin_scene scene = built(90);
+    ga_cubin_section from;
+    Elf64_Sym slot;
+    served it;
+    scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS] + sizeof(Elf64_Rela) + 12] = CUBIN_MALLOC;
+    cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
+    symbol_called(&it.cubin, "gpualloc_slot_malloc", &slot);
+    cr_assert_eq(slot.st_value, sizeof(ga_cubin_variable) + 8);           /* the last one */
+    cr_assert(ga_cubin_section_at(&it.cubin, CUBIN_SECTIONS + 2, &from)); /* behind the code */
+    cr_assert_str_eq(from.name, ".rela.nv.constant3");
+    ga_cubin_relocation r = ga_cubin_relocation_at(&from, 4 * sizeof(Elf64_Rela));
+    cr_assert(r.symbol == CUBIN_MALLOC && r.offset == sizeof(ga_cubin_variable));
     drop(&it);
 }
 
