@@ -76,10 +76,11 @@ typedef struct ga_cubin_variable {
 } ga_cubin_variable;
 
 /* Where kernels that were compiled as a whole find the address of each function, without its stub.
- * A function that has no such calls has its word of the variable there. */
+ * A function that has no such calls has its word of the variable there. No name ends as CUDA's do,
+ * because a damaged symbol may have its name in the middle of one. */
 #define GA_CUBIN_SLOTS                                                                             \
     {                                                                                              \
-        "gpualloc_slot_malloc", "gpualloc_slot_free", "gpualloc_slot_malloc_aligned"               \
+        "gpualloc_malloc_slot", "gpualloc_free_slot", "gpualloc_malloc_aligned_slot"               \
     }
 
 /* In stubs, the address of this variable stands for the offset of the other in constant bank 3. */

@@ -397,7 +397,7 @@ Test(images_stubs, two_addresses_of_a_function)
     served it;
     scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS] + sizeof(Elf64_Rela) + 12] = CUBIN_MALLOC;
     cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
-    symbol_called(&it.cubin, "gpualloc_slot_malloc", &slot);
+    symbol_called(&it.cubin, "gpualloc_malloc_slot", &slot);
     cr_assert_eq(slot.st_value, sizeof(ga_cubin_variable) + 8);           /* the last one */
     cr_assert(ga_cubin_section_at(&it.cubin, CUBIN_SECTIONS + 2, &from)); /* behind the code */
     cr_assert_str_eq(from.name, ".rela.nv.constant3");
