@@ -205,7 +205,8 @@ class Readme(Installed):
     those that build the project, which is what these tests come from, and those that need root. A
     benchmark has one short round."""
 
-    NOT_HERE = ("scripts/quickstart", "ninja ", "sudo ", "export ")
+    # The wheel's are in tests/python/test_wheel.py.
+    NOT_HERE = ("scripts/quickstart", "ninja ", "sudo ", "export ", "scripts/build-wheel", "pip ")
 
     def setUp(self) -> None:
         """The folders that `scripts/quickstart --prefix ~/gpualloc` leads to."""
