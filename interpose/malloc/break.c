@@ -10,7 +10,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))

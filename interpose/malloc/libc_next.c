@@ -10,7 +10,6 @@
 #include "break.h"
 
 #include <dlfcn.h>
-#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 

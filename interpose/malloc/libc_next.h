@@ -6,8 +6,8 @@
 #define GPUALLOC_INTERPOSE_MALLOC_LIBC_NEXT_H
 
 #include "../../liballoc/platform/libc.h"
+#include "../../liballoc/platform/mallinfo.h"
 
-#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 
