@@ -140,10 +140,9 @@ class Meson(Projects):
         shutil.copytree(SOURCE, self.examples / "meson/subprojects" / place[1], symlinks=True,
                         ignore=shutil.ignore_patterns("build", "build-*", ".git", ".deps"))
         self.in_examples(*self.meson, "setup", "--wrap-mode=forcefallback", "-Dbuildtype=plain",
-                         "build", "meson")
-        self.in_examples("ninja", "-C", "build", "heap", "words", timeout=400)
+                         "-Dgpualloc:cuda=disabled", "build", "meson")
+        self.in_examples("ninja", "-C", "build", "heap", timeout=400)
         self.run_command(self.build / "heap", "system")
-        self.expect_words(self.build / "words")
 
 
 if __name__ == "__main__":
