@@ -4,6 +4,8 @@
  * tcmalloc and jemalloc allocate from the program break where they can, and fall back to mmap.
  */
 #include "break.h"
+
+#include "../version_note.h"
 #include "libc_next.h"
 
 #include <dlfcn.h>

@@ -15,6 +15,10 @@
  * opened. Calls neither malloc() nor dlopen() nor dlsym(). */
 void ga_libc_find(void);
 
+/* The object, before this one in the loader's order, whose malloc the process calls; NULL: none. It
+ * may pass calls on to this one, as tools do that record them. Takes no lock. */
+const char *ga_malloc_before(void);
+
 /* glibc's own report and figures; false if it has none. */
 void ga_libc_print_stats(void);
 bool ga_libc_info(struct mallinfo2 *out);
