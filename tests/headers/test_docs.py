@@ -13,8 +13,8 @@ from pathlib import Path
 
 SOURCE = Path(os.environ.get("TEST_SOURCE", Path(__file__).resolve().parents[2]))
 RESULTS = SOURCE / "bench" / "results"
-ROOMS = (".ci", "bench", "docs", "examples", "hashtables", "interpose", "liballoc", "scripts",
-         "spgemm", "tests")
+ROOMS = (".ci", "bench", "docs", "examples", "hashtables", "interpose", "liballoc", "packaging",
+         "scripts", "spgemm", "tests")
 PLANTED = {"test_prose.py", "test_docs.py"}  # they name files that need not exist
 LINK = re.compile(r"\]\(([^()\s]+)\)|^\[[^\]]+\]:\s+(\S+)$", re.MULTILINE)
 NAMED = re.compile(r"(?<![\w/.-])(?:docs|bench/results)/[\w/.-]*"
