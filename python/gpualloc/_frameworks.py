@@ -196,6 +196,9 @@ def _numba(numba: Any, device: int) -> None:
                 raise RuntimeError(f"cuMemGetInfo: error {error}")
             return cuda.MemoryInfo(free=free.value, total=total.value)
 
+        def get_ipc_handle(self, memory: Any) -> Any:
+            raise NotImplementedError("gpualloc's blocks have no handles of CUDA IPC")
+
     cuda.set_memory_manager(Manager)
 
 

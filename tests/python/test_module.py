@@ -69,6 +69,10 @@ assert gpualloc.snapshot()[0].address == a.pointer.value
 del a
 print(gpualloc.stats()["frees"])
 assert cuda.manager.get_memory_info().total > 0
+try:
+    cuda.manager.get_ipc_handle(None)
+except NotImplementedError as error:
+    print(error)
 cuda.device_array(1 << 50)
 """, fails=True)
         self.assertRegex(told, "^MemoryError: .+")

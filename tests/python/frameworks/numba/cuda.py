@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import abc
 import collections
 import ctypes
 import types
@@ -15,16 +16,30 @@ class MemoryPointer:
         self.finalizer()
 
 
-class HostOnlyCUDAMemoryManager:
-    def __init__(self, context):
-        self.context = context
+def _construct(self, *, context):
+    self.context = context
+
+
+# A subclass must define all of these, or it makes no object.
+BaseCUDAMemoryManager = abc.ABCMeta("BaseCUDAMemoryManager", (), {"__init__": _construct, **{
+    name: abc.abstractmethod(lambda self: None)
+    for name in ("memalloc", "memhostalloc", "mempin", "initialize", "get_ipc_handle",
+                 "get_memory_info", "reset", "defer_cleanup", "interface_version")}})
+
+
+class HostOnlyCUDAMemoryManager(BaseCUDAMemoryManager):
+    """All of these but the ones for device memory."""
+
+    memhostalloc = mempin = reset = defer_cleanup = None
 
 
 def set_memory_manager(chosen):
     global manager
-    assert chosen.interface_version == 1
+    dummy = chosen(context=None)
+    if dummy.interface_version != 1:
+        raise RuntimeError("EMM Plugin interface has version %d" % dummy.interface_version)
     make_context()
-    manager = chosen(types.SimpleNamespace(device=types.SimpleNamespace(id=0)))
+    manager = chosen(context=types.SimpleNamespace(device=types.SimpleNamespace(id=0)))
 
 
 def make_context():
