@@ -11,6 +11,7 @@ from typing import Any, Callable
 from . import _library
 from ._library import Error
 
+_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _kept: list[Any] = []  # frameworks do not keep all that they are given
 
 
@@ -141,19 +142,22 @@ def _segment(device: int, address: int, size: int) -> dict[str, Any]:
 
 def _cupy(cupy: Any, device: int) -> None:
     """CuPy's pool stays in front of the heap, so that its statistics and limits hold."""
-    streams: dict[int, tuple[int, int]] = {}
+    # The stream itself, because CuPy destroys one that nothing refers to, and the pool keeps a
+    # block for longer.
+    blocks: dict[int, tuple[int, Any]] = {}
 
     def malloc(size: int, device: int) -> int:
-        stream = cupy.cuda.get_current_stream().ptr
-        block: int | None = _library.library().ga_framework_alloc(size, device, stream)
+        stream = cupy.cuda.get_current_stream()
+        block: int | None = _library.library().ga_framework_alloc(size, device, stream.ptr)
         if not block:
-            raise cupy.cuda.memory.OutOfMemoryError(size, cupy._default_memory_pool.total_bytes())
-        streams[block] = (size, stream)
+            # The pool frees its cache and tries again on this exception alone.
+            raise _library.refusal(cupy.cuda.runtime.CUDARuntimeError(_OUT_OF_MEMORY))
+        blocks[block] = (size, stream)
         return block
 
     def free(block: int, device: int) -> None:
-        size, stream = streams.pop(block)
-        _library.library().ga_framework_free(block, size, device, stream)
+        size, stream = blocks.pop(block)
+        _library.library().ga_framework_free(block, size, device, stream.ptr)
 
     allocator = cupy.cuda.PythonFunctionAllocator(malloc, free)
     pool = cupy.cuda.MemoryPool(allocator.malloc)
@@ -180,7 +184,7 @@ def _numba(numba: Any, device: int) -> None:
             device = self.context.device.id
             block = _library.library().ga_cupy_malloc(None, int(size), device)
             if not block:
-                raise MemoryError(_library.text())
+                raise _library.refusal(MemoryError(_library.text()))
 
             def finalizer() -> None:
                 _library.library().ga_cupy_free(None, block, device)
@@ -209,7 +213,7 @@ def _rmm(rmm: Any, device: int) -> None:
     def allocate(size: int, stream: Any) -> int:
         block: int | None = _library.library().ga_framework_alloc(size, device, _handle(stream))
         if not block:
-            raise MemoryError(_library.text())
+            raise _library.refusal(MemoryError(_library.text()))
         return block
 
     def deallocate(block: int, size: int, stream: Any) -> None:

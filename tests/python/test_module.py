@@ -59,6 +59,59 @@ except cupy.cuda.memory.OutOfMemoryError as error:
 """)
         self.assertRegex(told, r"^1125899906842624 bytes beside \d+$")
 
+    def test_cupy_frees_its_cache(self) -> None:
+        """Where there is no memory, CuPy's pool frees its cache and tries again."""
+        told = self.python("""
+import cupy, gpualloc
+gpualloc.enable("vmm")
+gpualloc.limit(8 << 20)
+a = cupy.empty(6 << 20)
+del a
+b = cupy.empty(7 << 20)
+print(len(gpualloc.snapshot()), cupy.get_default_memory_pool().total_bytes() >> 20)
+""")
+        self.assertEqual("1 7", told)
+
+    def test_cupy_keeps_streams(self) -> None:
+        """A block in CuPy's pool is freed on its stream, which therefore exists until then."""
+        told = self.python("""
+import cupy, gpualloc, weakref
+from numba import cuda
+cuda.make_context()
+gpualloc.enable("vmm", "cupy")
+stream = cupy.cuda.Stream()
+there = weakref.ref(stream)
+with stream:
+    a = cupy.empty(5 << 20)
+del a, stream
+print(there() is not None, gpualloc.stats()["frees"])
+cupy.get_default_memory_pool().free_all_blocks()
+print(there() is None, gpualloc.stats()["frees"])
+""")
+        self.assertEqual("True 0\nTrue 1", told)
+
+    def test_requests_that_fail_otherwise(self) -> None:
+        """Not for lack of memory: the library's sentence, in each framework."""
+        for imports, request in (("cupy", "cupy.empty(1 << 20)"),
+                                 ("rmm", "rmm.DeviceBuffer(1 << 20)"),
+                                 ("numba.cuda", "numba.cuda.device_array(1 << 20)")):
+            told = self.python(f"""
+import gpualloc, os, sys
+import {imports}
+gpualloc.enable("vmm")
+gpualloc.stats()
+child = os.fork()
+if not child:
+    try:
+        {request}
+    except gpualloc.Error as error:
+        print(error.status, error, flush=True)
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+""")
+            self.assertRegex(told, r"^[A-Z]+ .*fork")
+
     def test_numba(self) -> None:
         told = self.python("""
 import gpualloc
