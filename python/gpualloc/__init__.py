@@ -42,11 +42,12 @@ def enable(spec: str, *frameworks: str, device: int = 0) -> tuple[str, ...]:
     """Serve the device memory of frameworks from heaps of this spec, one for each device.
 
     `frameworks`: "torch", "cupy", "numba" or "rmm"; without any, those of them that are imported.
-    `device`: where the spec is tried, and the device that RMM is served on. Call it before the
-    first array is on a device, and for PyTorch before CUDA is initialized. Returns the names of all
-    frameworks that are served.
+    `device`: the device that RMM is served on. Call it before the first array is on a device, and
+    for PyTorch before CUDA is initialized. CUDA is not started: the first request on a device opens
+    its heap, and fails if the device cannot be used. Returns the names of all frameworks that are
+    served.
 
-    Error: the spec is bad, the device cannot be used, or a framework cannot change its allocator.
+    Error: the spec is bad, or a framework cannot change its allocator.
     """
     from . import _frameworks
 
@@ -58,7 +59,7 @@ def enable(spec: str, *frameworks: str, device: int = 0) -> tuple[str, ...]:
             raise Error(f'the heaps are open with the spec "{other}"; expected the same, got '
                         f'"{spec}"')
         if not _enabled:
-            _library.choose(spec, device)
+            _library.choose(spec)
         for name in chosen:
             if name not in _enabled:
                 _frameworks.enable(name, device)

@@ -60,9 +60,7 @@ _SIGNATURES = {
     "ga_error_text": (ctypes.c_char_p,),
     "ga_error_status": (ctypes.c_int,),
     "ga_version_text": (ctypes.c_char_p,),
-    "ga_heap_open": (ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int,
-                     ctypes.c_char_p),
-    "ga_heap_close": (ctypes.c_int, ctypes.c_void_p),
+    "ga_heap_check": (ctypes.c_int, ctypes.c_int, ctypes.c_char_p),
     "ga_heap_stats": (ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Stats)),
     "ga_framework_heap": (ctypes.c_void_p, ctypes.c_int),
     "ga_framework_limit": (ctypes.c_int, ctypes.c_int, ctypes.c_uint64),
@@ -125,11 +123,10 @@ def refusal(out_of_memory: Exception) -> Exception:
     return out_of_memory if told.status in ("MEMORY", "SIZE") else told
 
 
-def choose(spec: str, device: int) -> None:
-    """Set the spec of the heaps that frameworks open, after a trial on a device."""
-    heap = ctypes.c_void_p()
-    check(library().ga_heap_open(ctypes.byref(heap), PLACE_DEVICE, device, os.fsencode(spec)))
-    library().ga_heap_close(heap)
+def choose(spec: str) -> None:
+    """Set the spec of the heaps that frameworks open. CUDA is not started: a program may fork until
+    it uses a device itself."""
+    check(library().ga_heap_check(PLACE_DEVICE, os.fsencode(spec)))
     os.environ["GPUALLOC_DEVICE"] = spec
 
 

@@ -184,11 +184,29 @@ gpualloc.enable("vmm")
             self.assertIn(words, told)
 
     def test_no_device(self) -> None:
-        told = self.python("import cupy, gpualloc\ngpualloc.enable('vmm')", fails=True,
-                           variables={"LD_LIBRARY_PATH": "", "GPUALLOC_CUDA_DRIVER": "/none.so"})
-        self.assertRegex(told, r"^gpualloc\._library\.Error: .*/none\.so")
-        told = self.python("import cupy, gpualloc\ngpualloc.enable('vmm', device=77)", fails=True)
-        self.assertIn("77", told)
+        """The first request tells."""
+        for device in (1, 64):
+            told = self.python(f"""
+import gpualloc, rmm
+gpualloc.enable('vmm', device={device})
+rmm.DeviceBuffer(1000, device={device})
+""", fails=True)
+            self.assertRegex(told, rf"^gpualloc\._library\.Error: .*device {device}: ")
+
+    def test_cuda_is_not_started(self) -> None:
+        """By enable(): a child of a fork may be the one that uses the device."""
+        told = self.python("""
+import cupy, gpualloc, os, rmm, torch
+gpualloc.enable("vmm")
+print("libcuda" in open("/proc/self/maps").read())
+child = os.fork()
+if not child:
+    keep = rmm.DeviceBuffer(1000)
+    print(gpualloc.stats()["allocs"], flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+""")
+        self.assertEqual("False\n1", told)
 
 
 class Heaps(package.Case):
