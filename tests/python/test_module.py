@@ -144,6 +144,13 @@ except MemoryError as error:
 """)
         self.assertEqual("1\nMemoryError", told)
 
+    def test_rmm_on_two_devices(self) -> None:
+        told = self.python("""
+import gpualloc, rmm
+print(gpualloc.enable("vmm", "rmm"), gpualloc.enable("vmm", "rmm", device=1), *rmm.resources)
+""")
+        self.assertEqual("('rmm',) ('rmm',) 0 1", told)
+
     def test_several(self) -> None:
         told = self.python("""
 import cupy, gpualloc, rmm
@@ -230,6 +237,14 @@ gpualloc.limit(-1)
         for call in ("limit(1)", "stats()", "snapshot()"):
             told = self.python(f"import gpualloc\ngpualloc.{call}", fails=True)
             self.assertIn("no framework is enabled: call gpualloc.enable() first", told)
+
+    def test_device_numbers(self) -> None:
+        """None of them is cut to that of another device."""
+        for device in (-1, 2**31, 2**40, 2**64):
+            for call in (f"limit(1, {device})", f"stats({device})", f"snapshot({device})"):
+                told = self.python(f"import gpualloc, rmm\ngpualloc.enable('vmm')\n"
+                                   f"gpualloc.{call}", fails=True)
+                self.assertEqual(f"gpualloc._library.Error: no CUDA device {device}", told)
 
     def test_backend_without_a_list(self) -> None:
         told = self.python("""
