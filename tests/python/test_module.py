@@ -77,7 +77,7 @@ print(len(gpualloc.snapshot()), cupy.get_default_memory_pool().total_bytes() >> 
         told = self.python("""
 import cupy, gpualloc, weakref
 from numba import cuda
-cuda.make_context()
+cuda.current_context()
 gpualloc.enable("vmm", "cupy")
 stream = cupy.cuda.Stream()
 there = weakref.ref(stream)
@@ -100,6 +100,8 @@ import gpualloc, os, sys
 import {imports}
 gpualloc.enable("vmm")
 gpualloc.stats()
+if "numba" in sys.modules:
+    numba.cuda.current_context()
 child = os.fork()
 if not child:
     try:
@@ -121,14 +123,25 @@ a = cuda.device_array(5 << 20)
 assert gpualloc.snapshot()[0].address == a.pointer.value
 del a
 print(gpualloc.stats()["frees"])
-assert cuda.manager.get_memory_info().total > 0
+assert cuda.current_context().memory_manager.get_memory_info().total > 0
 try:
-    cuda.manager.get_ipc_handle(None)
+    cuda.current_context().memory_manager.get_ipc_handle(None)
 except NotImplementedError as error:
     print(error)
 cuda.device_array(1 << 50)
 """, fails=True)
         self.assertRegex(told, "^MemoryError: .+")
+
+    def test_numba_with_a_context(self) -> None:
+        """Its context keeps the memory manager that it began with."""
+        told = self.python("""
+import gpualloc
+from numba import cuda
+cuda.current_context()
+gpualloc.enable("vmm")
+""", fails=True)
+        self.assertEqual("gpualloc._library.Error: Numba: device 0 has a context already; call "
+                         "gpualloc.enable() before Numba uses a device", told)
 
     def test_rmm(self) -> None:
         told = self.python("""

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 import abc
 import collections
-import ctypes
-import types
+
+from .cudadrv import driver as _driver
 
 MemoryInfo = collections.namedtuple("MemoryInfo", "free total")
-manager = None
 
 
 class MemoryPointer:
@@ -34,20 +33,15 @@ class HostOnlyCUDAMemoryManager(BaseCUDAMemoryManager):
 
 
 def set_memory_manager(chosen):
-    global manager
     dummy = chosen(context=None)
     if dummy.interface_version != 1:
         raise RuntimeError("EMM Plugin interface has version %d" % dummy.interface_version)
-    make_context()
-    manager = chosen(context=types.SimpleNamespace(device=types.SimpleNamespace(id=0)))
+    _driver.memory_manager = chosen
 
 
-def make_context():
-    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-    assert not driver.cuInit(0)
-    assert not driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-    assert not driver.cuCtxPushCurrent_v2(context)
+def current_context():
+    return _driver.driver.get_device(0).get_primary_context()
 
 
 def device_array(size):
-    return manager.memalloc(size)
+    return current_context().memory_manager.memalloc(size)
