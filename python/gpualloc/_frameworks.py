@@ -16,9 +16,10 @@ _kept: list[Any] = []  # frameworks do not keep all that they are given
 
 
 def imported() -> tuple[str, ...]:
-    """The frameworks that the program has imported; Numba, if it uses CUDA."""
+    """The frameworks that the program has imported; Numba and PyTorch, if they use CUDA."""
     found = tuple(name for name in _ENABLE
-                  if ("numba.cuda" if name == "numba" else name) in sys.modules)
+                  if ("numba.cuda" if name == "numba" else name) in sys.modules
+                  and (name != "torch" or _has_cuda(sys.modules[name])))
     if not found and "jax" in sys.modules:
         return ("jax",)
     return found
@@ -38,13 +39,23 @@ def check(names: tuple[str, ...]) -> None:
 
 
 def enable(name: str, device: int) -> None:
-    _ENABLE[name](importlib.import_module(name), device)
+    try:
+        _ENABLE[name](importlib.import_module(name), device)
+    except (AttributeError, ImportError) as error:
+        raise Error(f"{name} cannot be served: {error}") from error
 
 
 # ---- PyTorch -------------------------------------------------------------------------------------
 
 
+def _has_cuda(torch: Any) -> bool:
+    """False for the builds for the CPU and for ROCm."""
+    return getattr(getattr(torch, "version", None), "cuda", None) is not None
+
+
 def _torch(torch: Any, device: int) -> None:
+    if not _has_cuda(torch):
+        raise Error("torch cannot be served: this build of PyTorch has no CUDA")
     allocator = torch.cuda.memory.CUDAPluggableAllocator(_library.LIBRARY, "ga_torch_alloc",
                                                          "ga_torch_free")
     inner = allocator.allocator()

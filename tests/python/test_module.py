@@ -36,6 +36,31 @@ gpualloc.enable("vmm")
         self.assertEqual("gpualloc._library.Error: PyTorch: Can't swap an already initialized "
                          "allocator; call gpualloc.enable() before CUDA is initialized", told)
 
+    def test_torch_without_cuda(self) -> None:
+        """As some other library may have imported it."""
+        told = self.python("""
+import cupy, gpualloc, torch
+torch.version.cuda = None
+del torch.cuda.memory.CUDAPluggableAllocator
+print(gpualloc.enable("vmm"))
+gpualloc.enable("vmm", "torch")
+""", fails=True)
+        self.assertEqual("gpualloc._library.Error: torch cannot be served: this build of PyTorch "
+                         "has no CUDA", told)
+        told = self.python("""
+import cupy, gpualloc, torch
+torch.version.cuda = None
+print(gpualloc.enable("vmm"))
+""")
+        self.assertEqual("('cupy',)", told)
+
+    def test_frameworks_that_cannot_be_served(self) -> None:
+        for change, reason in (("sys.modules['cupy'] = None", "import of cupy halted"),
+                               ("import cupy; del cupy.cuda.MemoryPool", "'MemoryPool'")):
+            told = self.python(f"import gpualloc, sys\n{change}\n"
+                               "gpualloc.enable('vmm', 'cupy')", fails=True)
+            self.assertRegex(told, f"^gpualloc._library.Error: cupy cannot be served: .*{reason}")
+
     def test_torch_keeps_its_peak(self) -> None:
         told = self.python("""
 import gpualloc, torch
