@@ -17,7 +17,7 @@ from test_install import Installed, meson_command
 EXAMPLES = SOURCE / "examples"
 TEXT = "the tree and the sea and the sky " * 100
 FIND = """cmake_minimum_required(VERSION 3.13)
-project(find LANGUAGES C)
+project(find LANGUAGES %s)
 %s
 find_package(gpualloc %s)
 message(STATUS "found=${gpualloc_FOUND} kernel=${gpualloc_kernel_FOUND}")
@@ -63,12 +63,13 @@ class CMake(Projects):
         self.assertNotIn("libgpualloc", self.run_command("readelf", "-d", build / "heap-static"))
         self.expect_words(build / "words")
 
-    def find(self, request: str, before: str = "") -> str:
+    def find(self, request: str, before: str = "", languages: str = "C") -> str:
         """The output of a project that asks for `request`, without line breaks."""
         folder = self.folder / "find"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / "CMakeLists.txt").write_text(FIND % (before, request), encoding="utf-8")
+        (folder / "CMakeLists.txt").write_text(FIND % (languages, before, request),
+                                               encoding="utf-8")
         done = subprocess.run(["cmake", "-S", folder, "-B", folder / "build"], text=True,
                               capture_output=True, timeout=60, env=quiet_environment() | self.env)
         return " ".join((done.stdout + done.stderr).split())
@@ -93,6 +94,12 @@ class CMake(Projects):
             told = self.find(f"COMPONENTS {name}")
             self.assertIn("found=0", told)
             self.assertIn(f'no gpualloc component "{name}"', told)
+
+    def test_languages(self) -> None:
+        """The libraries are found whatever the project compiles, such as CUDA alone."""
+        folder = f'set(gpualloc_DIR "{self.libraries}/cmake/gpualloc")'
+        for languages in ("NONE", "CXX", "C CXX"):
+            self.assertIn("found=1", self.find("REQUIRED", folder, languages), languages)
 
     def test_another_pointer_size(self) -> None:
         told = self.find("", "set(CMAKE_SIZEOF_VOID_P 4)")
