@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Write the software bill of materials of a build as CycloneDX JSON.
 
-    sbom.py OUTPUT VERSION [NAME=VERSION]...
+    sbom.py OUTPUT VERSION [NAME VERSION FILE]...
 
-A NAME is one of COMPONENTS: the others' code that the build contains or needs."""
+A NAME is one of COMPONENTS: the others' code that the build contains or needs. FILE is the built
+file that tells how a library is linked, "-" where that is known."""
 
 import json
 import sys
@@ -14,9 +15,9 @@ from typing import Any
 COMPONENTS = {
     "jemalloc": ("BSD-2-Clause", "compiled in, patched",
                  "libgpualloc, libgpualloc-malloc, libgpualloc-cuda, gpualloc"),
-    "lz4": ("BSD-2-Clause", "linked statically", "libgpualloc-cuda"),
-    "zstd": ("BSD-3-Clause", "linked statically", "libgpualloc-cuda"),
-    "jansson": ("MIT", "linked dynamically", "gpualloc"),
+    "lz4": ("BSD-2-Clause", "linked", "libgpualloc-cuda"),
+    "zstd": ("BSD-3-Clause", "linked", "libgpualloc-cuda"),
+    "jansson": ("MIT", "linked", "gpualloc"),
     "clang": ("Apache-2.0 WITH LLVM-exception", "linked dynamically", "gpualloc-rewrite"),
     "cuda-nvcc": ("LicenseRef-NVIDIA-CUDA", "compiles the device code",
                   "libgpualloc, libgpualloc-cuda, libgpualloc-kernel"),
@@ -30,8 +31,17 @@ def licence(name: str) -> dict[str, Any]:
     return {"license": {known: name}}
 
 
-def component(name: str, version: str) -> dict[str, Any]:
+def linking(name: str, file: str) -> str:
+    """The loader finds a library by its name in the file."""
+    with open(file, "rb") as built:
+        dynamic = f"lib{name}.so.".encode() in built.read()
+    return "linked dynamically" if dynamic else "linked statically"
+
+
+def component(name: str, version: str, file: str) -> dict[str, Any]:
     terms, use, files = COMPONENTS[name]
+    if use == "linked":
+        use = linking(name, file)
     made: dict[str, Any] = {
         "type": "application" if name == "cuda-nvcc" else "library", "bom-ref": name,
         "name": name, "version": version, "purl": f"pkg:generic/{name}@{version}",
@@ -46,21 +56,21 @@ def component(name: str, version: str) -> dict[str, Any]:
     return made
 
 
-def bill(version: str, parts: dict[str, str]) -> dict[str, Any]:
+def bill(version: str, parts: list[tuple[str, str, str]]) -> dict[str, Any]:
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "metadata": {"component": {
             "type": "library", "bom-ref": "gpualloc", "name": "gpualloc", "version": version,
             "purl": f"pkg:generic/gpualloc@{version}", "licenses": [licence("MIT")]}},
-        "components": [component(*part) for part in sorted(parts.items())],
-        "dependencies": [{"ref": "gpualloc", "dependsOn": sorted(parts)}]}
+        "components": [component(*part) for part in sorted(parts)],
+        "dependencies": [{"ref": "gpualloc", "dependsOn": sorted(part[0] for part in parts)}]}
 
 
 def main() -> None:
     output, version, *given = sys.argv[1:]
-    parts = dict(part.split("=", 1) for part in given)
-    unknown = sorted(set(parts) - set(COMPONENTS))
+    parts = list(zip(given[::3], given[1::3], given[2::3]))
+    unknown = sorted({part[0] for part in parts} - set(COMPONENTS))
     if unknown:
         sys.exit(f"sbom.py: unknown component \"{unknown[0]}\"; known: {', '.join(COMPONENTS)}")
     with open(output, "w", encoding="utf-8") as file:

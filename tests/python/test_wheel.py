@@ -4,6 +4,7 @@
 wheel is that of scripts/build-wheel, which scripts/clean-machine tries on other systems."""
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -49,6 +50,9 @@ def pack(out: Path) -> Path:
         (out / "lib").rename(prefix / "lib")
         for file in prefix.glob("lib/pkgconfig/*.pc"):
             file.write_text(re.sub("(?m)^libdir=.*", "libdir=${prefix}/lib",
+                                   file.read_text(encoding="utf-8")), encoding="utf-8")
+        for file in prefix.glob("lib/cmake/gpualloc/*.cmake"):
+            file.write_text(re.sub(r"libdir}(/\.\.)+/", "libdir}/../",
                                    file.read_text(encoding="utf-8")), encoding="utf-8")
     done = subprocess.run([REPO / "scripts/pack-wheel", prefix, out], capture_output=True,
                           text=True)
@@ -130,6 +134,34 @@ class Wheel(unittest.TestCase):
                      f"{data}/data/share/man/man1/gpualloc.1",
                      f"{data}/data/share/man/man3/ga_free.3"):
             self.assertIn(name, names)
+
+    def test_licences(self) -> None:
+        """Of gpualloc, and of all that is compiled into its files."""
+        with zipfile.ZipFile(self.wheel) as wheel:
+            texts = {os.path.basename(name): wheel.read(name).decode() for name in wheel.namelist()
+                     if ".dist-info/licenses/" in name}
+            bill = json.loads(wheel.read(next(name for name in wheel.namelist()
+                                              if name.endswith("/gpualloc.cdx.json"))))
+        self.assertEqual((REPO / "LICENSE").read_text(encoding="utf-8"), texts["LICENSE"])
+        for part in bill["components"]:
+            use = part["properties"][0]["value"]
+            if use.startswith(("compiled in", "linked statically")):
+                self.assertIn(f"\n---- {part['name']} ---", texts["notices.txt"])
+
+    def test_bill_of_materials(self) -> None:
+        """It says how jansson is linked, for which the command is asked."""
+        with zipfile.ZipFile(self.wheel) as wheel:
+            name = next(name for name in wheel.namelist() if name.endswith("/gpualloc.cdx.json"))
+            bill = json.loads(wheel.read(name))
+        use, = [part["properties"][0]["value"] for part in bill["components"]
+                if part["name"] == "jansson"]
+        told = self.runs("readelf", "-d", self.package_in(self.venv) / "bin/gpualloc")
+        self.assertEqual("linked dynamically" if "[libjansson.so" in told else "linked statically",
+                         use)
+        self.runs(sys.executable, REPO / "packaging/sbom.py", "bill", "0", "jansson", "2.14",
+                  "/bin/true", "zstd", "1.5", "/bin/true")
+        told = (self.folder / "bill").read_text(encoding="utf-8")
+        self.assertEqual((2, 0), (told.count('"linked statically"'), told.count("dynamically")))
 
     def test_uninstall_leaves_nothing(self) -> None:
         venv = self.folder / "venv"
@@ -234,10 +266,27 @@ class Wheel(unittest.TestCase):
         (self.folder / "prefix").symlink_to(prefix.strip())
         flags = self.runs("pkg-config", "--define-prefix", "--cflags", "--libs", "gpualloc",
                           PKG_CONFIG_PATH=str(self.folder / "prefix/lib/pkgconfig")).split()
-        self.runs("cc", source, *flags, "-o", self.folder / "program")
-        told = self.runs(self.folder / "program",
-                         LD_LIBRARY_PATH=str(self.folder / "prefix/lib"))
-        self.assertRegex(told, r"^[0-9.]+\n$")
+        # As pkg-config and as CMake's find_library() have it.
+        for how in (flags, [flags[0], self.folder / "prefix/lib/libgpualloc.so"]):
+            self.runs("cc", source, *how, "-o", self.folder / "program")
+            told = self.runs(self.folder / "program",
+                             LD_LIBRARY_PATH=str(self.folder / "prefix/lib"))
+            self.assertRegex(told, r"^[0-9.]+\n$")
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake")
+    def test_compiling_with_cmake(self) -> None:
+        prefix = self.runs(self.venv / "bin/python3", "-c",
+                           "import gpualloc; print(gpualloc.prefix)").strip()
+        (self.folder / "program.c").write_text(
+            "#include <gpualloc/gpualloc.h>\n#include <stdio.h>\n"
+            "int main(void) { return puts(ga_version_text()) < 0; }\n", encoding="utf-8")
+        (self.folder / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.18)\nproject(program LANGUAGES C)\n"
+            "find_package(gpualloc 0.1 REQUIRED)\nadd_executable(program program.c)\n"
+            "target_link_libraries(program gpualloc::gpualloc)\n", encoding="utf-8")
+        self.runs("cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}", clean=False)
+        self.runs("cmake", "--build", "build", clean=False)
+        self.assertRegex(self.runs(self.folder / "build/program"), r"^[0-9.]+\n$")
 
     def test_manual(self) -> None:
         if not shutil.which("man"):
