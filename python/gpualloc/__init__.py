@@ -112,18 +112,31 @@ def env(spec: Optional[str] = None, *, host: Optional[str] = None, kernel: Optio
     """
     import subprocess
 
-    arguments = [command, "env"]
+    arguments = [_executable(), "env"]
     for option, value in (("device", spec), ("host", host), ("kernel", kernel)):
         if value is not None:
             arguments.append(f"--{option}={value}")
     if stats:
         arguments.append("--stats" if stats is True else f"--stats={stats}")
-    told = subprocess.run(arguments, env=None if environ is None else dict(environ), check=False,
-                          stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
-                          errors="surrogateescape")
+    try:
+        told = subprocess.run(arguments, env=None if environ is None else dict(environ),
+                              check=False, stdin=subprocess.DEVNULL, capture_output=True,
+                              encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise Error(f"cannot execute {command}: {error.strerror}") from None
     if told.returncode:
         raise Error(told.stderr.strip() or f"gpualloc env: exit status {told.returncode}")
     return _variables(told.stdout)
+
+
+def _executable() -> str:
+    """The command, with the permission that it lacks if `python3 -m zipfile` unpacked it."""
+    try:
+        if not os.access(command, os.X_OK):
+            os.chmod(command, 0o755)
+    except OSError as error:
+        raise Error(f"cannot execute {command}: {error.strerror}") from None
+    return command
 
 
 def _variables(commands: str) -> dict[str, str]:

@@ -4,11 +4,12 @@
 import os
 import sys
 
-from . import command
+from . import Error, _executable
 
 try:
-    if not os.access(command, os.X_OK):  # `python3 -m zipfile` unpacks without permissions
-        os.chmod(command, 0o755)
+    command = _executable()
     os.execv(command, ["gpualloc", *sys.argv[1:]])
+except Error as error:
+    sys.exit(f"gpualloc: {error}")
 except OSError as error:
     sys.exit(f"gpualloc: cannot execute {command}: {error.strerror}")

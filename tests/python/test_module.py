@@ -402,6 +402,17 @@ except gpualloc.Error as error:
                               capture_output=True, timeout=60)
         self.assertEqual("ran run a b\n", done.stdout, done.stderr)
 
+    def test_env_without_permission(self) -> None:
+        command = self.package / "bin/gpualloc"
+        command.unlink()
+        command.write_text("#!/bin/sh\necho \"export A='b';\"\n", encoding="utf-8")
+        command.chmod(0o644)
+        self.assertEqual("{'A': 'b'}", self.python("import gpualloc\nprint(gpualloc.env())"))
+        command.unlink()
+        told = self.python("import gpualloc\ngpualloc.env()", fails=True)
+        self.assertEqual(f"gpualloc._library.Error: cannot execute {command}: No such file or "
+                         "directory", told)
+
     def test_types(self) -> None:
         python = package.SOURCE.parent / ".deps/venv/bin/python3"
         if not python.exists() or subprocess.run([python, "-m", "mypy", "--version"],
