@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 #
 # gpualloc for Spack. Put this folder as packages/gpualloc into a repository of your own
-# (`spack repo create`), with the archive of the release in the working directory.
+# (`spack repo create`), with the archive of the release in the working directory. The archive has
+# no checksum here, because this file is in it: `spack install --no-checksum gpualloc`, or add the
+# checksum to version().
 import os
 
 from spack.package import *
