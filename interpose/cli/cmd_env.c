@@ -22,10 +22,10 @@ typedef struct env_args {
 } env_args;
 
 /* The variables that settings.c sets or removes. */
-static const char *const variables[] = {"LD_PRELOAD",     "LD_LIBRARY_PATH",    "GLIBC_TUNABLES",
-                                        "GPUALLOC_HOST",  "GPUALLOC_DEVICE",    "GPUALLOC_KERNEL",
-                                        "GPUALLOC_STATS", "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",
-                                        "GPUALLOC_LOG",   "GPUALLOC_STRICT"};
+static const char *const variables[] = {
+    "LD_PRELOAD",         "LD_LIBRARY_PATH", "GLIBC_TUNABLES",  "GPUALLOC_PRELOADED",
+    "GPUALLOC_HOST",      "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS",
+    "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",  "GPUALLOC_LOG",    "GPUALLOC_STRICT"};
 
 enum {
     VARIABLES = sizeof variables / sizeof *variables
@@ -58,7 +58,7 @@ static void print_variable(const char *variable, const char *before, bool change
 static bool change(env_args *args)
 {
     if (args->unset) {
-        return ga_settings_remove(&args->settings);
+        return ga_settings_remove();
     }
     args->settings.children = true; /* this process's id is of no interest to others */
     return ga_settings_export(&args->settings);

@@ -217,21 +217,16 @@ bool ga_settings_export(const ga_settings *settings)
            set("GPUALLOC_STRICT", settings->strict ? "1" : NULL);
 }
 
-bool ga_settings_remove(ga_settings *settings)
+bool ga_settings_remove(void)
 {
     static const char *const variables[] = {
         "GPUALLOC_HOST",  "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS",
         "GPUALLOC_TRACE", "GPUALLOC_LOG",    "GPUALLOC_STRICT", "GPUALLOC_STATS_PID"};
-    const char *host = ga_environment("GPUALLOC_HOST");
-    ga_path ours;
-    if (host && ga_trial_host(host, &settings->preloadable) == GA_OK &&
-        *settings->preloadable.path) {
-        ga_preload_list_add(&settings->libraries, settings->preloadable.path);
+    static const ga_preload_list none;
+    if (!ga_environment("GPUALLOC_PRELOADED")) {
+        return true; /* the variables are the user's own */
     }
-    if (ga_preload_find(&ours, GA_PRELOAD_MALLOC) == GA_OK) {
-        ga_preload_list_add(&settings->libraries, ours.text);
-    }
-    bool done = drop_tls() && ga_preload_list_unset(&settings->libraries);
+    bool done = drop_tls() && ga_preload_list_unset(&none);
     for (size_t i = 0; done && i < sizeof variables / sizeof *variables; i++) {
         done = unsetenv(variables[i]) == 0;
     }

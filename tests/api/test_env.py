@@ -12,10 +12,11 @@ import unittest
 
 import command
 from command import PRELOAD, Answer, RunTest
+from test_libraries import malloc_library
 
-NAMES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "GPUALLOC_HOST", "GPUALLOC_DEVICE",
-         "GPUALLOC_KERNEL", "GPUALLOC_STATS", "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",
-         "GPUALLOC_LOG", "GPUALLOC_STRICT")
+NAMES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "GPUALLOC_PRELOADED", "GPUALLOC_HOST",
+         "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS", "GPUALLOC_STATS_PID",
+         "GPUALLOC_TRACE", "GPUALLOC_LOG", "GPUALLOC_STRICT")
 SHELLS = [path for path in map(shutil.which, ("sh", "bash", "dash", "zsh")) if path]
 
 
@@ -97,17 +98,28 @@ class Env(RunTest):
             self.assertEqual(env, self.after(f"{set_it}; {unset}", env=env))
         self.assertEqual("", self.output("--unset"))
 
+    def test_unset_keeps_variables_of_the_user(self) -> None:
+        """Nothing has set them for a preload: a linked program reads them, too."""
+        self.assertEqual("", self.output("--unset", env={"GPUALLOC_HOST": "system",
+                                                         "GPUALLOC_LOG": "info"}))
+
     @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
     def test_unset_of_a_library(self) -> None:
-        library = next((path for path in map(str, (
-            "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2",
-            "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")) if os.path.exists(path)), None)
-        if not library:
-            self.skipTest("no malloc library here")
+        """Whatever became of the spec: it is not opened again."""
+        library = malloc_library(self.folder / "whole.so")
         set_it = f'eval "$({command.BINARY} env --host=dl:{library})"'
-        self.assertIn(os.path.realpath(library), self.after(set_it)["LD_PRELOAD"])
+        self.assertEqual(str(library), self.after(set_it)["LD_PRELOAD"])
         unset = f'eval "$({command.BINARY} env --unset)"'
-        self.assertEqual({}, self.after(f"{set_it}; {unset}"))
+        for between in (":", "GPUALLOC_HOST=dl:/nonesuch.so", "GPUALLOC_HOST=system"):
+            self.assertEqual({}, self.after(f"{set_it}; {between}; {unset}"), between)
+
+    @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
+    def test_twice_in_a_row(self) -> None:
+        """The second allocator takes the place of the first."""
+        library = malloc_library(self.folder / "whole.so")
+        lines = [f'eval "$({command.BINARY} env --host={host})"'
+                 for host in (f"dl:{library}", "system")]
+        self.assertEqual(self.after(lines[1]), self.after("; ".join(lines)))
 
     def test_refused(self) -> None:
         for args, part in ((["true"], '"gpualloc run" runs a program'), (["--bad"], "--bad"),

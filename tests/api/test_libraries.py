@@ -28,19 +28,23 @@ PVALLOC = "void *pvalloc(size_t size) { return memalign(4096, size + 4095 & -409
 FAMILY = FOUR + MEMALIGN + ALIGNED + USABLE
 
 
+def malloc_library(path: Path, source: str = FAMILY + PVALLOC, *options: str) -> Path:
+    """Compile a library; by default it has the whole family of malloc."""
+    (path.parent / "family.c").write_text(
+        "#include <stddef.h>\nextern void *__libc_malloc(size_t), *__libc_calloc(size_t, "
+        "size_t), *__libc_realloc(void *, size_t), __libc_free(void *), "
+        "*__libc_memalign(size_t, size_t);\n" + source)
+    subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", *options, "-o", path,
+                    path.parent / "family.c"], check=True)
+    return path
+
+
 @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
 class DirectLibrary(RunTest):
     """The library of dl: is preloaded itself where nothing is lost."""
 
     def library(self, name: str, source: str, *options: str) -> Path:
-        (self.folder / "family.c").write_text(
-            "#include <stddef.h>\nextern void *__libc_malloc(size_t), *__libc_calloc(size_t, "
-            "size_t), *__libc_realloc(void *, size_t), __libc_free(void *), "
-            "*__libc_memalign(size_t, size_t);\n" + source)
-        path = self.folder / name
-        subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", *options, "-o", path,
-                        self.folder / "family.c"], check=True)
-        return path
+        return malloc_library(self.folder / name, source, *options)
 
     def preloads(self, *options: object, env: dict[str, str] | None = None) -> list[str]:
         return [Path(name).name for name in
@@ -142,9 +146,26 @@ class DirectLibrary(RunTest):
         nested = f"{command.BINARY} run --host={{}} -- /bin/sh -c 'echo $LD_PRELOAD'"
         inner = self.run_shell(nested.format(f"dl:{path}"), "--host=system").out
         self.assertEqual(f"{path}\n", inner)
-        inner = self.run_shell(nested.format("system"), f"--host=dl:{path}").out
-        first, second = inner.strip().split(":")
-        self.assertEqual((PRELOAD, str(path)), (Path(first).name, second))
+        other = self.library("other.so", FAMILY + PVALLOC)
+        for host, expected in (("system", PRELOAD), (f"dl:{other}", other.name)):
+            for env, behind in (({}, []), ({"LD_PRELOAD": "libm.so.6"}, ["libm.so.6"])):
+                inner = self.run_shell(nested.format(host), f"--host=dl:{path}", env=env).out
+                names = [Path(name).name for name in inner.strip().split(":")]
+                self.assertEqual([expected] + behind, names)
+
+    def test_no_library_of_an_outer_run_serves_new(self) -> None:
+        """It would if it stayed in LD_PRELOAD: ours does not define the operators of C++."""
+        operators = ("void *_Znwm(size_t size) { return __libc_malloc(size); }\n"
+                     "void _ZdlPv(void *block) { __libc_free(block); }\n"
+                     "void _ZdlPvm(void *block) { __libc_free(block); }\n")
+        path = self.library("new.so", FAMILY + PVALLOC + operators)
+        source = self.make("new.cpp", "int *volatile block;\nint main() { for (int i = 0; i < "
+                           "5000; i++) { block = new int; delete block; } }\n", 0o644)
+        subprocess.run(["c++", "-o", self.folder / "new", source], check=True)
+        inner = (command.BINARY, "run", "--host=system", "--stats", "--strict", "--", "./new")
+        answer = self.gpualloc("run", f"--host=dl:{path}", "--", *inner)
+        self.assertEqual(0, answer.status, answer.err)
+        self.assertRegex(answer.err, r"allocs +[5-9]\d{3}\b")
 
     def test_runs_nested_in_one_for_aligned_blocks(self) -> None:
         """The outer pair goes: its operators would serve C++."""
