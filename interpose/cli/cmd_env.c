@@ -134,6 +134,7 @@ int ga_cmd_env(int argc, char **argv)
     static const struct argp argp = {options, parse, NULL, doc, children, NULL, NULL};
     static env_args args;
     args.settings.command = "env";
+    args.settings.shell = true;
     args.settings.argc = argc;
     args.settings.argv = argv;
     argp_parse(&argp, argc, argv, 0, NULL, &args);

@@ -136,6 +136,7 @@ static void take_shell(struct argp_state *state, run_args *args)
     }
     args->program = shell;
     args->settings.children = args->settings.stats;
+    args->settings.shell = true;
 }
 
 static void check_program(struct argp_state *state, run_args *args)

@@ -199,10 +199,28 @@ static bool set(const char *variable, const char *value)
     return !value || setenv(variable, value, 1) == 0;
 }
 
+/* Standard output of a shell's programs is often a file or a command substitution, such as that of
+ * the next `eval "$(gpualloc env)"`. */
+static bool try_stats(const ga_settings *settings)
+{
+    static const char *const outputs[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    const char *stats = settings->stats ? settings->stats : ga_environment("GPUALLOC_STATS");
+    for (size_t i = 0; settings->shell && stats && i < sizeof outputs / sizeof *outputs; i++) {
+        if (strcmp(stats, outputs[i]) == 0) {
+            ga_fail(GA_ERR_ARGUMENT,
+                    "expected a file, got \"%s\": the statistics would mix with "
+                    "the output of the shell's programs",
+                    stats);
+            return ga_settings_refuse(settings, settings->stats ? "--stats" : "GPUALLOC_STATS");
+        }
+    }
+    return true;
+}
+
 bool ga_settings_try(ga_settings *settings)
 {
     set("GPUALLOC_LOG", settings->log); /* also for messages of this process */
-    return try_specs(settings) && find_libraries(settings);
+    return try_stats(settings) && try_specs(settings) && find_libraries(settings);
 }
 
 /* ---- the environment ----------------------------------------------------------------------- */

@@ -21,6 +21,7 @@ typedef struct ga_settings {
     const char *host, *device, *kernel, *log;
     const char *stats, *trace; /* absolute; stats: or "1", standard error, or "-", output */
     bool strict, children;     /* children: report their statistics, too */
+    bool shell;                /* a shell's programs inherit the settings */
     ga_path stats_path, trace_path;
     ga_library preloadable; /* the library of --host=dl:, if it can take the place of ours */
     ga_path malloc;         /* the library that serves malloc */

@@ -125,8 +125,11 @@ class Env(RunTest):
         for args, part in ((["true"], '"gpualloc run" runs a program'), (["--bad"], "--bad"),
                            (["--host=nonesuch"], "nonesuch"), (["--device=a b"], "column 2"),
                            (["--stats=/nonesuch/x"], "/nonesuch/x"), (["--log=loud"], '"loud"'),
-                           (["--trace=/dev/null"], "is no trace")):
+                           (["--trace=/dev/null"], "is no trace"),
+                           (["--stats=-"], '--stats: expected a file, got "-"'),
+                           (["--stats-children", "--stats=/dev/stdout"], '"/dev/stdout"')):
             self.refused(self.gpualloc("env", *args), 2, part)
+        self.refused(self.gpualloc("env", env={"GPUALLOC_STATS": "-"}), 2, "GPUALLOC_STATS")
         self.refused(self.gpualloc("env", env={"GPUALLOC_PRELOAD_DIR": "nonesuch"}), 2, PRELOAD)
         self.refused(self.gpualloc("env", env={"GPUALLOC_HOST": "nonesuch"}), 2, "nonesuch")
 
@@ -162,6 +165,7 @@ class Shell(RunTest):
     def test_usage(self) -> None:
         self.refused(self.gpualloc("run", "--shell", "true"), 2, "--shell or a PROGRAM", '"true"')
         self.refused(self.gpualloc("run", "--shell", "--host=nonesuch"), 2, "nonesuch")
+        self.refused(self.gpualloc("run", "--shell", "--stats=-"), 2, '--stats', 'got "-"')
 
 
 class Surroundings(RunTest):
