@@ -105,7 +105,9 @@ static bool try_host(ga_settings *settings)
     if (!settings->host) {
         settings->host = ga_registry_find("jemalloc") ? "jemalloc" : "system";
     }
-    if (ga_trial_host(settings->host, &settings->preloadable) == GA_OK) {
+    const char *host = ga_trial_absolute(settings->host);
+    if (host && ga_trial_host(host, &settings->preloadable) == GA_OK) {
+        settings->host = host;
         tell_unread(settings->host);
         return true;
     }

@@ -60,6 +60,26 @@ class DirectLibrary(RunTest):
     def test_a_relative_path_becomes_absolute(self) -> None:
         path = self.library("whole.so", FAMILY + PVALLOC)
         self.assertEqual(str(path), self.variable("LD_PRELOAD", "--host=dl:./whole.so"))
+        trace = f'trace:file="{self.folder}/dl:./whole.so"'
+        (self.folder / "dl:.").mkdir()
+        shutil.copy(path, self.folder / 'wh"ole.so')
+        for spec, expected in (
+                ("dl:./whole.so", "dl:{}/./whole.so"), (f"dl:{path}", "dl:{}/whole.so"),
+                ('dl:path="./whole.so"', "dl:{}/./whole.so"),
+                ('dl:path="./wh\\"ole.so"', 'dl:{}/./wh"ole.so'),
+                (f"{trace}/dl:./whole.so", trace + "/dl:{}/./whole.so")):
+            self.assertEqual(expected.format(self.folder), self.variable(
+                "GPUALLOC_HOST", "--log=error", f"--host={spec}"))
+
+    def test_a_relative_path_in_another_directory(self) -> None:
+        """Forwarded: each program opens the library by its spec."""
+        self.library("whole.so", FAMILY + PVALLOC)
+        from_environment = {"GPUALLOC_HOST": "dl:./whole.so"}
+        for options, env in ((["--host=dl:./whole.so"], {}), ([], from_environment),
+                             (["--host=hazard/dl:./whole.so"], {})):
+            answer = self.run_shell("cd / && /bin/true && echo well", *options, "--strict",
+                                    f"--stats={self.folder}/s.json", env=env)
+            self.assertEqual((0, "well\n", ""), (answer.status, answer.out, answer.err))
 
     def test_part_of_the_family(self) -> None:
         """The C library's pvalloc would return blocks that this library's free does not know."""
@@ -92,6 +112,7 @@ class DirectLibrary(RunTest):
     def test_statistics_and_traces_need_ours(self) -> None:
         host = f"--host=dl:{self.library('whole.so', FAMILY + PVALLOC)}"
         stats, trace = f"{self.folder}/stats.json", f"{self.folder}/trace"
+        from_environment = {"GPUALLOC_HOST": "dl:./whole.so"}
         for options, env in (([f"--stats={stats}"], {}), ([f"--trace={trace}"], {}),
                              ([], {"GPUALLOC_STATS": stats}), ([], {"GPUALLOC_TRACE": trace})):
             with self.subTest(options=options, env=env):
