@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Finds programs as the shell does, and detects those that LD_PRELOAD does not reach: the loader
- * ignores it for programs that gain privileges, static programs have no loader, musl's loader
+ * ignores it for programs that gain or keep privileges, static programs have no loader, musl's loader
  * cannot bind the preload's calls of glibc, a program's own malloc comes before any library's, and
  * a loader with an older C library cannot bind the preload either.
  *
@@ -138,6 +138,13 @@ static bool gains_rights(const char *program)
     return (user || group || capable) && !grants_nothing(program);
 }
 
+/* As by a program that has the effective user of its file, and runs others: the loader ignores the
+ * environment of those, too. */
+static bool has_rights(void)
+{
+    return geteuid() != getuid() || getegid() != getgid();
+}
+
 /* The loader of this process, as the kernel found it in this program's file; "" if unknown. */
 static const char *own_loader(void)
 {
@@ -199,6 +206,8 @@ void ga_program_reach(ga_reach *out, const char *program, const char *preload)
     }
     if (gains_rights(path.text)) {
         set_trouble(out, false, "it gains rights when it runs (setuid, setgid or capabilities)");
+    } else if (has_rights()) {
+        set_trouble(out, false, "this process has rights that its user has not");
     } else if (ga_elf_open(&elf, path.text)) {
         inspect(out, &elf, path.text, preload);
         ga_elf_close(&elf);

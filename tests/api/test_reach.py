@@ -186,6 +186,17 @@ class OutOfReach(RunTest):
                 self.skipTest("no setuid program here")
             self.assertIn("gains rights", self.gpualloc("run", su, "--version").err)
 
+    @unittest.skipIf(command.SANITIZED, "the preload's folder comes from the environment")
+    def test_rights_of_the_process(self) -> None:
+        """Of an effective user or group other than the real one, whatever the file grants."""
+        if os.getuid() != 0:
+            self.skipTest("only root can change its real user")
+        for change in (lambda: os.setresuid(65534, 0, 0), lambda: os.setresgid(65534, 0, 0)):
+            self.refused(self.gpualloc("run", "--strict", "/bin/true", preexec_fn=change), 2,
+                         "this process has rights that its user has not")
+            answer = self.gpualloc("run", "/bin/true", preexec_fn=change)
+            self.assertEqual((0, 1), (answer.status, answer.err.count("\n")), answer.err)
+
     def test_rights_that_are_not_granted(self) -> None:
         """By a process that has given up new rights, and by a file system that is mounted
         nosuid."""
