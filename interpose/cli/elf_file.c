@@ -13,7 +13,8 @@
 enum {
     NOTES_MAX = 64,
     ENTRIES_MAX = 4096,    /* of the dynamic section */
-    CANDIDATES_MAX = 65536 /* symbols in a bucket of the hash table */
+    CANDIDATES_MAX = 65536, /* symbols in a bucket of the hash table */
+    SEGMENTS_SIZE = 65536  /* bytes of their table; the kernel executes no file with more */
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -72,8 +73,9 @@ bool ga_elf_is_of_our_kind(const ga_elf *elf)
 static ElfW(Phdr) next_segment(const ga_elf *elf, ElfW(Word) type, unsigned *at, bool *error)
 {
     ElfW(Phdr) segment;
-    *error = false;
-    while (*at < elf->header.e_phnum) {
+    *error = elf->header.e_phentsize != sizeof segment ||
+             elf->header.e_phnum > SEGMENTS_SIZE / sizeof segment;
+    while (!*error && *at < elf->header.e_phnum) {
         uint64_t place = elf->header.e_phoff + (*at)++ * sizeof segment;
         *error = !read_at(elf, place, &segment, sizeof segment);
         if (*error) {
@@ -136,9 +138,10 @@ bool ga_elf_version(const ga_elf *elf, char text[32])
 
 /* ---- dynamic symbols ----------------------------------------------------------------------- */
 
-/* Places in the file; 0: none. */
+/* Of the dynamic section: addresses, which place_of() makes places in the file. 0: none. */
 typedef struct symbol_tables {
     uint64_t symbols, names, hashes;
+    bool soname;
 } symbol_tables;
 
 static uint64_t place_of(const ga_elf *elf, ElfW(Addr) address)
@@ -154,7 +157,7 @@ static uint64_t place_of(const ga_elf *elf, ElfW(Addr) address)
     return 0;
 }
 
-static symbol_tables tables_of(const ga_elf *elf)
+static symbol_tables addresses_of(const ga_elf *elf)
 {
     symbol_tables found = {0};
     bool error;
@@ -166,15 +169,30 @@ static symbol_tables tables_of(const ga_elf *elf)
             entry.d_tag == DT_NULL) {
             break;
         }
-        uint64_t *place = entry.d_tag == DT_SYMTAB     ? &found.symbols
-                          : entry.d_tag == DT_STRTAB   ? &found.names
-                          : entry.d_tag == DT_GNU_HASH ? &found.hashes
-                                                       : NULL;
-        if (place) {
-            *place = place_of(elf, entry.d_un.d_ptr);
+        uint64_t *address = entry.d_tag == DT_SYMTAB     ? &found.symbols
+                            : entry.d_tag == DT_STRTAB   ? &found.names
+                            : entry.d_tag == DT_GNU_HASH ? &found.hashes
+                                                         : NULL;
+        if (address) {
+            *address = entry.d_un.d_ptr;
         }
+        found.soname = found.soname || entry.d_tag == DT_SONAME;
     }
     return found;
+}
+
+static symbol_tables tables_of(const ga_elf *elf)
+{
+    symbol_tables found = addresses_of(elf);
+    found.symbols = place_of(elf, found.symbols);
+    found.names = place_of(elf, found.names);
+    found.hashes = place_of(elf, found.hashes);
+    return found;
+}
+
+bool ga_elf_is_library(const ga_elf *elf)
+{
+    return addresses_of(elf).soname;
 }
 
 static uint32_t hash_of(const char *name)

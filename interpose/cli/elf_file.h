@@ -31,6 +31,9 @@ bool ga_elf_is_of_our_kind(const ga_elf *elf);
 /* Read the name of the file's loader, "" if it has none. False: cannot be read. */
 bool ga_elf_loader(const ga_elf *elf, char name[PATH_MAX]);
 
+/* True if the file has a name for programs that link it, as a library and a loader have. */
+bool ga_elf_is_library(const ga_elf *elf);
+
 /* True if the file's dynamic symbols define the function. */
 bool ga_elf_defines(const ga_elf *elf, const char *function);
 

@@ -105,7 +105,7 @@ class Env(RunTest):
 
     @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
     def test_unset_of_a_library(self) -> None:
-        """Whatever became of the spec: it is not opened again."""
+        """The spec is not opened again: it may have changed."""
         library = malloc_library(self.folder / "whole.so")
         set_it = f'eval "$({command.BINARY} env --host=dl:{library})"'
         self.assertEqual(str(library), self.after(set_it)["LD_PRELOAD"])

@@ -188,7 +188,7 @@ class OutOfReach(RunTest):
 
     @unittest.skipIf(command.SANITIZED, "the preload's folder comes from the environment")
     def test_rights_of_the_process(self) -> None:
-        """Of an effective user or group other than the real one, whatever the file grants."""
+        """Of an effective user or group other than the real one."""
         if os.getuid() != 0:
             self.skipTest("only root can change its real user")
         for change in (lambda: os.setresuid(65534, 0, 0), lambda: os.setresgid(65534, 0, 0)):
@@ -229,6 +229,24 @@ class OutOfReach(RunTest):
                         b"#!" + b"x" * 1000):
             path = self.make("odd", content, 0o755)
             self.assertGreaterEqual(self.gpualloc("run", path).status, 0)
+
+    def test_many_segments_and_tags(self) -> None:
+        """The tables of a damaged file are not searched once for each entry."""
+        content = small_program(self.own_loader().encode())
+        if content is None:
+            self.skipTest("no small program for this processor")
+        for segments in (1100, 65535): # the kernel takes at most 1170
+            start, tags = 64 + segments * 56, 4096
+            dynamic = struct.pack("<IIQQQQQQ", 2, 4, start, 0, 0, tags * 16, tags * 16, 8)
+            load = struct.pack("<IIQQQQQQ", 1, 4, 0, 1 << 40, 0, 1, 1, 4096)
+            interpreter = bytearray(content[64 + 56:64 + 2 * 56])
+            struct.pack_into("<Q", interpreter, 8, start + tags * 16)
+            header = bytearray(content[:64])
+            struct.pack_into("<HH", header, 54, 56, segments)
+            path = self.make("large", bytes(header) + interpreter + dynamic
+                             + load * (segments - 2) + struct.pack("<QQ", 6, 1) * tags
+                             + self.own_loader().encode() + b"\0", 0o755)
+            self.gpualloc("run", "--strict", path, timeout=20)
 
     def test_pipe_as_interpreter_is_not_waited_for(self) -> None:
         os.mkfifo(self.folder / "pipe")
