@@ -12,9 +12,9 @@
 /* Bounds for damaged files; real ones stay far below. */
 enum {
     NOTES_MAX = 64,
-    ENTRIES_MAX = 4096,    /* of the dynamic section */
+    ENTRIES_MAX = 4096,     /* of the dynamic section */
     CANDIDATES_MAX = 65536, /* symbols in a bucket of the hash table */
-    SEGMENTS_SIZE = 65536  /* bytes of their table; the kernel executes no file with more */
+    SEGMENTS_SIZE = 65536   /* bytes of their table; the kernel executes no file with more */
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Finds programs as the shell does, and detects those that LD_PRELOAD does not reach: the loader
- * ignores it for programs that gain or keep privileges, static programs have no loader, musl's loader
- * cannot bind the preload's calls of glibc, a program's own malloc comes before any library's, and
- * a loader with an older C library cannot bind the preload either.
+ * ignores it for programs that gain or keep privileges, static programs have no loader, musl's
+ * loader cannot bind the preload's calls of glibc, a program's own malloc comes before any
+ * library's, and a loader with an older C library cannot bind the preload either.
  *
  * All of this is known before the program is executed. An answer of the preload itself would need a
  * process beside the program that waits for it, or a descriptor that the program inherits.
@@ -183,12 +183,14 @@ static void inspect(ga_reach *out, const ga_elf *elf, const char *program, const
     char loader[PATH_MAX];
     if (!ga_elf_is_of_our_kind(elf)) {
         set_trouble(out, true, "it is made for another kind of processor than the library");
-    } else if (!ga_elf_loader(elf, loader) || is_same_file(program, own_loader())) {
-        return; /* unreadable, or the loader itself, which loads a program that it is given */
+    } else if (!ga_elf_loader(elf, loader)) {
+        return; /* unreadable */
+    } else if (is_musl(*loader ? loader : program)) {
+        set_trouble(out, true, "it is made for musl, and the library for glibc");
+    } else if (!*loader && ga_elf_is_library(elf)) {
+        return; /* a loader, which loads a program that it is given */
     } else if (!*loader) {
         set_trouble(out, false, "it is linked statically");
-    } else if (is_musl(loader)) {
-        set_trouble(out, true, "it is made for musl, and the library for glibc");
     } else if (ga_elf_defines(elf, "malloc")) {
         set_trouble(out, false, "it defines malloc itself, and that comes first");
     } else if (!is_same_file(loader, own_loader())) {

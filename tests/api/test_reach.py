@@ -117,7 +117,15 @@ class OutOfReach(RunTest):
     @unittest.skipIf(command.SANITIZED, "the preload is not the real one")
     def test_loader_as_program(self) -> None:
         """It loads the preload, although it names no loader itself."""
-        self.assertEqual((0, ""), self.result("--strict", self.own_loader(), "/bin/true"))
+        other = shutil.copy(self.own_loader(), self.folder / "ld.so")
+        for loader in (self.own_loader(), other):
+            self.assertEqual((0, ""), self.result("--strict", loader, "/bin/true"))
+
+    def test_musl_loader_as_program(self) -> None:
+        content = small_program()
+        if content is None:
+            self.skipTest("no static program for this processor")
+        self.check(self.make("ld-musl-any.so.1", content, 0o755), "made for musl", 7)
 
     SHOW = ('#include <stdio.h>\n#include <stdlib.h>\nint main(void)'
             '{ puts(getenv("LD_PRELOAD") ? "preloaded" : "alone"); return 0; }')
