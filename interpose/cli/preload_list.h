@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The libraries that `gpualloc run` puts into LD_PRELOAD. The loader splits LD_PRELOAD at colons
- * and spaces, and LD_LIBRARY_PATH at colons and semicolons: a library whose folder has a space is
- * named without it, and the folder is searched first.
+ * and spaces, and LD_LIBRARY_PATH at colons and semicolons; in both it replaces $LIB and the
+ * like. A library whose folder has a space is named without it, and the folder is searched first.
  */
 #ifndef INTERPOSE_CLI_PRELOAD_LIST_H
 #define INTERPOSE_CLI_PRELOAD_LIST_H

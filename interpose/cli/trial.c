@@ -192,7 +192,7 @@ static ga_library file_of(void *library, bool aligns)
     ga_library file = {.aligns = aligns};
     struct link_map *map = map_of(library);
     char *path = map ? realpath(map->l_name, NULL) : NULL;
-    if (path && strlen(path) < sizeof file.path && !strpbrk(path, " :")) {
+    if (path && strlen(path) < sizeof file.path && !strpbrk(path, " :$")) {
         strcpy(file.path, path);
     }
     free(path);

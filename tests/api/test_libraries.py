@@ -131,11 +131,15 @@ class DirectLibrary(RunTest):
             self.assertEqual((0, "./name\nname\n", ""), (answer.status, answer.out, answer.err))
         self.assertIn('"program":"name"', (self.folder / "s.json").read_text())
 
-    def test_a_path_that_the_loader_would_split(self) -> None:
+    def test_a_path_that_the_loader_would_change(self) -> None:
         for family in (FAMILY, FAMILY + PVALLOC):
             for name in ("with space.so", "with:colon.so"):
                 path = self.library(name, family)
                 self.assertEqual([PRELOAD], self.preloads(f'--host=dl:path="{path}"'))
+            link = self.folder / "link.so" # dlopen() would replace $LIB, too
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.library("with$LIB.so", family))
+            self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{link}"))
 
     def test_other_preloads_stay_behind(self) -> None:
         host = f"--host=dl:{self.library('part.so', FAMILY)}"
@@ -263,9 +267,10 @@ class Found(RunTest):
     def test_preload_that_cannot_be_named(self) -> None:
         """A space is allowed where the folder can be searched for libraries: see Spaces."""
         (self.preload_folder("a space") / "libz.so.1").touch()
-        for name in ("a:colon", "a space;semicolon"):
+        names = ["a:colon", "a space;semicolon", "a$LIB", "a $ORIGIN space"]
+        for name in names:
             self.preload_folder(name)
-        for name in ("a space", "a:colon", "a space;semicolon"):
+        for name in ["a space"] + names:
             answer = self.gpualloc("run", "true", env={"GPUALLOC_PRELOAD_DIR": name})
             self.refused(answer, 2, name, "LD_PRELOAD cannot name it")
 
