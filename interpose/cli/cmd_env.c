@@ -31,12 +31,13 @@ enum {
     VARIABLES = sizeof variables / sizeof *variables
 };
 
-/* In quotes, so that the shell takes the value as it is. */
+/* In quotes, so that the shell takes the value as it is, but for quotes and, because fish takes
+ * them for escapes in quotes, too, backslashes. */
 static void print_quoted(const char *value)
 {
     putchar('\'');
     for (; *value; value++) {
-        fputs(*value == '\'' ? "'\\''" : (char[]){*value, '\0'}, stdout);
+        printf(*value == '\'' || *value == '\\' ? "'\\%c'" : "%c", *value);
     }
     putchar('\'');
 }

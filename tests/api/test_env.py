@@ -44,22 +44,28 @@ class Env(RunTest):
             self.assertEqual({name: value for name, value in run.items() if value != "unset"},
                              self.after(line))
 
+    ODD_NAME = "it's $(a) `b` \\c\\\\'\td\\"
+
     def test_shells(self) -> None:
-        text = self.output("--host=fail:nth=0", "--trace=it's $(a) `b` \\c\td")
+        text = self.output("--host=fail:nth=0", f"--trace={self.ODD_NAME}")
         self.assertEqual([], [line for line in text.splitlines()
                               if not line.startswith("export ") or not line.endswith("';")])
+        words = shlex.split(text) # as programs read it
+        self.assertIn(f"GPUALLOC_TRACE={self.folder}/{self.ODD_NAME};", words)
         (self.folder / "saved").write_text(text)
         for shell in SHELLS:
             with self.subTest(shell):
                 found = self.after(". ./saved", shell)
                 self.assertEqual("fail:nth=0", found["GPUALLOC_HOST"])
-                self.assertEqual(f"{self.folder}/it's $(a) `b` \\c\td", found["GPUALLOC_TRACE"])
+                self.assertEqual(f"{self.folder}/{self.ODD_NAME}", found["GPUALLOC_TRACE"])
 
     @unittest.skipUnless(shutil.which("fish"), "no fish here")
     def test_fish(self) -> None:
-        found = self.after(f"{command.BINARY} env --host=system --log=warn | source",
-                           shutil.which("fish"), env={"HOME": str(self.folder)})
+        found = self.after(f"{command.BINARY} env --host=system --log=warn "
+                           '--stats="$NAME" | source', shutil.which("fish"),
+                           env={"HOME": str(self.folder), "NAME": self.ODD_NAME})
         self.assertEqual(("system", "warn"), (found["GPUALLOC_HOST"], found["GPUALLOC_LOG"]))
+        self.assertEqual(f"{self.folder}/{self.ODD_NAME}", found["GPUALLOC_STATS"])
         self.assertEqual(self.variable("LD_PRELOAD"), found["LD_PRELOAD"])
 
     def test_eval_without_quotes(self) -> None:
