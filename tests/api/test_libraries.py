@@ -157,6 +157,10 @@ class DirectLibrary(RunTest):
 
     def test_program_without_loader(self) -> None:
         """Static, or one that gains rights: the warning does not depend on the library."""
+        archive = subprocess.run(["cc", "-print-file-name=libc.a"], capture_output=True, text=True,
+                                 check=True).stdout.strip()
+        if not os.path.isabs(archive):
+            self.skipTest("no libc.a here")
         (self.folder / "empty.c").write_text("int main(void) { return 7; }\n")
         subprocess.run(["cc", "-static", "-o", self.folder / "static", self.folder / "empty.c"],
                        check=True)
