@@ -9,6 +9,7 @@ import shutil
 import stat
 import struct
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
@@ -169,6 +170,25 @@ class OutOfReach(RunTest):
                 self.refused(answer, 2, str(path), reason, f"{self.folder}/ld.so")
             else:
                 self.assertNotIn("LD_PRELOAD", answer.err)
+
+    def test_other_loader_is_asked_apart(self) -> None:
+        """It has no input, no LD_DEBUG, and cannot delay the program by a process that it leaves
+        behind."""
+        content = small_program(os.fsencode(self.folder / "ld.so"))
+        if content is None:
+            self.skipTest("no small program for this processor")
+        path = self.make("program", content, 0o755)
+        listed = f"\t{self.variable('LD_PRELOAD')} (0x00007f0000000000)"
+        self.make("ld.so", f"#!/bin/sh\ncat >input; echo ${{LD_DEBUG-unset}} >debug\n"
+                  f"sleep 20 & echo {shlex.quote(listed)}\n", 0o755)
+        before = time.monotonic()
+        answer = self.gpualloc("run", "--strict", path, stdin=None, input=b"for the program\n",
+                               env={"LD_DEBUG": "statistics", "LD_DEBUG_OUTPUT": "/dev/null"},
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.assertLess(time.monotonic() - before, 15)
+        self.assertNotIn("LD_PRELOAD", answer.err)
+        self.assertEqual(("", "unset\n"), tuple((self.folder / name).read_text()
+                                                for name in ("input", "debug")))
 
     def test_one_line_for_32_bits(self) -> None:
         try:
