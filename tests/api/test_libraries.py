@@ -91,6 +91,17 @@ class DirectLibrary(RunTest):
             path = self.library("one.so", FOUR + one + USABLE)
             self.assertEqual([ALIGN_PRELOAD, "one.so"], self.preloads(f"--host=dl:{path}"), one)
 
+    SYSV = "-Wl,--hash-style=sysv"
+
+    def test_a_library_with_the_older_hash_table(self) -> None:
+        path = self.library("old.so", FAMILY, self.SYSV)
+        self.assertEqual([ALIGN_PRELOAD, "old.so"], self.preloads(f"--host=dl:{path}"))
+        whole = self.library("whole.so", FAMILY + PVALLOC, self.SYSV)
+        libraries = {"LD_PRELOAD": f"{whole}:{self.variable('LD_PRELOAD')}"}
+        done = subprocess.run(["/bin/true"], capture_output=True, text=True, check=True,
+                              env=command.CLEAN | libraries | {"GPUALLOC_LOG": "info"})
+        self.assertIn(f'malloc of "{whole}" comes before gpualloc\'s', done.stderr)
+
     def test_families_that_cannot_be_completed(self) -> None:
         never = MEMALIGN.replace("__libc_memalign(align, size)", "__libc_malloc(size)")
         strict = MEMALIGN.replace("return", "return size % align ? NULL :")

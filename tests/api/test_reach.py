@@ -90,13 +90,19 @@ class OutOfReach(RunTest):
     def test_own_malloc(self) -> None:
         family = "".join(f"{result} {name}({args});\n" for result, name, args in (
             ("void *", "__libc_malloc", "unsigned long"), ("void", "__libc_free", "void *")))
-        path = self.compile("own", f"{family}void *malloc(unsigned long size) "
-                            "{ return __libc_malloc(size); }\n"
-                            "void free(void *block) { __libc_free(block); }\n"
-                            "int main(void) { return 7; }\n", "-fno-builtin")
-        self.check(path, "defines malloc itself", 7)
+        for table in ("gnu", "sysv", "both"):
+            path = self.compile("own", f"{family}void *malloc(unsigned long size) "
+                                "{ return __libc_malloc(size); }\n"
+                                "void free(void *block) { __libc_free(block); }\n"
+                                "int main(void) { return 7; }\n", "-fno-builtin",
+                                f"-Wl,--hash-style={table}")
+            self.check(path, "defines malloc itself", 7)
         path = self.compile("user", "#include <stdlib.h>\nvoid *(*volatile f)(size_t) = malloc;\n"
                             "int main(void) { free(f(1)); return 7; }\n", "-no-pie")
+        self.assertEqual((7, ""), self.result("--strict", path))
+        path = self.compile("old", "#include <stdlib.h>\nvoid *(*volatile f)(size_t) = malloc;\n"
+                            "int main(void) { free(f(1)); return 7; }\n",
+                            "-Wl,--hash-style=sysv")
         self.assertEqual((7, ""), self.result("--strict", path))
 
     def result(self, *args: object, **more: object) -> tuple[int, str]:
