@@ -22,6 +22,9 @@ enum {
 int ga_file_open(const char *path)
 {
     struct stat there;
+    if (stat(path, &there) != 0 || !S_ISREG(there.st_mode)) {
+        return -1; /* opening a device can have effects */
+    }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd >= 0 && (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode))) {
         close(fd);

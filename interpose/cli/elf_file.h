@@ -16,7 +16,8 @@ typedef struct ga_elf {
     ElfW(Ehdr) header; /* of another class only e_ident, e_type and e_machine have a meaning */
 } ga_elf;
 
-/* Open a file for reading: never waits. Returns the descriptor; -1: not a readable regular file. */
+/* Open a file for reading: never waits, and opens no device. Returns the descriptor; -1: not a
+ * readable regular file. */
 int ga_file_open(const char *path);
 
 /* False: not a readable ELF file. Close it by ga_elf_close(). */

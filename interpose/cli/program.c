@@ -70,35 +70,104 @@ int ga_program_find(ga_path *out, const char *name)
 
 /* ---- following scripts --------------------------------------------------------------------- */
 
-/* Copy the next word of a line, and return what follows it. */
+/* Copy the next word of a line, without its quotes, and return what follows it. */
 static const char *next_word(const char *line, char *out, size_t size)
 {
+    size_t length = 0;
+    char quote = '\0';
     line += strspn(line, " \t");
-    size_t length = strcspn(line, " \t\n");
-    snprintf(out, size, "%.*s", (int)length, line);
-    return line + length;
+    for (; *line && *line != '\n' && (quote || (*line != ' ' && *line != '\t')); line++) {
+        if (*line == quote) {
+            quote = '\0';
+        } else if (!quote && (*line == '"' || *line == '\'')) {
+            quote = *line;
+        } else if (length + 1 < size) {
+            out[length++] = *line;
+        }
+    }
+    out[length] = '\0';
+    return line;
 }
 
-/* The interpreter env(1) runs a program that it finds in PATH: the first word that is neither an
- * option nor a variable. */
-static void follow_env(ga_path *path, const char *words)
+typedef struct env_line {
+    const char *rest; /* the words that are not read yet */
+    char word[256];
+    bool drops; /* the preload is removed, or replaced */
+} env_line;
+
+static void drop_if_preload(env_line *line, const char *variable)
 {
+    line->drops = line->drops || strcmp(variable, "LD_PRELOAD") == 0;
+}
+
+/* Read the options of one letter in a word. Those with a value have it in the word, or in the next
+ * one; that of -S is more words. Returns true if the rest of the word is such a word, the
+ * program's. */
+static bool read_letters(env_line *line)
+{
+    for (const char *letter = line->word + 1; *letter; letter++) {
+        if (*letter == 'i') {
+            line->drops = true;
+        } else if (strchr("uCS", *letter)) {
+            char option = *letter;
+            memmove(line->word, letter + 1, strlen(letter));
+            if (!*line->word && option != 'S') {
+                line->rest = next_word(line->rest, line->word, sizeof line->word);
+            }
+            if (option == 'u') {
+                drop_if_preload(line, line->word);
+            }
+            return option == 'S' && *line->word;
+        }
+    }
+    return false;
+}
+
+/* Read a word before the program's name. Returns true if the word is, or becomes, that name. */
+static bool read_word(env_line *line)
+{
+    static const char split[] = "--split-string=", unset[] = "--unset=";
+    char *word = line->word;
+    if (strncmp(word, split, sizeof split - 1) == 0) {
+        memmove(word, word + sizeof split - 1, strlen(word) - sizeof split + 2);
+        return *word && read_word(line);
+    }
+    if (strcmp(word, "-") == 0 || strcmp(word, "--ignore-environment") == 0) {
+        line->drops = true;
+    } else if (strncmp(word, unset, sizeof unset - 1) == 0) {
+        drop_if_preload(line, word + sizeof unset - 1);
+    } else if (word[0] == '-' && word[1] != '-') {
+        return read_letters(line) && read_word(line);
+    } else if (*word != '-' && strchr(word, '=')) {
+        line->drops = line->drops || strncmp(word, "LD_PRELOAD=", 11) == 0;
+    } else {
+        return *word != '-';
+    }
+    return false;
+}
+
+/* The interpreter env(1) runs a program that it finds in PATH. Returns true if it does so without
+ * the preload. */
+static bool follow_env(ga_path *path, const char *words)
+{
+    env_line line = {.rest = words};
     const char *slash = strrchr(path->text, '/');
-    char word[256] = "";
     ga_path found;
     if (strcmp(slash ? slash + 1 : path->text, "env") != 0) {
-        return;
+        return false;
     }
     do {
-        words = next_word(words, word, sizeof word);
-    } while (*word == '-' || strchr(word, '='));
-    if (ga_program_find(&found, word) == 0) {
+        line.rest = next_word(line.rest, line.word, sizeof line.word);
+    } while (!read_word(&line) && *line.rest);
+    if (ga_program_find(&found, line.word) == 0) {
         *path = found;
     }
+    return line.drops;
 }
 
-/* True if the file is a script; `path` then names its interpreter. */
-static bool follow_script(ga_path *path)
+/* True if the file is a script; `path` then names its interpreter, and *drops becomes true if that
+ * has no preload. */
+static bool follow_script(ga_path *path, bool *drops)
 {
     char line[256];
     int fd = ga_file_open(path->text);
@@ -111,7 +180,7 @@ static bool follow_script(ga_path *path)
         return false;
     }
     const char *words = next_word(line + 2, path->text, sizeof path->text);
-    follow_env(path, words);
+    *drops = follow_env(path, words) || *drops;
     return true;
 }
 
@@ -133,7 +202,8 @@ static bool gains_rights(const char *program)
         return false;
     }
     bool user = stat_of.st_mode & S_ISUID && stat_of.st_uid != getuid();
-    bool group = stat_of.st_mode & S_ISGID && stat_of.st_gid != getgid();
+    bool setgid = (stat_of.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
+    bool group = setgid && stat_of.st_gid != getgid();
     bool capable = getuid() != 0 && getxattr(program, "security.capability", NULL, 0) > 0;
     return (user || group || capable) && !grants_nothing(program);
 }
@@ -202,11 +272,14 @@ void ga_program_reach(ga_reach *out, const char *program, const char *preload)
 {
     ga_path path;
     ga_elf elf;
+    bool drops = false;
     *out = (ga_reach){.trouble = ""};
     snprintf(path.text, sizeof path.text, "%s", program);
-    for (int i = 0; i < INTERPRETERS_MAX && follow_script(&path); i++) {
+    for (int i = 0; i < INTERPRETERS_MAX && follow_script(&path, &drops); i++) {
     }
-    if (gains_rights(path.text)) {
+    if (drops) {
+        set_trouble(out, false, "env removes it from the environment");
+    } else if (gains_rights(path.text)) {
         set_trouble(out, false, "it gains rights when it runs (setuid, setgid or capabilities)");
     } else if (has_rights()) {
         set_trouble(out, false, "this process has rights that its user has not");

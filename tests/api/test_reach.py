@@ -4,6 +4,7 @@
 
 import ctypes
 import os
+import select
 import shlex
 import shutil
 import stat
@@ -116,13 +117,22 @@ class OutOfReach(RunTest):
             self.skipTest("no static program for this processor")
         self.make("small", content, 0o755)
         path = {"PATH": f"{self.folder}:{os.environ['PATH']}"}
-        for line in ("small", "-S small -x", "-S -i A=b small", " -S\tsmall"):
+        for line in ("small", "-S small -x", "-S A=b small", " -S\tsmall", "-Ssmall", "-vSsmall",
+                     "--split-string=small x", "--split-string small", '-S "./small"',
+                     "-S -uHOME small", "-S -u HOME small", "-S --unset=HOME small"):
             script = self.make("script", f"#!/usr/bin/env {line}\n", 0o755)
             answer = self.gpualloc("run", script, env=path)
             self.assertIn("it is linked statically", answer.err, line)
-        for line in ("nonesuch", "-S nonesuch -x"):
+        for line in ("-S -i small", "-iS small", "-S - small", "-S -vi small",
+                     "-S --ignore-environment small", "-S -uLD_PRELOAD small",
+                     "-S -u LD_PRELOAD small", "-S --unset=LD_PRELOAD small",
+                     "-S LD_PRELOAD= small", "-S -C / -i small"):
             script = self.make("script", f"#!/usr/bin/env {line}\n", 0o755)
-            self.assertNotIn("gpualloc", self.gpualloc("run", script, env=path).err)
+            self.assertIn("env removes it", self.gpualloc("run", script, env=path).err, line)
+            self.refused(self.gpualloc("run", "--strict", script, env=path), 2, "env removes it")
+        for line in ("nonesuch", "-S nonesuch -x", "-S -u", "-S '"):
+            script = self.make("script", f"#!/usr/bin/env {line}\n", 0o755)
+            self.assertNotIn("is linked", self.gpualloc("run", script, env=path).err)
 
     def own_loader(self) -> str:
         text = subprocess.run(["readelf", "-lW", "/bin/true"], capture_output=True, text=True,
@@ -223,7 +233,9 @@ class OutOfReach(RunTest):
             path.chmod(0o4755)
             self.folder.chmod(0o755)
             self.check(path, "gains rights", 0)
-            path.chmod(0o755)
+            os.chown(path, 65534, 65534)
+            path.chmod(0o2705) # setgid has no meaning without execution by the group
+            self.assertEqual((0, ""), self.result("--strict", path))
         else:
             su = shutil.which("su")
             if not su or not os.stat(su).st_mode & stat.S_ISUID:
@@ -291,6 +303,19 @@ class OutOfReach(RunTest):
                              + load * (segments - 2) + struct.pack("<QQ", 6, 1) * tags
                              + self.own_loader().encode() + b"\0", 0o755)
             self.gpualloc("run", "--strict", path, timeout=20)
+
+    def test_device_as_interpreter_is_not_opened(self) -> None:
+        """Opening one can have effects: this terminal tells if it was opened and closed."""
+        libc = ctypes.CDLL(None)
+        libc.ptsname.restype = ctypes.c_char_p
+        master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+        self.addCleanup(os.close, master)
+        libc.unlockpt(master)
+        script = self.make("script", f"#!{os.fsdecode(libc.ptsname(master))}\n", 0o755)
+        self.refused(self.gpualloc("run", script), 126, "Permission denied")
+        poll = select.poll()
+        poll.register(master, 0)
+        self.assertEqual([], poll.poll(0))
 
     def test_pipe_as_interpreter_is_not_waited_for(self) -> None:
         os.mkfifo(self.folder / "pipe")
