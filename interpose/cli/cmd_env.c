@@ -124,6 +124,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         argp_error(state, "expected no argument, got \"%s\"; \"gpualloc run\" runs a program", arg);
         return 0;
+    case ARGP_KEY_END:
+        if (args->unset && state->argc > 2) {
+            argp_error(state, "--unset: expected no other option, got %d", state->argc - 2);
+        }
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }

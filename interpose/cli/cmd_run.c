@@ -128,10 +128,11 @@ static void take_shell(struct argp_state *state, run_args *args)
     static char standard[] = "/bin/sh";
     static char *shell[] = {standard, NULL};
     const char *chosen = ga_environment("SHELL");
+    ga_path found;
     if (args->program) {
         argp_error(state, "expected --shell or a PROGRAM, got both: \"%s\"", args->program[0]);
     }
-    if (chosen && *chosen && access(chosen, X_OK) == 0) {
+    if (chosen && ga_program_find(&found, chosen) == 0) {
         shell[0] = strdup(chosen);
     }
     args->program = shell;

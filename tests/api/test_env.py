@@ -132,6 +132,8 @@ class Env(RunTest):
                            (["--host=nonesuch"], "nonesuch"), (["--device=a b"], "column 2"),
                            (["--stats=/nonesuch/x"], "/nonesuch/x"), (["--log=loud"], '"loud"'),
                            (["--trace=/dev/null"], "is no trace"),
+                           (["--unset", "--host=nonesuch"], "--unset: expected no other option"),
+                           (["--strict", "--unset"], "--unset"),
                            (["--stats=-"], '--stats: expected a file, got "-"'),
                            (["--stats-children", "--stats=/dev/stdout"], '"/dev/stdout"')):
             self.refused(self.gpualloc("env", *args), 2, part)
@@ -147,7 +149,7 @@ class Shell(RunTest):
         self.assertEqual((3, "own 0 system\n", ""), (answer.status, answer.out, answer.err))
 
     def test_else_sh(self) -> None:
-        for shell in ("", "/nonesuch"):
+        for shell in ("", "/nonesuch", "/tmp", "/dev/null"):
             answer = self.gpualloc("run", "--shell", input=b"echo $0 $GPUALLOC_HOST; exit 4",
                                    stdin=None, env={"SHELL": shell, "GPUALLOC_HOST": "system"})
             self.assertEqual((4, "/bin/sh system\n", ""), (answer.status, answer.out, answer.err))
