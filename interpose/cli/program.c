@@ -146,31 +146,49 @@ static bool read_word(env_line *line)
     return false;
 }
 
-/* The interpreter env(1) runs a program that it finds in PATH. Returns true if it does so without
- * the preload. */
-static bool follow_env(ga_path *path, const char *words)
+/* The way to the file that decides. */
+typedef struct trail {
+    ga_path path;
+    bool env;   /* env(1) is among the interpreters */
+    bool drops; /* and removes the preload */
+    int error;  /* the errno that execve(2) leaves; 0: none known */
+} trail;
+
+/* The interpreter env(1) runs a program that it finds in PATH. */
+static void follow_env(trail *to, const char *words)
 {
     env_line line = {.rest = words};
-    const char *slash = strrchr(path->text, '/');
+    const char *slash = strrchr(to->path.text, '/');
     ga_path found;
-    if (strcmp(slash ? slash + 1 : path->text, "env") != 0) {
-        return false;
+    if (strcmp(slash ? slash + 1 : to->path.text, "env") != 0) {
+        return;
     }
     do {
         line.rest = next_word(line.rest, line.word, sizeof line.word);
     } while (!read_word(&line) && *line.rest);
     if (ga_program_find(&found, line.word) == 0) {
-        *path = found;
+        to->path = found;
     }
-    return line.drops;
+    to->env = true;
+    to->drops = to->drops || line.drops;
 }
 
-/* True if the file is a script; `path` then names its interpreter, and *drops becomes true if that
- * has no preload. */
-static bool follow_script(ga_path *path, bool *drops)
+/* Whether the kernel executes the interpreter: it does not use quotes, and takes no part of a
+ * name. */
+static void take_interpreter(trail *to, const char *line, size_t size)
+{
+    size_t length = strcspn(line, " \t\n");
+    snprintf(to->path.text, sizeof to->path.text, "%.*s", (int)length, line);
+    if (length && length < size && !to->env) {
+        to->error = runnable(to->path.text);
+    }
+}
+
+/* True if the file is a script, whose interpreter is then the file. */
+static bool follow_script(trail *to)
 {
     char line[256];
-    int fd = ga_file_open(path->text);
+    int fd = ga_file_open(to->path.text);
     ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
     if (fd >= 0) {
         close(fd);
@@ -179,8 +197,9 @@ static bool follow_script(ga_path *path, bool *drops)
     if (strncmp(line, "#!", 2) != 0) {
         return false;
     }
-    const char *words = next_word(line + 2, path->text, sizeof path->text);
-    *drops = follow_env(path, words) || *drops;
+    const char *name = line + 2 + strspn(line + 2, " \t");
+    take_interpreter(to, name, sizeof line - 1 - (size_t)(name - line));
+    follow_env(to, name + strcspn(name, " \t\n"));
     return true;
 }
 
@@ -255,6 +274,8 @@ static void inspect(ga_reach *out, const ga_elf *elf, const char *program, const
         set_trouble(out, true, "it is made for another kind of processor than the library");
     } else if (!ga_elf_loader(elf, loader)) {
         return; /* unreadable */
+    } else if (*loader && access(loader, F_OK) != 0) {
+        out->error = errno;
     } else if (is_musl(*loader ? loader : program)) {
         set_trouble(out, true, "it is made for musl, and the library for glibc");
     } else if (!*loader && ga_elf_is_library(elf)) {
@@ -270,21 +291,25 @@ static void inspect(ga_reach *out, const ga_elf *elf, const char *program, const
 
 void ga_program_reach(ga_reach *out, const char *program, const char *preload)
 {
-    ga_path path;
+    trail to = {.error = 0};
     ga_elf elf;
-    bool drops = false;
     *out = (ga_reach){.trouble = ""};
-    snprintf(path.text, sizeof path.text, "%s", program);
-    for (int i = 0; i < INTERPRETERS_MAX && follow_script(&path, &drops); i++) {
+    snprintf(to.path.text, sizeof to.path.text, "%s", program);
+    for (int i = 0; i < INTERPRETERS_MAX && !to.error && follow_script(&to); i++) {
     }
-    if (drops) {
+    out->error = to.error;
+    if (to.error) {
+        return;
+    }
+    if (to.drops) {
         set_trouble(out, false, "env removes it from the environment");
-    } else if (gains_rights(path.text)) {
+    } else if (gains_rights(to.path.text)) {
         set_trouble(out, false, "it gains rights when it runs (setuid, setgid or capabilities)");
     } else if (has_rights()) {
         set_trouble(out, false, "this process has rights that its user has not");
-    } else if (ga_elf_open(&elf, path.text)) {
-        inspect(out, &elf, path.text, preload);
+    } else if (ga_elf_open(&elf, to.path.text)) {
+        inspect(out, &elf, to.path.text, preload);
+        out->error = to.env ? 0 : out->error; /* env itself starts */
         ga_elf_close(&elf);
     }
 }
