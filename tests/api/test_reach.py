@@ -39,8 +39,7 @@ def small_program(loader: bytes = b"") -> bytes | None:
 
 def grants_nothing(path: Path) -> str:
     """Why the kernel grants no rights by a file in this environment; empty if it does."""
-    get_no_new_privileges = 39
-    if ctypes.CDLL(None).prctl(get_no_new_privileges, 0, 0, 0, 0) == 1:
+    if "NoNewPrivs:\t1" in Path("/proc/self/status").read_text():
         return "this process has given up new rights"
     return f"{path} is mounted nosuid" if os.statvfs(path).f_flag & os.ST_NOSUID else ""
 
