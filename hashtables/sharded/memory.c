@@ -55,14 +55,17 @@ ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table)
 {
     void *block = NULL;
     ga_status status = table->engine->allocate(
-        table, &block, (GA_SHARDED_WORDS + 2 * GA_SHARDED_RESULTS) * sizeof(uint64_t));
+        table, &block, (GA_SHARDED_WORDS + 2 * GA_SHARDED_RESULTS + 1) * sizeof(uint64_t));
     status = status
                  ? status
                  : table->engine->allocate_host(table, (void **)&table->host, sizeof *table->host);
     table->words = block;
     table->totals = block ? table->words + GA_SHARDED_WORDS : NULL;
     table->served = block ? table->totals + GA_SHARDED_RESULTS : NULL;
-    return status;
+    table->meeting = block ? table->served + GA_SHARDED_RESULTS : NULL;
+    return status ? status
+                  : table->engine->fill(table, table->meeting, 0, sizeof *table->meeting,
+                                        table->exchange_stream);
 }
 
 /* Memory for messages. */
@@ -94,16 +97,33 @@ void ga_sharded_free(ga_slabhash_sharded *table)
     give_back(table, &table->all.values_block);
     give_back(table, &table->all.block);
     give_back(table, &table->own);
-    give_back(table, &table->fixed);
+    if (table->is_shared) {
+        table->exchange.unshare(table->exchange.context, table->fixed);
+    } else {
+        give_back(table, &table->fixed);
+    }
     table->engine->free_block(table, table->words);
     table->engine->free_host(table, table->host);
+}
+
+/* Memory that all ranks reach, if there is such. A failure of that breaks the table. */
+static ga_status share(ga_slabhash_sharded *table, uint64_t bytes)
+{
+    const ga_exchange *exchange = &table->exchange;
+    ga_status status =
+        exchange->share && exchange->ranks > 1
+            ? exchange->share(exchange->context, &table->fixed, bytes, table->exchange_stream)
+            : GA_OK;
+    table->is_shared = table->fixed;
+    return ga_sharded_break(table, status);
 }
 
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table)
 {
     cutter sizes = {NULL, 0};
     cut_fixed(table, &sizes);
-    ga_status status = take(table, &table->fixed, sizes.used);
+    ga_status status = share(table, sizes.used);
+    status = status || table->is_shared ? status : take(table, &table->fixed, sizes.used);
     if (status == GA_OK) {
         cutter parts = {table->fixed, 0};
         cut_fixed(table, &parts);

@@ -9,92 +9,34 @@
  *
  * ORDER  `deadline` is relaxed, because the watch compares it with a clock. `lock` guards `comm`.
  */
-#include "sharded.h"
+#include "nccl.h"
 
-#include "platform/cuda_driver.h"
 #include "platform/environment.h"
 #include "platform/libc.h"
 
-#include <gpualloc/slabhash_nccl.h>
+#include <gpualloc/backend.h>
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-enum { /* ncclResult_t, ncclDataType_t, ncclRedOp_t */
-    NCCL_SUCCESS = 0,
-    NCCL_INT8 = 0,
-    NCCL_UINT64 = 5,
-    NCCL_MAX = 2,
+enum {
     OLDEST = 21901, /* before it an abort beside a call was not safe */
     TIME_LIMIT_MS = 600000,
     POLLS = 2000, /* without a sleep */
     NAP_NS = 20000,
-    BLOCKS_MOST = 4,
     WATCH_NS = 50000000 /* between two looks at the deadline */
 };
 
-/* ncclConfig_t as of 2.18; later versions accept it by its size and version. */
-typedef struct nccl_config {
-    size_t size;
-    unsigned magic, version;
-    int blocking, cga_size, ctas_min, ctas_max;
-    const char *net;
-    int splits_share;
-} nccl_config;
-
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 
-/* clang-format off */
-#define NCCL_FUNCTIONS(X)                                                                          \
-    X(ncclGetVersion, (int *version))                                                              \
-    X(ncclCommSplit, (void *comm, int color, int key, void **out, nccl_config *config))            \
-    X(ncclCommCount, (void *comm, int *count))                                                     \
-    X(ncclCommUserRank, (void *comm, int *rank))                                                   \
-    X(ncclCommCuDevice, (void *comm, int *device))                                                 \
-    X(ncclCommGetAsyncError, (void *comm, int *error))                                             \
-    X(ncclCommAbort, (void *comm))                                                                 \
-    X(ncclCommDestroy, (void *comm))                                                               \
-    X(ncclGroupStart, (void))                                                                      \
-    X(ncclGroupEnd, (void))                                                                        \
-    X(ncclSend, (const void *from, size_t count, int type, int peer, void *comm, void *stream))    \
-    X(ncclRecv, (void *to, size_t count, int type, int peer, void *comm, void *stream))            \
-    X(ncclAllReduce, (const void *from, void *to, size_t count, int type, int op, void *comm,      \
-                      void *stream))
-/* clang-format on */
-
-#define NCCL_MEMBER(name, parameters) int(*name) parameters;
-static struct {
-    NCCL_FUNCTIONS(NCCL_MEMBER)
-    const char *(*ncclGetErrorString)(int error);
-    int (*ncclCommRegister)(void *comm, void *block, size_t bytes, void **handle);
-    int (*ncclCommDeregister)(void *comm, void *handle);
-} nccl;
+nccl_functions ga_nccl;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char missing[160]; /* why there is no NCCL */
-
-/* Memory that is registered with NCCL. */
-typedef struct registered_block {
-    void *block, *handle;
-} registered_block;
-
-typedef struct nccl_link {
-    void *comm; /* NULL: aborted */
-    const ga_cuda_driver *driver;
-    uint32_t rank;
-    uint64_t limit_ns;
-    registered_block blocks[BLOCKS_MOST];
-    uint64_t deadline; /* of the call in progress; 0: none */
-    bool is_late, ends, is_watched, in_group;
-    pthread_t watch;
-    pthread_mutex_t lock;
-    pthread_cond_t ending;
-} nccl_link;
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
@@ -118,23 +60,22 @@ static bool find_library(void **library)
 
 static void load(void)
 {
-    int version = 0;
     void *library;
     if (!find_library(&library)) {
         return;
     }
 #define NCCL_FIND(name, parameters)                                                                \
-    *(void **)&nccl.name = dlsym(library, #name);                                                  \
-    if (!nccl.name) {                                                                              \
+    *(void **)&ga_nccl.name = dlsym(library, #name);                                               \
+    if (!ga_nccl.name) {                                                                           \
         snprintf(missing, sizeof missing, "it has no " #name);                                     \
         return;                                                                                    \
     }
     NCCL_FUNCTIONS(NCCL_FIND)
-    *(void **)&nccl.ncclGetErrorString = dlsym(library, "ncclGetErrorString");
-    *(void **)&nccl.ncclCommRegister = dlsym(library, "ncclCommRegister"); /* from 2.19 on */
-    *(void **)&nccl.ncclCommDeregister = dlsym(library, "ncclCommDeregister");
-    if (nccl.ncclGetVersion(&version) != NCCL_SUCCESS || version < OLDEST) {
-        snprintf(missing, sizeof missing, "version %d", version);
+#define NCCL_FIND_LATER(name, parameters) *(void **)&ga_nccl.name = dlsym(library, #name);
+    NCCL_FUNCTIONS_OF_LATER_VERSIONS(NCCL_FIND_LATER)
+    *(void **)&ga_nccl.ncclGetErrorString = dlsym(library, "ncclGetErrorString");
+    if (ga_nccl.ncclGetVersion(&ga_nccl.version) != NCCL_SUCCESS || ga_nccl.version < OLDEST) {
+        snprintf(missing, sizeof missing, "version %d", ga_nccl.version);
     }
 }
 
@@ -171,7 +112,7 @@ static void nap(unsigned polls)
 static void abort_locked(nccl_link *l)
 {
     if (l->comm) {
-        nccl.ncclCommAbort(l->comm);
+        ga_nccl.ncclCommAbort(l->comm);
         l->comm = NULL;
     }
 }
@@ -196,7 +137,7 @@ static void close_group(nccl_link *l)
     if (l->in_group) {
         l->in_group = false;
         arm(l);
-        nccl.ncclGroupEnd();
+        ga_nccl.ncclGroupEnd();
         __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
     }
 }
@@ -206,7 +147,7 @@ static ga_status failed(nccl_link *l, const char *call, int error)
     close_group(l);
     abort_link(l);
     return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: %s: %s: expected success: aborted", l->rank, call,
-                   nccl.ncclGetErrorString ? nccl.ncclGetErrorString(error) : "an error");
+                   ga_nccl.ncclGetErrorString ? ga_nccl.ncclGetErrorString(error) : "an error");
 }
 
 static ga_status late(nccl_link *l, const char *call)
@@ -218,7 +159,7 @@ static ga_status late(nccl_link *l, const char *call)
                    l->rank, call, (unsigned long long)(l->limit_ns / 1000000u));
 }
 
-static ga_status gone(const nccl_link *l)
+ga_status ga_nccl_gone(const nccl_link *l)
 {
     return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: an earlier exchange was aborted", l->rank);
 }
@@ -293,7 +234,7 @@ static ga_status disarm(nccl_link *l, const char *call, int result)
     return is_late ? late(l, call) : result == NCCL_SUCCESS ? GA_OK : failed(l, call, result);
 }
 
-static ga_status nccl_wait(void *context, void *stream)
+ga_status ga_nccl_wait(void *context, void *stream)
 {
     nccl_link *l = context;
     uint64_t start = now_ns();
@@ -301,11 +242,11 @@ static ga_status nccl_wait(void *context, void *stream)
     for (unsigned polls = 0; result == CUDA_ERROR_NOT_READY; polls++) {
         int error = NCCL_SUCCESS;
         if (!l->comm) {
-            return gone(l);
+            return ga_nccl_gone(l);
         }
         nap(polls);
         if (polls % 64 == 63) {
-            int asked = nccl.ncclCommGetAsyncError(l->comm, &error);
+            int asked = ga_nccl.ncclCommGetAsyncError(l->comm, &error);
             error = asked == NCCL_SUCCESS ? error : asked;
         }
         if (error != NCCL_SUCCESS) {
@@ -324,9 +265,9 @@ static ga_status nccl_wait(void *context, void *stream)
 static ga_status nccl_begin(void *context)
 {
     nccl_link *l = context;
-    int result = l->comm ? nccl.ncclGroupStart() : NCCL_SUCCESS;
+    int result = l->comm ? ga_nccl.ncclGroupStart() : NCCL_SUCCESS;
     l->in_group = l->comm && result == NCCL_SUCCESS;
-    return !l->comm ? gone(l) : result ? failed(l, "ncclGroupStart", result) : GA_OK;
+    return !l->comm ? ga_nccl_gone(l) : result ? failed(l, "ncclGroupStart", result) : GA_OK;
 }
 
 /* Within a group a call only notes what to do. */
@@ -334,14 +275,14 @@ static ga_status nccl_send(void *context, const void *from, uint64_t bytes, uint
                            void *stream)
 {
     nccl_link *l = context;
-    int result = nccl.ncclSend(from, bytes, NCCL_INT8, (int)to, l->comm, stream);
+    int result = ga_nccl.ncclSend(from, bytes, NCCL_INT8, (int)to, l->comm, stream);
     return result ? failed(l, "ncclSend", result) : GA_OK;
 }
 
 static ga_status nccl_receive(void *context, void *to, uint64_t bytes, uint32_t from, void *stream)
 {
     nccl_link *l = context;
-    int result = nccl.ncclRecv(to, bytes, NCCL_INT8, (int)from, l->comm, stream);
+    int result = ga_nccl.ncclRecv(to, bytes, NCCL_INT8, (int)from, l->comm, stream);
     return result ? failed(l, "ncclRecv", result) : GA_OK;
 }
 
@@ -351,19 +292,19 @@ static ga_status nccl_end(void *context, void *stream)
     (void)stream;
     arm(l);
     l->in_group = false;
-    return disarm(l, "ncclGroupEnd", nccl.ncclGroupEnd());
+    return disarm(l, "ncclGroupEnd", ga_nccl.ncclGroupEnd());
 }
 
-static ga_status nccl_largest(void *context, uint64_t *values, uint32_t count, void *stream)
+ga_status ga_nccl_largest(void *context, uint64_t *values, uint32_t count, void *stream)
 {
     nccl_link *l = context;
     if (!l->comm) {
-        return gone(l);
+        return ga_nccl_gone(l);
     }
     arm(l);
     return disarm(
         l, "ncclAllReduce",
-        nccl.ncclAllReduce(values, values, count, NCCL_UINT64, NCCL_MAX, l->comm, stream));
+        ga_nccl.ncclAllReduce(values, values, count, NCCL_UINT64, NCCL_MAX, l->comm, stream));
 }
 
 /* Messages in registered memory go directly from one device to another. Without it they go through
@@ -371,10 +312,10 @@ static ga_status nccl_largest(void *context, uint64_t *values, uint32_t count, v
 static void nccl_register(void *context, void *block, uint64_t bytes)
 {
     nccl_link *l = context;
-    for (int i = 0; l->comm && nccl.ncclCommRegister && i < BLOCKS_MOST; i++) {
+    for (int i = 0; l->comm && ga_nccl.ncclCommRegister && i < GA_NCCL_BLOCKS; i++) {
         if (!l->blocks[i].block) {
-            bool is_registered =
-                nccl.ncclCommRegister(l->comm, block, bytes, &l->blocks[i].handle) == NCCL_SUCCESS;
+            bool is_registered = ga_nccl.ncclCommRegister(l->comm, block, bytes,
+                                                          &l->blocks[i].handle) == NCCL_SUCCESS;
             l->blocks[i].block = is_registered ? block : NULL;
             return;
         }
@@ -384,10 +325,10 @@ static void nccl_register(void *context, void *block, uint64_t bytes)
 static void nccl_deregister(void *context, void *block)
 {
     nccl_link *l = context;
-    for (int i = 0; i < BLOCKS_MOST; i++) {
+    for (int i = 0; i < GA_NCCL_BLOCKS; i++) {
         if (l->blocks[i].block == block) {
             if (l->comm) {
-                nccl.ncclCommDeregister(l->comm, l->blocks[i].handle);
+                ga_nccl.ncclCommDeregister(l->comm, l->blocks[i].handle);
             }
             l->blocks[i].block = NULL;
         }
@@ -405,7 +346,7 @@ static void nccl_close(void *context)
 {
     nccl_link *l = context;
     if (l->comm) {
-        (void)nccl.ncclCommDestroy(l->comm);
+        (void)ga_nccl.ncclCommDestroy(l->comm);
         pthread_mutex_lock(&l->lock);
         l->comm = NULL;
         pthread_mutex_unlock(&l->lock);
@@ -414,9 +355,12 @@ static void nccl_close(void *context)
     ga_libc.free(l);
 }
 
-/* A communicator that is being made. Whoever is last, the thread or the caller, frees it. */
+/* A communicator that is being made, and a window in it. The last of the thread and the caller
+ * frees it. */
 typedef struct nccl_split {
     void *comm, *made;
+    void *block, *window; /* no block, no window: NULL */
+    uint64_t bytes;
     int rank, device, result;
     bool is_made, is_left; /* guarded by `lock`, as is `made` */
     pthread_mutex_t lock;
@@ -430,6 +374,38 @@ static void free_split(nccl_split *s)
     ga_libc.free(s);
 }
 
+/* The caller aborts a communicator that it has seen when it leaves, and the thread any other. */
+static void leave_split(nccl_split *s, void *unseen)
+{
+    if (unseen) {
+        ga_nccl.ncclCommAbort(unseen);
+    }
+    free_split(s);
+}
+
+/* Notes the communicator, perhaps in spite of an error. True: the caller has left. */
+static bool note_comm(nccl_split *s, void *made)
+{
+    pthread_mutex_lock(&s->lock);
+    s->made = s->is_left ? NULL : made;
+    bool is_left = s->is_left;
+    pthread_mutex_unlock(&s->lock);
+    return is_left;
+}
+
+/* True: the caller has left. */
+static bool note_end(nccl_split *s, int result, void *window)
+{
+    pthread_mutex_lock(&s->lock);
+    bool is_left = s->is_left;
+    s->is_made = true;
+    s->window = window;
+    s->result = result;
+    pthread_cond_signal(&s->ending);
+    pthread_mutex_unlock(&s->lock);
+    return is_left;
+}
+
 /* NCCL makes the device current that was so before, and with it a context there: that of the
  * communicator, and not of the first device. */
 static void *make_split(void *context)
@@ -439,20 +415,16 @@ static void *make_split(void *context)
     nccl_config config = {sizeof config, NCCL_CONFIG_MAGIC, OLDEST, 1,      INT_MIN,
                           INT_MIN,       INT_MIN,           NULL,   INT_MIN};
     void *made = NULL;
+    void *window = NULL;
     bool has_entered = ga_cuda_enter(&scope, s->device) == GA_OK;
-    int result = nccl.ncclCommSplit(s->comm, 0, s->rank, &made, &config);
-    pthread_mutex_lock(&s->lock);
-    bool is_left = s->is_left;
-    s->is_made = true;
-    s->made = made;
-    s->result = result;
-    pthread_cond_signal(&s->ending);
-    pthread_mutex_unlock(&s->lock);
-    if (is_left) {
-        if (made) { /* perhaps in spite of an error */
-            nccl.ncclCommAbort(made);
-        }
-        free_split(s);
+    int result = ga_nccl.ncclCommSplit(s->comm, 0, s->rank, &made, &config);
+    bool is_early = note_comm(s, made);
+    if (!is_early && result == NCCL_SUCCESS && s->block) {
+        (void)ga_nccl.ncclCommWindowRegister(made, s->block, s->bytes, &window,
+                                             NCCL_WINDOW_SYMMETRIC);
+    }
+    if (note_end(s, result, window)) {
+        leave_split(s, is_early ? made : NULL);
     }
     if (has_entered) {
         ga_cuda_leave(&scope);
@@ -469,20 +441,26 @@ static bool wait_for_split(nccl_split *s, uint64_t limit_ns)
     while (!s->is_made && error == 0) {
         error = pthread_cond_timedwait(&s->ending, &s->lock, &until);
     }
-    s->is_left = !s->is_made;
     bool is_made = s->is_made;
+    void *made = s->made;
+    s->is_left = !is_made;
     pthread_mutex_unlock(&s->lock);
+    if (!is_made && made) { /* other ranks do not come for the window */
+        ga_nccl.ncclCommAbort(made);
+    }
     return is_made;
 }
 
-static ga_status split_within_limit(nccl_link *l, void *comm, int device)
+ga_status ga_nccl_split(nccl_link *l, void *comm, void *block, uint64_t bytes, void **out,
+                        void **handle)
 {
     pthread_t thread;
     nccl_split *s = ga_libc.calloc(1, sizeof *s);
     if (!s) {
         return ga_fail(GA_ERR_MEMORY, "nccl: no memory for a communicator");
     }
-    *s = (nccl_split){.comm = comm, .rank = (int)l->rank, .device = device};
+    *s = (nccl_split){
+        .comm = comm, .block = block, .bytes = bytes, .rank = (int)l->rank, .device = l->device};
     pthread_mutex_init(&s->lock, NULL);
     init_condition(&s->ending);
     ga_status status = start_thread(&thread, make_split, s);
@@ -496,7 +474,8 @@ static ga_status split_within_limit(nccl_link *l, void *comm, int device)
     }
     pthread_join(thread, NULL);
     int result = s->result;
-    l->comm = s->made;
+    *out = s->made;
+    *handle = s->window;
     free_split(s);
     return result ? failed(l, "ncclCommSplit", result) : GA_OK;
 }
@@ -505,25 +484,30 @@ static ga_status split(nccl_link *l, void *comm, ga_exchange *out)
 {
     int rank = 0;
     int ranks = 0;
-    int result = nccl.ncclCommUserRank(comm, &rank);
-    result = result ? result : nccl.ncclCommCount(comm, &ranks);
-    result = result ? result : nccl.ncclCommCuDevice(comm, &out->device);
+    void *none;
+    int result = ga_nccl.ncclCommUserRank(comm, &rank);
+    result = result ? result : ga_nccl.ncclCommCount(comm, &ranks);
+    result = result ? result : ga_nccl.ncclCommCuDevice(comm, &out->device);
     l->rank = out->rank = (uint32_t)rank;
-    out->ranks = (uint32_t)ranks;
+    l->ranks = out->ranks = (uint32_t)ranks;
+    l->device = out->device;
     if (result != NCCL_SUCCESS) {
         return failed(l, "the communicator", result);
     }
-    return split_within_limit(l, comm, out->device);
+    return ga_nccl_split(l, comm, NULL, 0, &l->comm, &none);
 }
 
 ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *options)
 {
     static const ga_nccl_options defaults = {.options_size = sizeof defaults};
     options = options ? options : &defaults;
-    if (!comm || options->options_size != sizeof *options) {
+    if (!comm || options->options_size != sizeof *options ||
+        (options->flags & ~(uint32_t)GA_NCCL_NO_WINDOWS) || options->reserved) {
         return ga_fail(GA_ERR_ARGUMENT,
-                       "nccl: %s communicator, options of %u bytes: expected one, and %zu",
-                       comm ? "a" : "no", options->options_size, sizeof *options);
+                       "nccl: %s communicator, options of %u bytes, flags=0x%x, reserved=%u: "
+                       "expected one, %zu, 0 or 1, and 0",
+                       comm ? "a" : "no", options->options_size, options->flags, options->reserved,
+                       sizeof *options);
     }
     ga_status status = find_nccl();
     nccl_link *l = status ? NULL : ga_libc.calloc(1, sizeof *l);
@@ -532,17 +516,22 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
     }
     uint64_t limit = options->time_limit_ms ? options->time_limit_ms : TIME_LIMIT_MS;
     l->limit_ns = limit * 1000000u;
+    l->flags = options->flags;
     *out = (ga_exchange){.exchange_size = sizeof *out,
                          .context = l,
                          .begin = nccl_begin,
                          .send = nccl_send,
                          .receive = nccl_receive,
                          .end = nccl_end,
-                         .largest = nccl_largest,
-                         .wait = nccl_wait,
+                         .largest = ga_nccl_largest,
+                         .wait = ga_nccl_wait,
                          .abort = nccl_abort,
                          .register_memory = nccl_register,
                          .deregister_memory = nccl_deregister,
+                         .share = ga_nccl_share,
+                         .unshare = ga_nccl_unshare,
+                         .put = ga_nccl_put,
+                         .fetch = ga_nccl_fetch,
                          .close = nccl_close};
     status = begin_watch(l);
     status = status ? status : ga_cuda_driver_get(&l->driver);

@@ -180,10 +180,12 @@ static ga_status open_inside(ga_slabhash_sharded *table, ga_status status)
     if (words != GA_OK) {
         return ga_sharded_break(table, words);
     }
-    status = status ? status : ga_sharded_reserve_fixed(table);
     snprintf(reason, sizeof reason, "%s", ga_error_text());
     ga_status agreed = agree_on_options(table, status);
-    return status ? ga_fail(status, "%s", reason) : agreed;
+    if (status != GA_OK || agreed != GA_OK) {
+        return status ? ga_fail(status, "%s", reason) : agreed;
+    }
+    return ga_sharded_agree_status(table, ga_sharded_reserve_fixed(table));
 }
 
 static ga_status open_entered(ga_slabhash_sharded *table, ga_status status)

@@ -132,11 +132,13 @@ struct ga_slabhash_sharded {
     uint64_t piece, pair_most;
     uint32_t width; /* bytes of a key, and of a value */
     bool is_broken; /* the exchange failed */
+    bool is_shared; /* `fixed` is memory that all ranks reach */
 
     /* In the memory that is exchanged. */
     uint64_t *words;                                /* a block: GA_SHARDED_WORDS, */
     uint64_t *totals;                               /* GA_SHARDED_RESULTS of own requests, */
-    uint64_t *served;                               /* and of requests that the shard served */
+    uint64_t *served;                               /* and of requests that the shard served; */
+    uint64_t *meeting;                              /* a number that stays 0 */
     void *fixed;                                    /* a block: */
     uint32_t *counts;                               /* of each bin: own requests */
     uint32_t *cursors;                              /* of each bin */
@@ -197,8 +199,8 @@ static inline uint32_t ga_sharded_other(const ga_slabhash_sharded *table, uint32
     return rank - (rank > table->exchange.rank);
 }
 
-/* memory.c: takes memory for words and the copies on the host; for requests of others; for `count`
- * own requests. */
+/* memory.c: takes memory for words and the copies on the host; for requests of others, which is
+ * collective; for `count` own requests. */
 ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count);

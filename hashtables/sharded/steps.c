@@ -59,76 +59,146 @@ static range own_for(const ga_sharded_job *j, uint32_t slice, uint32_t rank)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* A message, or the room for one. */
-static ga_status carry_one(ga_sharded_job *j, void *array, range r, uint32_t width, uint32_t rank,
-                           bool sends)
-{
-    const ga_exchange *exchange = &j->table->exchange;
-    void *at = ga_sharded_element(array, r.first, width);
-    uint64_t bytes = r.count * width;
-    if (sends) {
-        j->table->report.sent += bytes;
-        return exchange->send(exchange->context, at, bytes, rank, j->table->exchange_stream);
-    }
-    j->table->report.received += bytes;
-    return exchange->receive(exchange->context, at, bytes, rank, j->table->exchange_stream);
-}
+enum {
+    COLUMNS_MOST = 3
+};
 
-static ga_status carry_requests(ga_sharded_job *j, const ga_sharded_arrays *arrays, range r,
-                                uint32_t rank, bool sends)
+/* Arrays of a message: of own requests, and of those of others. */
+typedef struct column {
+    void *own, *here;
+    uint32_t width;
+} column;
+
+static uint32_t columns_of(const ga_sharded_job *j, const step *s, bool answers, column *columns)
 {
+    const ga_sharded_arrays *own = &j->table->sorted;
+    const ga_sharded_arrays *here = &j->table->received[s->buffer];
     uint32_t width = j->table->width;
-    ga_status status = carry_one(j, arrays->keys, r, width, rank, sends);
-    status =
-        status || !j->has_values ? status : carry_one(j, arrays->values, r, width, rank, sends);
-    return status || !j->has_ops ? status : carry_one(j, arrays->ops, r, 1, rank, sends);
+    uint32_t count = 0;
+    if (answers && j->brings_results) {
+        columns[count++] = (column){own->results, here->results, 1};
+    }
+    if (answers && j->brings_found) {
+        columns[count++] = (column){own->found, here->found, width};
+    }
+    if (!answers) {
+        columns[count++] = (column){own->keys, here->keys, width};
+    }
+    if (!answers && j->has_values) {
+        columns[count++] = (column){own->values, here->values, width};
+    }
+    if (!answers && j->has_ops) {
+        columns[count++] = (column){own->ops, here->ops, 1};
+    }
+    return count;
 }
 
-static ga_status carry_answers(ga_sharded_job *j, const ga_sharded_arrays *arrays, range r,
-                               uint32_t rank, bool sends)
+/* The place of requests of rank `from` in what rank `at` has received. */
+static uint64_t place_of(const ga_slabhash_sharded *t, uint32_t from, uint32_t at)
 {
-    ga_status status = j->brings_results ? carry_one(j, arrays->results, r, 1, rank, sends) : GA_OK;
-    return status || !j->brings_found
-               ? status
-               : carry_one(j, arrays->found, r, j->table->width, rank, sends);
+    return (from - (from > at)) * t->pair_most;
 }
 
-/* Requests or answers of a step, as part of a group. */
+/* Requests of a step from a rank, in `received`. */
+static range here_from(const ga_sharded_job *j, const step *s, uint32_t rank)
+{
+    const ga_slabhash_sharded *t = j->table;
+    return (range){place_of(t, rank, t->exchange.rank), in_round(j, s, counts_from(j, rank)).count};
+}
+
+/* Requests of a step for a rank, in `sorted`. */
+static range own_in_round(const ga_sharded_job *j, const step *s, uint32_t rank)
+{
+    range own = in_round(j, s, counts_for(j, rank));
+    own.first += own_for(j, s->slice, rank).first;
+    return own;
+}
+
+/* Own requests are copied to the rank, or answers from it. It copies its own. */
+static ga_status copy(ga_sharded_job *j, const column *c, range own, uint32_t rank, bool answers)
+{
+    const ga_slabhash_sharded *t = j->table;
+    const ga_exchange *exchange = &t->exchange;
+    void *at = ga_sharded_element(c->own, own.first, c->width);
+    void *there = ga_sharded_element(c->here, place_of(t, exchange->rank, rank), c->width);
+    uint64_t bytes = own.count * c->width;
+    return !bytes ? GA_OK
+           : answers
+               ? exchange->fetch(exchange->context, at, there, bytes, rank, t->exchange_stream)
+               : exchange->put(exchange->context, at, there, bytes, rank, t->exchange_stream);
+}
+
+static ga_status send_and_receive(ga_sharded_job *j, const column *c, range own, range here,
+                                  uint32_t rank, bool answers)
+{
+    const ga_slabhash_sharded *t = j->table;
+    const ga_exchange *exchange = &t->exchange;
+    void *at = ga_sharded_element(c->own, own.first, c->width);
+    void *at_here = ga_sharded_element(c->here, here.first, c->width);
+    uint64_t sent = (answers ? here : own).count * c->width;
+    uint64_t received = (answers ? own : here).count * c->width;
+    ga_status status = sent ? exchange->send(exchange->context, answers ? at_here : at, sent, rank,
+                                             t->exchange_stream)
+                            : GA_OK;
+    return status || !received ? status
+                               : exchange->receive(exchange->context, answers ? at : at_here,
+                                                   received, rank, t->exchange_stream);
+}
+
+/* Requests or answers of a step, as part of a group. Each rank begins with the next one, so that
+ * copies to one rank do not meet. */
 static ga_status add_messages(ga_sharded_job *j, const step *s, bool answers)
 {
     ga_slabhash_sharded *t = j->table;
-    range in = {0, 0}; /* in `received`, behind those of lower ranks */
+    column columns[COLUMNS_MOST];
+    uint32_t count = columns_of(j, s, answers, columns);
     ga_status status = GA_OK;
-    for (uint32_t rank = 0; status == GA_OK && rank < t->exchange.ranks; rank++) {
-        if (rank == t->exchange.rank) {
-            continue;
-        }
-        range out = in_round(j, s, counts_for(j, rank));
-        out.first += own_for(j, s->slice, rank).first;
-        in.first += in.count;
-        in.count = in_round(j, s, counts_from(j, rank)).count;
-        if (out.count) {
-            status = answers ? carry_answers(j, &t->sorted, out, rank, false)
-                             : carry_requests(j, &t->sorted, out, rank, true);
-        }
-        if (status == GA_OK && in.count) {
-            status = answers ? carry_answers(j, &t->received[s->buffer], in, rank, true)
-                             : carry_requests(j, &t->received[s->buffer], in, rank, false);
+    for (uint32_t next = 1; next < t->exchange.ranks; next++) {
+        uint32_t rank = (t->exchange.rank + next) % t->exchange.ranks;
+        range own = own_in_round(j, s, rank);
+        range here = here_from(j, s, rank);
+        for (uint32_t i = 0; status == GA_OK && i < count; i++) {
+            t->report.sent += (answers ? here : own).count * columns[i].width;
+            t->report.received += (answers ? own : here).count * columns[i].width;
+            status = t->is_shared ? copy(j, columns + i, own, rank, answers)
+                                  : send_and_receive(j, columns + i, own, here, rank, answers);
         }
     }
     return status;
+}
+
+/* The work of all ranks' exchange streams before it is done before the work after it. */
+static ga_status meet(const ga_sharded_job *j)
+{
+    const ga_slabhash_sharded *t = j->table;
+    return t->exchange.largest(t->exchange.context, t->meeting, 1, t->exchange_stream);
+}
+
+/* Around a group. Copies wait until all shards have done the steps before, which the first requests
+ * need not; and requests are there once all ranks have copied. */
+static ga_status begin_group(const ga_sharded_job *j, bool answers)
+{
+    const ga_exchange *exchange = &j->table->exchange;
+    return !j->table->is_shared ? exchange->begin(exchange->context) : answers ? meet(j) : GA_OK;
+}
+
+static ga_status end_group(const ga_sharded_job *j, bool requests)
+{
+    const ga_exchange *exchange = &j->table->exchange;
+    return !j->table->is_shared ? exchange->end(exchange->context, j->table->exchange_stream)
+           : requests           ? meet(j)
+                                : GA_OK;
 }
 
 /* One group: the answers of a step, and the requests of a later one, each of which may be NULL. */
 static ga_status exchange_steps(ga_sharded_job *j, const step *answers, const step *requests)
 {
     ga_slabhash_sharded *t = j->table;
-    const ga_exchange *exchange = &t->exchange;
-    ga_status status = exchange->begin(exchange->context);
-    status = status || !answers || !ga_sharded_brings_answers(j) ? status
-                                                                 : add_messages(j, answers, true);
+    bool brings = answers && ga_sharded_brings_answers(j);
+    ga_status status = begin_group(j, answers && (brings || requests));
+    status = status || !brings ? status : add_messages(j, answers, true);
     status = status || !requests ? status : add_messages(j, requests, false);
-    status = status ? status : exchange->end(exchange->context, t->exchange_stream);
+    status = status ? status : end_group(j, requests);
     status = status || !requests
                  ? status
                  : t->engine->mark(t, GA_SHARDED_GOT + requests->buffer, t->exchange_stream);
@@ -191,16 +261,14 @@ static void serve_own(ga_sharded_job *j, uint32_t slice)
 static void serve_others(ga_sharded_job *j, const step *s)
 {
     ga_slabhash_batch batches[GA_SHARDED_TOGETHER];
-    range in = {0, 0};
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < j->table->exchange.ranks; rank++) {
         if (rank == j->table->exchange.rank) {
             continue;
         }
-        in.first += in.count;
-        in.count = in_round(j, s, counts_from(j, rank)).count;
-        if (in.count) {
-            batches[count++] = batch_of(j, &j->table->received[s->buffer], in);
+        range here = here_from(j, s, rank);
+        if (here.count) {
+            batches[count++] = batch_of(j, &j->table->received[s->buffer], here);
         }
         if (count == GA_SHARDED_TOGETHER) {
             serve(j, batches, count);

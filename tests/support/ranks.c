@@ -222,6 +222,63 @@ static ga_status member_wait(void *context, void *stream)
     return call(context, "wait");
 }
 
+static ga_status member_share(void *context, void **block, uint64_t bytes, void *stream)
+{
+    member *m = context;
+    uint64_t none = 0;
+    *block = NULL;
+    m->all->blocks[m->rank] = m->all->shares ? malloc(bytes) : NULL;
+    ga_status status = member_largest(context, &none, 1, stream);
+    if (status == GA_OK) {
+        *block = m->all->blocks[m->rank];
+    } else {
+        free(m->all->blocks[m->rank]);
+    }
+    return status;
+}
+
+static void member_unshare(void *context, void *block)
+{
+    member *m = context;
+    if (block != m->all->blocks[m->rank]) {
+        abort();
+    }
+    free(block);
+}
+
+/* The place in the block of another rank that `at` is in the own one. */
+static char *place_at(const member *m, const void *at, uint64_t bytes, uint32_t rank)
+{
+    if (!bytes || rank >= m->all->count || rank == m->rank) {
+        abort();
+    }
+    return m->all->blocks[rank] + ((const char *)at - m->all->blocks[m->rank]);
+}
+
+static ga_status member_put(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
+                            void *stream)
+{
+    member *m = context;
+    ga_status status = call(m, "put");
+    (void)stream;
+    if (status == GA_OK) {
+        memcpy(place_at(m, at, bytes, to), from, bytes);
+    }
+    return status;
+}
+
+static ga_status member_fetch(void *context, void *to, const void *at, uint64_t bytes,
+                              uint32_t from, void *stream)
+{
+    member *m = context;
+    ga_status status = call(m, "fetch");
+    (void)stream;
+    if (status == GA_OK) {
+        memcpy(to, place_at(m, at, bytes, from), bytes);
+    }
+    return status;
+}
+
 /* Messages arrive only in calls. */
 static void member_abort(void *context)
 {
@@ -251,6 +308,10 @@ ga_exchange ranks_exchange(ranks *all, uint32_t rank)
                          .largest = member_largest,
                          .wait = member_wait,
                          .abort = member_abort,
+                         .share = member_share,
+                         .unshare = member_unshare,
+                         .put = member_put,
+                         .fetch = member_fetch,
                          .close = member_close};
 }
 

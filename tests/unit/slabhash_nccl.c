@@ -27,6 +27,8 @@ static nccl_end_fn *nccl_end;
 static nccl_fail_fn *nccl_fail;
 static nccl_calls_fn *nccl_calls;
 static nccl_aborts_fn *nccl_aborts;
+static nccl_set_windows_fn *nccl_set_windows;
+static nccl_windows_fn *nccl_windows;
 
 /* Each test is a process of its own. */
 static void load(void)
@@ -39,6 +41,8 @@ static void load(void)
     *(void **)&nccl_fail = dlsym(library, "nccl_fail");
     *(void **)&nccl_calls = dlsym(library, "nccl_calls");
     *(void **)&nccl_aborts = dlsym(library, "nccl_aborts");
+    *(void **)&nccl_set_windows = dlsym(library, "nccl_set_windows");
+    *(void **)&nccl_windows = dlsym(library, "nccl_windows");
 }
 
 /* ---- a shard: a table of the host, as this driver's memory is the host's --------------------- */
@@ -102,7 +106,8 @@ typedef struct world {
     ranks all; /* threads alone */
     pthread_barrier_t openings;
     void *comms[RANKS_MOST];
-    bool fails; /* the shard of rank 1 */
+    bool fails;     /* the shard of rank 1 */
+    uint32_t flags; /* of ga_nccl_options */
     ga_status opened[RANKS_MOST], statuses[RANKS_MOST];
     ga_slabhash_sharded *tables[RANKS_MOST];
     uint64_t counts[RANKS_MOST][4];
@@ -118,7 +123,8 @@ static void open_one(ranks *all, uint32_t rank, void *context)
 {
     world *w = context;
     ga_exchange exchange;
-    ga_nccl_options limit = {.options_size = sizeof limit, .time_limit_ms = LIMIT_MS};
+    ga_nccl_options limit = {
+        .options_size = sizeof limit, .time_limit_ms = LIMIT_MS, .flags = w->flags};
     ga_sharded_options sharded = {.options_size = sizeof sharded, .piece = PIECE};
     ga_slabhash_options options = {
         .options_size = sizeof options, .mode = GA_SLABHASH_MAP32, .buckets = 500};
@@ -195,7 +201,8 @@ static void delete_all_one(ranks *all, uint32_t rank, void *context)
         ga_slabhash_sharded_delete_all(w->tables[rank], &batch, &w->all_totals[rank], NULL);
 }
 
-static world *begin(uint32_t count)
+/* `fails_at`: the call of rank 1 that fails while it opens; below 0: none. */
+static world *begin_with(uint32_t count, uint32_t flags, int fails_at)
 {
     vmm_driver_options options = {.devices = VMM_DRIVER_DEVICES, .kernels = VMM_KERNELS_GROW};
     world *w = calloc(1, sizeof *w);
@@ -203,6 +210,8 @@ static world *begin(uint32_t count)
     ranks_begin(&w->all, count);
     pthread_barrier_init(&w->openings, NULL, count);
     nccl_begin(w->comms, count);
+    nccl_fail(1, fails_at, 6);
+    w->flags = flags;
     for (uint32_t rank = 0; rank < count; rank++) {
         for (uint32_t i = 0; i < KEYS; i++) {
             w->keys[rank][i] = rank * KEYS + i;
@@ -210,7 +219,13 @@ static world *begin(uint32_t count)
         }
     }
     ranks_run(&w->all, open_one, w);
+    nccl_fail(1, -1, 0);
     return w;
+}
+
+static world *begin(uint32_t count)
+{
+    return begin_with(count, 0, -1);
 }
 
 static void run(world *w, ga_slabhash_op op)
@@ -264,34 +279,109 @@ static void expect_deleted(const world *w)
     }
 }
 
+/* Inserts, searches and deletes of `count` ranks. */
+static void work_through(uint32_t count, uint32_t flags)
+{
+    world *w = begin_with(count, flags, -1);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        assert_ok(w->opened[rank]);
+    }
+    run(w, GA_SLABHASH_INSERT);
+    run(w, GA_SLABHASH_SEARCH);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        assert_ok(w->statuses[rank]);
+    }
+    expect_found(w);
+    ranks_run(&w->all, search_all_one, w);
+    expect_all_found(w);
+    ranks_run(&w->all, delete_all_one, w);
+    expect_deleted(w);
+    cr_assert_eq(nccl_aborts(), 0);
+    vmm_driver_counts counts = vmm_driver_count();
+    cr_assert_eq(counts.streams, 2 * count);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
+        w->tables[rank] = NULL;
+    }
+    counts = vmm_driver_count();
+    cr_assert_eq(counts.blocks + counts.pinned + counts.streams + counts.events, 0);
+    end(w);
+}
+
+/* Windows since the last call; none is left. */
+static int windows_made(void)
+{
+    static int before;
+    int made = 0;
+    cr_assert_eq(nccl_windows(&made), 0);
+    int since = made - before;
+    before = made;
+    return since;
+}
+
 Test(slabhash_nccl, operations, .init = load)
 {
     for (uint32_t count = 1; count <= VMM_DRIVER_DEVICES; count++) {
-        world *w = begin(count);
-        for (uint32_t rank = 0; rank < count; rank++) {
-            assert_ok(w->opened[rank]);
-        }
-        run(w, GA_SLABHASH_INSERT);
-        run(w, GA_SLABHASH_SEARCH);
-        for (uint32_t rank = 0; rank < count; rank++) {
-            assert_ok(w->statuses[rank]);
-        }
-        expect_found(w);
-        ranks_run(&w->all, search_all_one, w);
-        expect_all_found(w);
-        ranks_run(&w->all, delete_all_one, w);
-        expect_deleted(w);
-        cr_assert_eq(nccl_aborts(), 0);
-        vmm_driver_counts counts = vmm_driver_count();
-        cr_assert_eq(counts.streams, 2 * count);
-        for (uint32_t rank = 0; rank < count; rank++) {
-            assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
-            w->tables[rank] = NULL;
-        }
-        counts = vmm_driver_count();
-        cr_assert_eq(counts.blocks + counts.pinned + counts.streams + counts.events, 0);
-        end(w);
+        work_through(count, 0);
+        cr_assert_eq(windows_made(), count > 1 ? (int)count : 0);
+        work_through(count, GA_NCCL_NO_WINDOWS);
+        cr_assert_eq(windows_made(), 0);
     }
+}
+
+/* A version that says where the memory of other ranks is. */
+Test(slabhash_nccl, windows_of_a_later_version, .init = load)
+{
+    nccl_set_windows(22907, NCCL_NO_FAULT);
+    work_through(3, 0);
+    cr_assert_eq(windows_made(), 3);
+}
+
+Test(slabhash_nccl, a_version_without_windows, .init = load)
+{
+    nccl_set_windows(22705, NCCL_NO_FAULT);
+    work_through(3, 0);
+    cr_assert_eq(windows_made(), 0);
+}
+
+/* If one rank has no window, none uses its own. */
+Test(slabhash_nccl, windows_that_cannot_be_had, .init = load)
+{
+    static const nccl_fault faults[] = {NCCL_NO_MEMORY, NCCL_NO_WINDOW, NCCL_WRONG_ADDRESS};
+    static const int versions[] = {22803, 22907};
+    for (size_t version = 0; version < 2; version++) {
+        for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+            nccl_set_windows(versions[version], faults[i]);
+            work_through(3, 0);
+            cr_assert_leq(windows_made(), 3);
+        }
+    }
+}
+
+/* Each call of NCCL fails once while the table is opened. If a rank waits for the window of the
+ * other one until the time limit, its block stays. */
+Test(slabhash_nccl, calls_of_nccl_that_fail_at_open, .init = load, .timeout = 240)
+{
+    int before = nccl_calls(1);
+    end(begin(2));
+    int made = nccl_calls(1) - before;
+    cr_assert_geq(made, 7, "%d", made);
+    int left = 0;
+    for (int at = 0; at < made; at++) {
+        world *w = begin_with(2, 0, at);
+        cr_assert_eq(w->opened[0] == GA_OK, w->opened[1] == GA_OK, "call %d", at);
+        if (w->opened[0] == GA_OK) { /* without a window */
+            run(w, GA_SLABHASH_INSERT);
+            run(w, GA_SLABHASH_SEARCH);
+            expect_found(w);
+        }
+        end(w);
+        int all = 0;
+        int before_this = left;
+        left = nccl_windows(&all);
+        cr_assert_leq(left, before_this + 1, "call %d", at);
+    }
+    cr_assert_leq(left, 1); /* of one call */
 }
 
 /* Each call of NCCL fails once, with a table that is new each time. The rank gets the reason, and
@@ -471,6 +561,9 @@ Test(slabhash_nccl, arguments, .init = load)
                       "nccl: no communicator");
     assert_fails_with(ga_exchange_nccl(&exchange, comm, &options), GA_ERR_ARGUMENT,
                       "nccl: a communicator, options of 3 bytes");
+    options = (ga_nccl_options){.options_size = sizeof options, .flags = 2};
+    assert_fails_with(ga_exchange_nccl(&exchange, comm, &options), GA_ERR_ARGUMENT,
+                      "nccl: a communicator, options of 16 bytes, flags=0x2");
     nccl_end();
     vmm_driver_stop();
 }

@@ -71,6 +71,18 @@ typedef struct ga_exchange {
      * NULL. */
     void (*register_memory)(void *context, void *block, uint64_t bytes);
     void (*deregister_memory)(void *context, void *block);
+    /* Memory that all ranks reach, of as many bytes on each: *block is NULL on all ranks if there
+     * is none. Collective; waits for work on `stream`. unshare() is not collective: when this rank
+     * calls it, no copy of its own is on its way. */
+    ga_status (*share)(void *context, void **block, uint64_t bytes, void *stream);
+    void (*unshare)(void *context, void *block);
+    /* Copies to, and from, the place in another rank's block that `at` is in the own one. The other
+     * rank takes no part: largest() on the streams of both orders its work and the copies. These
+     * four may be NULL together. */
+    ga_status (*put)(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
+                     void *stream);
+    ga_status (*fetch)(void *context, void *to, const void *at, uint64_t bytes, uint32_t from,
+                       void *stream);
     void (*close)(void *context);
 } ga_exchange;
 
