@@ -29,6 +29,12 @@
  *            ranks have agreed on the number of rounds of each slice, so that messages match. Marks
  *            (events) order the streams: `got` step, `done` step.
  *
+ * COPIES     If all ranks reach the memory for requests of others (`is_shared`), a group is copies:
+ *            each rank puts its requests into it, and fetches its answers. Meetings (largest() of
+ *            one word) order the exchange streams of all ranks: before the group, behind `done` of
+ *            the step that is answered, and behind it, before `got`. The first two groups need none
+ *            before, because the agreement is one.
+ *
  * INVARIANT  The shard is given requests of others after they have arrived: the host waits for that
  *            on the stream of arrivals. So an exchange that is aborted leaves no work that
  *            would serve the contents of a buffer once more.
