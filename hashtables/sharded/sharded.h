@@ -7,7 +7,7 @@
  *                   finds keys that repeat
  *     agree         all ranks: same form, no failure, steps; and    exchange stream
  *                   the counts of requests for each other
- *     sort          requests by bin                                 caller's stream
+ *     sort          requests by bin, while the ranks agree          caller's stream
  *     for each step
  *       requests    to owners, and those of others here             exchange stream
  *       serve       own requests; and, once they are here, others'  caller's stream
@@ -55,7 +55,9 @@ enum {
     GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
     GA_SHARDED_BUFFERS = 2,
     GA_SHARDED_TOGETHER = 8, /* messages that a shard serves side by side, at most */
-    GA_SHARDED_PAD = 32      /* requests */
+    GA_SHARDED_PAD = 32,     /* requests */
+    GA_SHARDED_FEW = 8,      /* ranks, whose counts for each other are words of an agreement: */
+    GA_SHARDED_MATRIX = 1024 /* of that many at most */
 };
 
 /* Words on which the ranks agree: the largest of each. */
@@ -115,6 +117,8 @@ typedef struct ga_sharded_all {
  * and so for other ranks, without a time limit. */
 typedef struct ga_sharded_copies {
     uint64_t agreed[GA_SHARDED_WORDS];
+    uint64_t matrix[GA_SHARDED_MATRIX]; /* counts of each rank for each bin; with more than
+                                         * GA_SHARDED_FEW ranks they are messages */
     uint64_t totals[GA_SHARDED_RESULTS];
     uint32_t own_counts[GA_SHARDED_BINS];
     uint32_t other_counts[GA_SHARDED_BINS];
@@ -142,6 +146,7 @@ struct ga_slabhash_sharded {
 
     /* In the memory that is exchanged. */
     uint64_t *words;                                /* a block: GA_SHARDED_WORDS, */
+    uint64_t *matrix;                               /* those of host->matrix, */
     uint64_t *totals;                               /* GA_SHARDED_RESULTS of own requests, */
     uint64_t *served;                               /* and of requests that the shard served; */
     uint64_t *meeting;                              /* a number that stays 0 */
@@ -220,6 +225,9 @@ ga_status ga_sharded_reserve_values(ga_slabhash_sharded *table, uint64_t room);
 /* agree.c: replaces table->host->agreed by the largest of all ranks, and waits. With `counts`, also
  * the requests of each rank for this one's parts. A failure of the exchange breaks the table. */
 ga_status ga_sharded_agree(ga_slabhash_sharded *table, bool counts);
+/* Its two halves, between which there may be work on other streams. */
+ga_status ga_sharded_begin_agreement(ga_slabhash_sharded *table, bool counts);
+ga_status ga_sharded_end_agreement(ga_slabhash_sharded *table, bool counts);
 /* Enqueues the same behind the other work on the exchange stream. */
 ga_status ga_sharded_agree_later(ga_slabhash_sharded *table);
 ga_status ga_sharded_break(ga_slabhash_sharded *table, ga_status status);
