@@ -56,7 +56,7 @@ ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table)
     void *block = NULL;
     ga_status status = table->engine->allocate(
         table, &block,
-        (GA_SHARDED_WORDS + GA_SHARDED_MATRIX + 2 * GA_SHARDED_RESULTS + 1) * sizeof(uint64_t));
+        (GA_SHARDED_WORDS + GA_SHARDED_MATRIX + 2 * GA_SHARDED_RESULTS) * sizeof(uint64_t));
     status = status
                  ? status
                  : table->engine->allocate_host(table, (void **)&table->host, sizeof *table->host);
@@ -64,10 +64,7 @@ ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table)
     table->matrix = block ? table->words + GA_SHARDED_WORDS : NULL;
     table->totals = block ? table->matrix + GA_SHARDED_MATRIX : NULL;
     table->served = block ? table->totals + GA_SHARDED_RESULTS : NULL;
-    table->meeting = block ? table->served + GA_SHARDED_RESULTS : NULL;
-    return status ? status
-                  : table->engine->fill(table, table->meeting, 0, sizeof *table->meeting,
-                                        table->exchange_stream);
+    return status;
 }
 
 /* Memory for messages. */

@@ -114,6 +114,10 @@ static void abort_locked(nccl_link *l)
     if (l->comm) {
         ga_nccl.ncclCommAbort(l->comm);
         l->comm = NULL;
+        l->is_aborted = true;
+    }
+    if (l->is_aborted) {
+        ga_nccl_release_locked(l);
     }
 }
 
@@ -126,7 +130,7 @@ static void abort_link(nccl_link *l)
 }
 
 /* Before a call that may wait for other ranks. */
-static void arm(nccl_link *l)
+void ga_nccl_arm(nccl_link *l)
 {
     __atomic_store_n(&l->deadline, now_ns() + l->limit_ns, __ATOMIC_RELAXED); /* relaxed: ORDER */
 }
@@ -136,7 +140,7 @@ static void close_group(nccl_link *l)
 {
     if (l->in_group) {
         l->in_group = false;
-        arm(l);
+        ga_nccl_arm(l);
         ga_nccl.ncclGroupEnd();
         __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
     }
@@ -176,6 +180,8 @@ static void *watch(void *context)
         if (deadline && now_ns() > deadline) {
             l->is_late = true;
             abort_locked(l);
+        } else if (l->is_aborted) {
+            ga_nccl_release_locked(l);
         }
     }
     pthread_mutex_unlock(&l->lock);
@@ -224,14 +230,20 @@ static void end_watch(nccl_link *l)
     pthread_mutex_destroy(&l->lock);
 }
 
-/* After arm() and the call. */
-static ga_status disarm(nccl_link *l, const char *call, int result)
+ga_status ga_nccl_disarm(nccl_link *l, const char *call, ga_status status)
 {
     __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
     pthread_mutex_lock(&l->lock);
     bool is_late = l->is_late;
     pthread_mutex_unlock(&l->lock);
-    return is_late ? late(l, call) : result == NCCL_SUCCESS ? GA_OK : failed(l, call, result);
+    return is_late ? late(l, call) : status;
+}
+
+/* After ga_nccl_arm() and a call of NCCL. */
+static ga_status disarm(nccl_link *l, const char *call, int result)
+{
+    ga_status status = ga_nccl_disarm(l, call, GA_OK);
+    return status ? status : result == NCCL_SUCCESS ? GA_OK : failed(l, call, result);
 }
 
 ga_status ga_nccl_wait(void *context, void *stream)
@@ -290,7 +302,7 @@ static ga_status nccl_end(void *context, void *stream)
 {
     nccl_link *l = context;
     (void)stream;
-    arm(l);
+    ga_nccl_arm(l);
     l->in_group = false;
     return disarm(l, "ncclGroupEnd", ga_nccl.ncclGroupEnd());
 }
@@ -301,7 +313,7 @@ ga_status ga_nccl_largest(void *context, uint64_t *values, uint32_t count, void 
     if (!l->comm) {
         return ga_nccl_gone(l);
     }
-    arm(l);
+    ga_nccl_arm(l);
     return disarm(
         l, "ncclAllReduce",
         ga_nccl.ncclAllReduce(values, values, count, NCCL_UINT64, NCCL_MAX, l->comm, stream));
@@ -530,6 +542,7 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
                          .deregister_memory = nccl_deregister,
                          .share = ga_nccl_share,
                          .unshare = ga_nccl_unshare,
+                         .meet = ga_nccl_meet,
                          .put = ga_nccl_put,
                          .fetch = ga_nccl_fetch,
                          .close = nccl_close};

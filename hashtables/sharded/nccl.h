@@ -77,10 +77,13 @@ typedef struct registered_block {
 
 /* Memory that all ranks reach: nccl_window.c. */
 typedef struct nccl_window {
-    void *block;  /* NULL: none */
-    void *comm;   /* of the window alone */
-    void *handle; /* ncclWindow_t */
-    char **peers; /* the address of each rank's block on this device */
+    void *block;       /* NULL: none */
+    void *comm;        /* of the window alone */
+    void *handle;      /* ncclWindow_t */
+    char **peers;      /* the address of each rank's block on this device */
+    uint64_t *numbers; /* behind the block: of the last meeting of each rank */
+    uint32_t meetings; /* so far */
+    CUstream releases; /* of waits of an abort; guarded by the lock */
 } nccl_window;
 
 typedef struct nccl_link {
@@ -93,7 +96,7 @@ typedef struct nccl_link {
     registered_block blocks[GA_NCCL_BLOCKS];
     nccl_window window;
     uint64_t deadline; /* of the call in progress; 0: none */
-    bool is_late, ends, is_watched, in_group;
+    bool is_late, is_aborted, ends, is_watched, in_group;
     pthread_t watch;
     pthread_mutex_t lock;
     pthread_cond_t ending;
@@ -101,6 +104,10 @@ typedef struct nccl_link {
 
 /* nccl.c: an earlier failure. */
 ga_status ga_nccl_gone(const nccl_link *l);
+
+/* nccl.c: around a call that may wait for other ranks. */
+void ga_nccl_arm(nccl_link *l);
+ga_status ga_nccl_disarm(nccl_link *l, const char *call, ga_status status);
 
 /* nccl.c: the members `largest` and `wait` of the exchange. */
 ga_status ga_nccl_largest(void *context, uint64_t *values, uint32_t count, void *stream);
@@ -111,9 +118,13 @@ ga_status ga_nccl_wait(void *context, void *stream);
 ga_status ga_nccl_split(nccl_link *l, void *comm, void *block, uint64_t bytes, void **out,
                         void **handle);
 
+/* nccl_window.c: ends waits for other ranks, after an abort, with the lock held. */
+void ga_nccl_release_locked(nccl_link *l);
+
 /* nccl_window.c: members of the exchange. */
 ga_status ga_nccl_share(void *context, void **block, uint64_t bytes, void *stream);
 void ga_nccl_unshare(void *context, void *block);
+ga_status ga_nccl_meet(void *context, void *stream);
 ga_status ga_nccl_put(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
                       void *stream);
 ga_status ga_nccl_fetch(void *context, void *to, const void *at, uint64_t bytes, uint32_t from,

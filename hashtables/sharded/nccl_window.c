@@ -8,6 +8,14 @@
  *            aborted, copies behind its work may still begin. The memory of other ranks, which an
  *            abort unmaps, must then be there.
  *
+ * MEETINGS   Behind the block are numbers, one for each rank. In a meeting each rank writes the
+ *            meeting's number to the others, and waits until all of theirs have reached it, on the
+ *            stream and without a kernel. For a kernel there may be no room before the shard's has
+ *            ended. To end the waits of an abort, the numbers are set far ahead, and again, because
+ *            one that another rank has sent may arrive after that.
+ *
+ * ORDER      `meetings` is relaxed: a later number than that of the last meeting is enough.
+ *
  * NCCL's own all-to-all of copy engines (ncclAlltoAll with NCCL_CTA_POLICY_ZERO) is not used: it
  * waits for other ranks on the stream without a kernel, and ncclCommAbort() does not end that. All
  * ranks would have to send the same number of bytes, too.
@@ -25,6 +33,8 @@ enum {
     OLDEST_WITH_WINDOWS = 22800,
     OLDEST_WITH_ADDRESSES = 22900, /* by ncclGetPeerDevicePointer() */
     WORD = sizeof(uint64_t),
+    LINE = 256, /* bytes, at a multiple of which the numbers begin */
+    FAR_AHEAD = 1 << 30,
     MARK = 0x5a /* of rank 0, and so on: a byte at the beginning of its block */
 };
 
@@ -133,11 +143,23 @@ static void end_window(nccl_link *l)
         }
         ga_nccl.ncclCommDestroy(w->comm);
     }
+    pthread_mutex_lock(&l->lock); /* beside the watch */
+    CUstream releases = w->releases;
+    w->releases = NULL;
+    pthread_mutex_unlock(&l->lock);
+    if (releases) {
+        (void)l->driver->cuStreamDestroy(releases);
+    }
     if (w->block) {
         ga_nccl.ncclMemFree(w->block);
     }
     ga_libc.free(w->peers);
     *w = (nccl_window){0};
+}
+
+static uint64_t rounded(uint64_t bytes)
+{
+    return (bytes + LINE - 1) / LINE * LINE;
 }
 
 /* All ranks have a block. False: some rank has no window, or does not reach another one. */
@@ -149,9 +171,13 @@ static ga_status connect(nccl_link *l, uint64_t *word, uint64_t bytes, bool *goo
         w->block = NULL; /* a thread that is left behind may use it */
         return status;
     }
-    *good = w->handle && find_peers(l, stream) &&
-            l->driver->cuMemsetD8Async((CUdeviceptr)w->block, mark_of(l->rank), WORD, stream) ==
-                CUDA_SUCCESS;
+    *good =
+        w->handle && find_peers(l, stream) &&
+        l->driver->cuMemsetD8Async((CUdeviceptr)w->block, mark_of(l->rank), WORD, stream) ==
+            CUDA_SUCCESS &&
+        l->driver->cuMemsetD8Async((CUdeviceptr)w->numbers, 0, (1 + l->ranks) * sizeof *w->numbers,
+                                   stream) == CUDA_SUCCESS &&
+        l->driver->cuStreamCreate(&w->releases, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
     status = agree(l, word, good, stream);
     if (status == GA_OK && *good) {
         *good = check_peers(l, stream);
@@ -174,10 +200,13 @@ static void say_without(const nccl_link *l)
 
 static ga_status share(nccl_link *l, uint64_t *word, uint64_t bytes, void *stream)
 {
-    bool good = has_windows(l) && ga_nccl.ncclMemAlloc(&l->window.block, bytes) == NCCL_SUCCESS;
+    nccl_window *w = &l->window;
+    uint64_t all = rounded(bytes) + (l->ranks + 1) * sizeof *w->numbers;
+    bool good = has_windows(l) && ga_nccl.ncclMemAlloc(&w->block, all) == NCCL_SUCCESS;
     ga_status status = agree(l, word, &good, stream);
     if (status == GA_OK && good) {
-        status = connect(l, word, bytes, &good, stream);
+        w->numbers = (uint64_t *)((char *)w->block + rounded(bytes));
+        status = connect(l, word, all, &good, stream);
     }
     if (status != GA_OK || !good) {
         end_window(l);
@@ -208,12 +237,65 @@ void ga_nccl_unshare(void *context, void *block)
     }
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
+/* ---- meetings -------------------------------------------------------------------------------- */
 
 static CUdeviceptr at_rank(const nccl_link *l, const void *at, uint32_t rank)
 {
     return (CUdeviceptr)(l->window.peers[rank] + ((const char *)at - (char *)l->window.block));
 }
+
+static ga_status meet_on_stream(nccl_link *l, CUstream stream)
+{
+    const nccl_window *w = &l->window;
+    uint32_t number = __atomic_add_fetch(&l->window.meetings, 1, __ATOMIC_RELAXED); /* see ORDER */
+    ga_status status = GA_OK;
+    for (uint32_t rank = 0; status == GA_OK && rank < l->ranks; rank++) {
+        if (rank != l->rank) {
+            status = GA_CUDA_CALL(l->driver, cuStreamWriteValue32, stream,
+                                  at_rank(l, w->numbers + l->rank, rank), number, 0);
+        }
+    }
+    for (uint32_t rank = 0; status == GA_OK && rank < l->ranks; rank++) {
+        if (rank != l->rank) {
+            status =
+                GA_CUDA_CALL(l->driver, cuStreamWaitValue32, stream,
+                             (CUdeviceptr)(w->numbers + rank), number, CU_STREAM_WAIT_VALUE_GEQ);
+        }
+    }
+    return status;
+}
+
+/* A driver without such waits: by a kernel of NCCL, for a number that stays 0. */
+ga_status ga_nccl_meet(void *context, void *stream)
+{
+    nccl_link *l = context;
+    if (!l->driver->cuStreamWriteValue32 || !l->driver->cuStreamWaitValue32) {
+        return ga_nccl_largest(l, l->window.numbers + l->ranks, 1, stream);
+    }
+    if (!l->comm) {
+        return ga_nccl_gone(l);
+    }
+    ga_nccl_arm(l);
+    return ga_nccl_disarm(l, "a meeting", meet_on_stream(l, stream));
+}
+
+void ga_nccl_release_locked(nccl_link *l)
+{
+    const nccl_window *w = &l->window;
+    uint32_t number =
+        __atomic_load_n(&w->meetings, __ATOMIC_RELAXED) + FAR_AHEAD; /* relaxed: see ORDER */
+    ga_cuda_scope scope;
+    if (!w->releases || ga_cuda_enter(&scope, l->device) != GA_OK) {
+        return;
+    }
+    for (uint32_t rank = 0; rank < l->ranks; rank++) {
+        (void)l->driver->cuStreamWriteValue32(w->releases, (CUdeviceptr)(w->numbers + rank), number,
+                                              0);
+    }
+    ga_cuda_leave(&scope);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 ga_status ga_nccl_put(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
                       void *stream)

@@ -30,10 +30,10 @@
  *            (events) order the streams: `got` step, `done` step.
  *
  * COPIES     If all ranks reach the memory for requests of others (`is_shared`), a group is copies:
- *            each rank puts its requests into it, and fetches its answers. Meetings (largest() of
- *            one word) order the exchange streams of all ranks: before the group, behind `done` of
- *            the step that is answered, and behind it, before `got`. The first two groups need none
- *            before, because the agreement is one.
+ *            each rank puts its requests into it, and fetches its answers. Meetings order the
+ *            exchange streams of all ranks: before the group, behind `done` of the step that is
+ *            answered, and behind it, before `got`. The first two groups need none before, because
+ *            the agreement is one.
  *
  * INVARIANT  The shard is given requests of others after they have arrived: the host waits for that
  *            on the stream of arrivals. So an exchange that is aborted leaves no work that
@@ -148,8 +148,7 @@ struct ga_slabhash_sharded {
     uint64_t *words;                                /* a block: GA_SHARDED_WORDS, */
     uint64_t *matrix;                               /* those of host->matrix, */
     uint64_t *totals;                               /* GA_SHARDED_RESULTS of own requests, */
-    uint64_t *served;                               /* and of requests that the shard served; */
-    uint64_t *meeting;                              /* a number that stays 0 */
+    uint64_t *served;                               /* and of requests that the shard served */
     void *fixed;                                    /* a block: */
     uint32_t *counts;                               /* of each bin: own requests */
     uint32_t *cursors;                              /* of each bin */

@@ -167,11 +167,9 @@ static ga_status add_messages(ga_sharded_job *j, const step *s, bool answers)
     return status;
 }
 
-/* The work of all ranks' exchange streams before it is done before the work after it. */
 static ga_status meet(const ga_sharded_job *j)
 {
-    const ga_slabhash_sharded *t = j->table;
-    return t->exchange.largest(t->exchange.context, t->meeting, 1, t->exchange_stream);
+    return j->table->exchange.meet(j->table->exchange.context, j->table->exchange_stream);
 }
 
 /* Around a group. Copies wait until all shards have done the steps before, which the first requests

@@ -246,6 +246,12 @@ static void member_unshare(void *context, void *block)
     free(block);
 }
 
+static ga_status member_meet(void *context, void *stream)
+{
+    uint64_t none = 0;
+    return member_largest(context, &none, 1, stream);
+}
+
 /* The place in the block of another rank that `at` is in the own one. */
 static char *place_at(const member *m, const void *at, uint64_t bytes, uint32_t rank)
 {
@@ -310,6 +316,7 @@ ga_exchange ranks_exchange(ranks *all, uint32_t rank)
                          .abort = member_abort,
                          .share = member_share,
                          .unshare = member_unshare,
+                         .meet = member_meet,
                          .put = member_put,
                          .fetch = member_fetch,
                          .close = member_close};

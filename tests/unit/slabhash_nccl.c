@@ -102,11 +102,14 @@ static void sleep_ms(long ms)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
+typedef ga_status serve(void *table, const ga_slabhash_batch *batches, uint32_t count,
+                        uint64_t *counts, void *stream);
+
 typedef struct world {
     ranks all; /* threads alone */
     pthread_barrier_t openings;
     void *comms[RANKS_MOST];
-    bool fails;     /* the shard of rank 1 */
+    serve *serves;  /* of rank 1 */
     uint32_t flags; /* of ga_nccl_options */
     ga_status opened[RANKS_MOST], statuses[RANKS_MOST];
     ga_slabhash_sharded *tables[RANKS_MOST];
@@ -140,7 +143,7 @@ static void open_one(ranks *all, uint32_t rank, void *context)
     cr_assert_eq(exchange.device, (int)rank);
     ga_shard shard = {.shard_size = sizeof shard,
                       .mode = GA_SLABHASH_MAP32,
-                      .run = w->fails && rank == 1 ? shard_fails : shard_run,
+                      .run = w->serves && rank == 1 ? w->serves : shard_run,
                       .run_all = shard_run_all,
                       .size = shard_size,
                       .close = shard_close};
@@ -201,8 +204,9 @@ static void delete_all_one(ranks *all, uint32_t rank, void *context)
         ga_slabhash_sharded_delete_all(w->tables[rank], &batch, &w->all_totals[rank], NULL);
 }
 
-/* `fails_at`: the call of rank 1 that fails while it opens; below 0: none. */
-static world *begin_with(uint32_t count, uint32_t flags, int fails_at)
+/* `fails_at`: the call of rank 1 that fails while it opens; below 0: none. `serves`: what the shard
+ * of rank 1 does; NULL: as the others. */
+static world *begin_all(uint32_t count, uint32_t flags, int fails_at, serve *serves)
 {
     vmm_driver_options options = {.devices = VMM_DRIVER_DEVICES, .kernels = VMM_KERNELS_GROW};
     world *w = calloc(1, sizeof *w);
@@ -212,6 +216,7 @@ static world *begin_with(uint32_t count, uint32_t flags, int fails_at)
     nccl_begin(w->comms, count);
     nccl_fail(1, fails_at, 6);
     w->flags = flags;
+    w->serves = serves;
     for (uint32_t rank = 0; rank < count; rank++) {
         for (uint32_t i = 0; i < KEYS; i++) {
             w->keys[rank][i] = rank * KEYS + i;
@@ -221,6 +226,11 @@ static world *begin_with(uint32_t count, uint32_t flags, int fails_at)
     ranks_run(&w->all, open_one, w);
     nccl_fail(1, -1, 0);
     return w;
+}
+
+static world *begin_with(uint32_t count, uint32_t flags, int fails_at)
+{
+    return begin_all(count, flags, fails_at, NULL);
 }
 
 static world *begin(uint32_t count)
@@ -298,7 +308,9 @@ static void work_through(uint32_t count, uint32_t flags)
     expect_deleted(w);
     cr_assert_eq(nccl_aborts(), 0);
     vmm_driver_counts counts = vmm_driver_count();
-    cr_assert_eq(counts.streams, 2 * count);
+    int made = 0;
+    uint32_t with_windows = (uint32_t)nccl_windows(&made) / 2; /* a block, and a window */
+    cr_assert_eq(counts.streams, 2 * count + with_windows);
     for (uint32_t rank = 0; rank < count; rank++) {
         assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
         w->tables[rank] = NULL;
@@ -386,17 +398,17 @@ Test(slabhash_nccl, calls_of_nccl_that_fail_at_open, .init = load, .timeout = 24
 
 /* Each call of NCCL fails once, with a table that is new each time. The rank gets the reason, and
  * the other one waits no longer than its limit. */
-Test(slabhash_nccl, calls_of_nccl_that_fail, .init = load, .timeout = 240)
+static void let_calls_fail(uint32_t flags, int least)
 {
-    world *w = begin(2);
+    world *w = begin_with(2, flags, -1);
     int before = nccl_calls(1);
     run(w, GA_SLABHASH_INSERT);
     int made = nccl_calls(1) - before;
     assert_ok(w->statuses[1]);
     end(w);
-    cr_assert_gt(made, 20);
+    cr_assert_geq(made, least, "%d", made);
     for (int at = 0; at < made; at++) {
-        w = begin(2);
+        w = begin_with(2, flags, -1);
         assert_ok(w->opened[0]);
         assert_ok(w->opened[1]);
         nccl_fail(1, at, 6);
@@ -410,6 +422,16 @@ Test(slabhash_nccl, calls_of_nccl_that_fail, .init = load, .timeout = 240)
         assert_ok(ga_slabhash_search(ga_slabhash_sharded_table(w->tables[1]), 5, &found));
         end(w);
     }
+}
+
+Test(slabhash_nccl, calls_of_nccl_that_fail, .init = load, .timeout = 240)
+{
+    let_calls_fail(GA_NCCL_NO_WINDOWS, 20);
+}
+
+Test(slabhash_nccl, calls_of_nccl_that_fail_beside_copies, .init = load, .timeout = 240)
+{
+    let_calls_fail(0, 6); /* agreements */
 }
 
 /* Likewise in a search for all pairs. */
@@ -478,14 +500,7 @@ Test(slabhash_nccl, calls_of_the_driver_that_fail_in_search_all, .init = load, .
 
 Test(slabhash_nccl, a_shard_that_fails, .init = load)
 {
-    world *w = begin(1);
-    end(w);
-    w = begin(3);
-    w->fails = true;
-    for (uint32_t rank = 0; rank < 3; rank++) {
-        assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
-    }
-    ranks_run(&w->all, open_one, w);
+    world *w = begin_all(3, 0, -1, shard_fails);
     run(w, GA_SLABHASH_INSERT);
     for (uint32_t rank = 0; rank < 3; rank++) {
         uint64_t full = 0;
@@ -496,7 +511,6 @@ Test(slabhash_nccl, a_shard_that_fails, .init = load)
         cr_assert(full > 0 && full < PIECE, "%lu", full); /* those of rank 1 */
     }
     cr_assert_eq(nccl_aborts(), 0); /* the exchange went on */
-    w->fails = false;
     end(w);
 }
 
@@ -511,10 +525,29 @@ static void leave_out(ranks *all, uint32_t rank, void *context)
 
 Test(slabhash_nccl, a_rank_that_is_gone, .init = load)
 {
-    world *w = begin(2);
+    world *w = begin_with(2, GA_NCCL_NO_WINDOWS, -1);
     ranks_run(&w->all, leave_out, w);
     cr_assert_eq(w->statuses[0], GA_ERR_DEVICE);
     cr_assert_eq(nccl_aborts(), 1);
+    end(w);
+}
+
+/* The shard of rank 1 takes longer than the limit, so that the others wait at a meeting. */
+static ga_status stop_serving(void *table, const ga_slabhash_batch *batches, uint32_t count,
+                              uint64_t *counts, void *stream)
+{
+    (void)stream;
+    sleep_ms(4 * LIMIT_MS);
+    return shard_run(table, batches, count, counts, NULL);
+}
+
+Test(slabhash_nccl, a_rank_that_is_late_for_a_meeting, .init = load)
+{
+    world *w = begin_all(3, 0, -1, stop_serving);
+    run(w, GA_SLABHASH_INSERT);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        cr_assert_eq(w->statuses[rank], GA_ERR_DEVICE, "rank %u", rank);
+    }
     end(w);
 }
 

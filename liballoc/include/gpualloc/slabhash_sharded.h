@@ -76,9 +76,11 @@ typedef struct ga_exchange {
      * calls it, no copy of its own is on its way. */
     ga_status (*share)(void *context, void **block, uint64_t bytes, void *stream);
     void (*unshare)(void *context, void *block);
+    /* The work of all ranks on their streams before it is done before the work after it. */
+    ga_status (*meet)(void *context, void *stream);
     /* Copies to, and from, the place in another rank's block that `at` is in the own one. The other
-     * rank takes no part: largest() on the streams of both orders its work and the copies. These
-     * four may be NULL together. */
+     * rank takes no part: meet() orders its work and the copies. These five may be NULL together,
+     * and are not called for ranks without such memory. */
     ga_status (*put)(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
                      void *stream);
     ga_status (*fetch)(void *context, void *to, const void *at, uint64_t bytes, uint32_t from,
