@@ -466,8 +466,8 @@ void vmm_work_fill(ga_cuda_driver *table)
     table->cuStreamSynchronize = stream_synchronize;
     table->cuStreamQuery = stream_query;
     table->cuStreamWaitEvent = stream_wait_event;
-    table->cuStreamWriteValue32 = stream_write_value;
-    table->cuStreamWaitValue32 = stream_wait_value;
+    table->cuStreamWriteValue32 = vmm.options.no_stream_values ? NULL : stream_write_value;
+    table->cuStreamWaitValue32 = vmm.options.no_stream_values ? NULL : stream_wait_value;
     table->cuEventCreate = event_create;
     table->cuEventDestroy = event_destroy;
     table->cuEventRecord = event_record;

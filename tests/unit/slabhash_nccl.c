@@ -22,6 +22,8 @@ enum {
     LIMIT_MS = 150
 };
 
+static bool is_old_driver; /* without waits for values on streams */
+
 static nccl_begin_fn *nccl_begin;
 static nccl_end_fn *nccl_end;
 static nccl_fail_fn *nccl_fail;
@@ -208,7 +210,9 @@ static void delete_all_one(ranks *all, uint32_t rank, void *context)
  * of rank 1 does; NULL: as the others. */
 static world *begin_all(uint32_t count, uint32_t flags, int fails_at, serve *serves)
 {
-    vmm_driver_options options = {.devices = VMM_DRIVER_DEVICES, .kernels = VMM_KERNELS_GROW};
+    vmm_driver_options options = {.devices = VMM_DRIVER_DEVICES,
+                                  .kernels = VMM_KERNELS_GROW,
+                                  .no_stream_values = is_old_driver};
     world *w = calloc(1, sizeof *w);
     vmm_driver_start(&options);
     ranks_begin(&w->all, count);
@@ -320,6 +324,8 @@ static void work_through(uint32_t count, uint32_t flags)
     end(w);
 }
 
+static void let_calls_fail(uint32_t flags, int least);
+
 /* Windows since the last call; none is left. */
 static int windows_made(void)
 {
@@ -347,6 +353,15 @@ Test(slabhash_nccl, windows_of_a_later_version, .init = load)
     nccl_set_windows(22907, NCCL_NO_FAULT);
     work_through(3, 0);
     cr_assert_eq(windows_made(), 3);
+}
+
+/* Meetings are kernels of NCCL. */
+Test(slabhash_nccl, an_old_driver, .init = load)
+{
+    is_old_driver = true;
+    work_through(3, 0);
+    cr_assert_eq(windows_made(), 3);
+    let_calls_fail(0, 12);
 }
 
 Test(slabhash_nccl, a_version_without_windows, .init = load)
