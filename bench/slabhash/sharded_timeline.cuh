@@ -111,10 +111,24 @@ ga_status watched_fetch(void *context, void *to, const void *at, uint64_t bytes,
     return note_copy(w, w.exchange.fetch(w.exchange.context, to, at, bytes, from, stream), stream);
 }
 
-ga_status watched_share(void *context, void **block, uint64_t bytes, void *stream)
+ga_status watched_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream)
 {
     watched &w = *(watched *)context;
-    return w.exchange.share(w.exchange.context, block, bytes, stream);
+    return w.exchange.share(w.exchange.context, out, bytes, word, stream);
+}
+
+ga_status watched_meet(void *context, void *stream)
+{
+    watched &w = *(watched *)context;
+    w.in_group = false;
+    if (w.is_on) {
+        begin_interval(w, "meeting", 0, stream);
+    }
+    ga_status status = w.exchange.meet(w.exchange.context, stream);
+    if (w.is_on) {
+        end_interval(w, stream);
+    }
+    return status;
 }
 
 void watched_unshare(void *context, void *block)
@@ -123,19 +137,23 @@ void watched_unshare(void *context, void *block)
     w.exchange.unshare(w.exchange.context, block);
 }
 
-/* One number is the meeting around a group of copies. */
 ga_status watched_largest(void *context, uint64_t *values, uint32_t count, void *stream)
 {
     watched &w = *(watched *)context;
-    w.in_group = false;
     if (w.is_on) {
-        begin_interval(w, count == 1 ? "meeting" : "agreement", count * sizeof *values, stream);
+        begin_interval(w, "agreement", count * sizeof *values, stream);
     }
     ga_status status = w.exchange.largest(w.exchange.context, values, count, stream);
     if (w.is_on) {
         end_interval(w, stream);
     }
     return status;
+}
+
+void watched_guard(void *context, bool begins)
+{
+    watched &w = *(watched *)context;
+    w.exchange.guard(w.exchange.context, begins);
 }
 
 ga_status watched_wait(void *context, void *stream)
@@ -184,6 +202,8 @@ ga_exchange watch(watched &w)
     exchange.deregister_memory = watched_deregister;
     exchange.share = watched_share;
     exchange.unshare = watched_unshare;
+    exchange.meet = watched_meet;
+    exchange.guard = watched_guard;
     exchange.put = watched_put;
     exchange.fetch = watched_fetch;
     exchange.close = watched_close;

@@ -57,8 +57,10 @@ static void serve(ga_sharded_all_job *j, const ga_slabhash_all *all, uint32_t ra
     if (!all->count || j->local != GA_OK) {
         return;
     }
+    ga_sharded_guard(t, true);
     ga_status status = t->shard.run_all(t->shard.table, all, j->removes,
                                         t->all.totals_here + 2u * rank, t->exchange_stream);
+    ga_sharded_guard(t, false);
     j->full |= j->removes && status == GA_ERR_MEMORY;
     j->local = j->removes && status == GA_ERR_MEMORY ? GA_OK : status;
 }

@@ -14,6 +14,23 @@ enum {
     SORT_MOST = GA_SHARDED_SORT_BYTES / 4 /* requests of a block at once */
 };
 
+typedef enum kernel {
+    COUNT,
+    COMBINE,
+    PAD,
+    SORT,
+    GATHER,
+    ORDER,
+    MOVE
+} kernel;
+
+static const char *const kernel_names[GA_SHARDED_KERNELS] = {
+    [COUNT] = "ga_sharded_count_kernel",   [COMBINE] = "ga_sharded_combine_kernel",
+    [PAD] = "ga_sharded_pad_kernel",       [SORT] = "ga_sharded_sort_kernel",
+    [GATHER] = "ga_sharded_gather_kernel", [ORDER] = "ga_sharded_order_kernel",
+    [MOVE] = "ga_sharded_move_kernel",
+};
+
 static ga_status device_enter(ga_slabhash_sharded *table, void *scope)
 {
     return ga_cuda_enter(scope, table->exchange.device);
@@ -27,6 +44,18 @@ static void device_leave(void *scope)
 static ga_status driver_of(const ga_cuda_driver **driver)
 {
     return ga_cuda_driver_get(driver);
+}
+
+/* The driver loads a kernel when it is first asked for, and may wait for all work on the device
+ * then. */
+static ga_status load_kernels(ga_slabhash_sharded *table)
+{
+    ga_status status = GA_OK;
+    for (int i = 0; status == GA_OK && i < GA_SHARDED_KERNELS; i++) {
+        status = ga_device_function((CUfunction *)&table->kernels[i], table->exchange.device,
+                                    kernel_names[i]);
+    }
+    return status;
 }
 
 /* The exchange stream has the highest priority. Otherwise its kernels would wait until all blocks
@@ -54,7 +83,7 @@ static ga_status device_open(ga_slabhash_sharded *table)
                               CU_EVENT_DISABLE_TIMING);
     }
     table->multiprocessors = (unsigned)count;
-    return status;
+    return status ? status : load_kernels(table);
 }
 
 static void device_close(ga_slabhash_sharded *table)
@@ -156,11 +185,10 @@ static ga_status device_wait(ga_slabhash_sharded *table, void *stream)
     return status ? status : GA_CUDA_CALL(driver, cuStreamSynchronize, stream);
 }
 
-static ga_status launch(ga_slabhash_sharded *table, const char *name, unsigned blocks_each,
+static ga_status launch(ga_slabhash_sharded *table, kernel which, unsigned blocks_each,
                         uint64_t count, uint32_t wide, void *work, void *stream)
 {
     const ga_cuda_driver *driver;
-    CUfunction kernel;
     void *parameters[] = {work};
     uint64_t each = wide ? SORT_MOST / 2 : SORT_MOST;
     uint64_t blocks = (count + each - 1) / each;
@@ -169,52 +197,45 @@ static ga_status launch(ga_slabhash_sharded *table, const char *name, unsigned b
         return GA_OK;
     }
     ga_status status = driver_of(&driver);
-    status = status ? status : ga_device_function(&kernel, table->exchange.device, name);
     return status ? status
-                  : GA_CUDA_CALL(driver, cuLaunchKernel, kernel,
+                  : GA_CUDA_CALL(driver, cuLaunchKernel, table->kernels[which],
                                  (unsigned)(blocks < most ? blocks : most), 1, 1,
                                  GA_SHARDED_THREADS, 1, 1, 0, stream, parameters, NULL);
 }
 
 static ga_status device_count(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
 {
-    return launch(table, "ga_sharded_count_kernel", COUNTING_EACH, sort->count, sort->is_wide, sort,
-                  stream);
+    return launch(table, COUNT, COUNTING_EACH, sort->count, sort->is_wide, sort, stream);
 }
 
 static ga_status device_combine(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
 {
-    return launch(table, "ga_sharded_combine_kernel", BLOCKS_EACH, sort->count, sort->is_wide, sort,
-                  stream);
+    return launch(table, COMBINE, BLOCKS_EACH, sort->count, sort->is_wide, sort, stream);
 }
 
 static ga_status device_pad(ga_slabhash_sharded *table, ga_sharded_pad *pad, void *stream)
 {
-    return launch(table, "ga_sharded_pad_kernel", BLOCKS_EACH, (uint64_t)pad->bins * SORT_MOST, 0,
-                  pad, stream);
+    return launch(table, PAD, BLOCKS_EACH, (uint64_t)pad->bins * SORT_MOST, 0, pad, stream);
 }
 
 static ga_status device_sort(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
 {
-    return launch(table, "ga_sharded_sort_kernel", BLOCKS_EACH, sort->count, sort->is_wide, sort,
-                  stream);
+    return launch(table, SORT, BLOCKS_EACH, sort->count, sort->is_wide, sort, stream);
 }
 
 static ga_status device_gather(ga_slabhash_sharded *table, ga_sharded_gather *gather, void *stream)
 {
-    return launch(table, "ga_sharded_gather_kernel", BLOCKS_EACH, gather->count, gather->is_wide,
-                  gather, stream);
+    return launch(table, GATHER, BLOCKS_EACH, gather->count, gather->is_wide, gather, stream);
 }
 
 static ga_status device_order(ga_slabhash_sharded *table, ga_sharded_order *order, void *stream)
 {
-    return launch(table, "ga_sharded_order_kernel", BLOCKS_EACH, order->count, order->is_wide,
-                  order, stream);
+    return launch(table, ORDER, BLOCKS_EACH, order->count, order->is_wide, order, stream);
 }
 
 static ga_status device_move(ga_slabhash_sharded *table, ga_sharded_move *move, void *stream)
 {
-    return launch(table, "ga_sharded_move_kernel", BLOCKS_EACH, move->count, 0, move, stream);
+    return launch(table, MOVE, BLOCKS_EACH, move->count, 0, move, stream);
 }
 
 static ga_status device_mark(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream)

@@ -165,7 +165,12 @@ static ga_status late(nccl_link *l, const char *call)
 
 ga_status ga_nccl_gone(const nccl_link *l)
 {
-    return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: an earlier exchange was aborted", l->rank);
+    return l->is_late
+               ? ga_fail(GA_ERR_DEVICE,
+                         "nccl: rank %u: work that waits for an exchange did not end within %llu "
+                         "ms: expected that all ranks take part: aborted",
+                         l->rank, (unsigned long long)(l->limit_ns / 1000000u))
+               : ga_fail(GA_ERR_DEVICE, "nccl: rank %u: an earlier exchange was aborted", l->rank);
 }
 
 static void *watch(void *context)
@@ -319,6 +324,20 @@ ga_status ga_nccl_largest(void *context, uint64_t *values, uint32_t count, void 
         ga_nccl.ncclAllReduce(values, values, count, NCCL_UINT64, NCCL_MAX, l->comm, stream));
 }
 
+/* If the call takes too long, the watch ends the exchange, and with it the kernels for which the
+ * call may wait. */
+static void nccl_guard(void *context, bool begins)
+{
+    nccl_link *l = context;
+    if (begins) {
+        ga_nccl_arm(l);
+        return;
+    }
+    pthread_mutex_lock(&l->lock);
+    __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
+    pthread_mutex_unlock(&l->lock);
+}
+
 /* Messages in registered memory go directly from one device to another. Without it they go through
  * buffers of NCCL, so a failure is none. */
 static void nccl_register(void *context, void *block, uint64_t bytes)
@@ -357,6 +376,7 @@ static void nccl_abort(void *context)
 static void nccl_close(void *context)
 {
     nccl_link *l = context;
+    ga_nccl_unshare(l, l->window.block); /* if the table has not done it */
     if (l->comm) {
         (void)ga_nccl.ncclCommDestroy(l->comm);
         pthread_mutex_lock(&l->lock);
@@ -545,6 +565,7 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
                          .meet = ga_nccl_meet,
                          .put = ga_nccl_put,
                          .fetch = ga_nccl_fetch,
+                         .guard = nccl_guard,
                          .close = nccl_close};
     status = begin_watch(l);
     status = status ? status : ga_cuda_driver_get(&l->driver);

@@ -122,7 +122,8 @@ ga_status ga_nccl_split(nccl_link *l, void *comm, void *block, uint64_t bytes, v
 void ga_nccl_release_locked(nccl_link *l);
 
 /* nccl_window.c: members of the exchange. */
-ga_status ga_nccl_share(void *context, void **block, uint64_t bytes, void *stream);
+ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,
+                        void *stream);
 void ga_nccl_unshare(void *context, void *block);
 ga_status ga_nccl_meet(void *context, void *stream);
 ga_status ga_nccl_put(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,

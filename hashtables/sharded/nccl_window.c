@@ -55,6 +55,11 @@ static bool has_windows(const nccl_link *l)
            !(l->flags & GA_NCCL_NO_WINDOWS) && l->ranks > 1;
 }
 
+static bool waits_on_streams(const nccl_link *l)
+{
+    return l->driver->cuStreamWriteValue32 && l->driver->cuStreamWaitValue32;
+}
+
 /* ---- small work on the device ---------------------------------------------------------------- */
 
 /* Whether no rank says that it failed. `word` is memory of the device. */
@@ -198,8 +203,12 @@ static void say_without(const nccl_link *l)
     }
 }
 
-static ga_status share(nccl_link *l, uint64_t *word, uint64_t bytes, void *stream)
+/* Nothing is freed here: other ranks may be ahead, and a free may wait for their kernels, which wait
+ * for this rank. */
+ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,
+                        void *stream)
 {
+    nccl_link *l = context;
     nccl_window *w = &l->window;
     uint64_t all = rounded(bytes) + (l->ranks + 1) * sizeof *w->numbers;
     bool good = has_windows(l) && ga_nccl.ncclMemAlloc(&w->block, all) == NCCL_SUCCESS;
@@ -208,24 +217,10 @@ static ga_status share(nccl_link *l, uint64_t *word, uint64_t bytes, void *strea
         w->numbers = (uint64_t *)((char *)w->block + rounded(bytes));
         status = connect(l, word, all, &good, stream);
     }
-    if (status != GA_OK || !good) {
-        end_window(l);
+    if (status == GA_OK && !good) {
         say_without(l);
     }
-    return status;
-}
-
-ga_status ga_nccl_share(void *context, void **block, uint64_t bytes, void *stream)
-{
-    nccl_link *l = context;
-    CUdeviceptr word = 0;
-    *block = NULL;
-    ga_status status = GA_CUDA_CALL(l->driver, cuMemAlloc, &word, WORD);
-    if (status == GA_OK) {
-        status = share(l, (uint64_t *)word, bytes, stream);
-        *block = l->window.block;
-        (void)l->driver->cuMemFree(word);
-    }
+    *out = (ga_shared){w->block, status == GA_OK && good};
     return status;
 }
 
@@ -269,7 +264,7 @@ static ga_status meet_on_stream(nccl_link *l, CUstream stream)
 ga_status ga_nccl_meet(void *context, void *stream)
 {
     nccl_link *l = context;
-    if (!l->driver->cuStreamWriteValue32 || !l->driver->cuStreamWaitValue32) {
+    if (!waits_on_streams(l)) {
         return ga_nccl_largest(l, l->window.numbers + l->ranks, 1, stream);
     }
     if (!l->comm) {
@@ -282,12 +277,12 @@ ga_status ga_nccl_meet(void *context, void *stream)
 void ga_nccl_release_locked(nccl_link *l)
 {
     const nccl_window *w = &l->window;
-    uint32_t number =
-        __atomic_load_n(&w->meetings, __ATOMIC_RELAXED) + FAR_AHEAD; /* relaxed: see ORDER */
     ga_cuda_scope scope;
     if (!w->releases || ga_cuda_enter(&scope, l->device) != GA_OK) {
         return;
     }
+    uint32_t number =
+        __atomic_load_n(&w->meetings, __ATOMIC_RELAXED) + FAR_AHEAD; /* relaxed: see ORDER */
     for (uint32_t rank = 0; rank < l->ranks; rank++) {
         (void)l->driver->cuStreamWriteValue32(w->releases, (CUdeviceptr)(w->numbers + rank), number,
                                               0);

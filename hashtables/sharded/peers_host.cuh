@@ -14,13 +14,15 @@
  *
  *            So a kernel follows a link of another shard without a load of the other heap's record,
  *            and what tiles note there, as hints, is between tiles of one device. The copy has no
- *            mailbox: growth compares clocks, and those of two devices differ.
+ *            mailbox: growth compares clocks, and those of two devices differ. Of a shard in
+ *            another process this one maps the blocks (peers_process.cuh), and the view and the
+ *            copy have its own addresses.
  */
 #ifndef GPUALLOC_SHARDED_PEERS_HOST_CUH
 #define GPUALLOC_SHARDED_PEERS_HOST_CUH
 
-#include "../slabhash/device/open_host.cuh"
 #include "peers_kernel.cuh"
+#include "peers_process.cuh"
 
 #include <gpualloc/slabhash_sharded.h>
 
@@ -35,13 +37,24 @@ typedef struct ga_slabhash_peers {
     ga_slabhash_sharded *table;
     int device;
     void *memory;
+    bool has_processes; /* ranks of several */
+    uint64_t process;   /* of this rank */
+    ga_slabhash_imported imported[GA_SLABHASH_PEERS];
 } ga_slabhash_peers;
 
-/* What a rank tells the others. */
+/* Records that a rank passes to the others: its name, once, and its shard. */
+typedef struct ga_slabhash_peer_name {
+    uint64_t process;
+    cudaUUID_t identity; /* of the device */
+    int32_t device;      /* its number, in the rank's process */
+    uint32_t padding;
+} ga_slabhash_peer_name;
+
 typedef struct ga_slabhash_peer {
     ga_slabhash_view view;
-    int32_t device;
-    uint32_t is_ordered;
+    uint64_t process;
+    ga_slabhash_exported exported; /* with ranks of several processes */
+    uint32_t is_ordered, padding;
 } ga_slabhash_peer;
 
 static inline ga_slabhash_device *ga_slabhash_peers_own(const ga_slabhash_peers *peers)
@@ -90,16 +103,33 @@ static inline ga_status ga_slabhash_peers_admit(const ga_slabhash_device *own, i
     return status ? status : ga_heap_enable_peer(own->buckets, other);
 }
 
+/* The number of a rank's device in this process. */
+static inline ga_status ga_slabhash_peers_device(const ga_slabhash_peers *peers, uint32_t rank,
+                                                 const ga_slabhash_peer_name *name, int *out)
+{
+    bool is_own = name->process == peers->process;
+    *out = is_own ? name->device : ga_slabhash_device_of(&name->identity);
+    return *out >= 0 ? GA_OK
+                     : ga_fail(GA_ERR_UNSUPPORTED,
+                               "slabhash: the device of rank %u is not visible in the process of "
+                               "rank %u: expected devices of one host, and all of them in "
+                               "CUDA_VISIBLE_DEVICES",
+                               rank, peers->view.rank);
+}
+
 static inline ga_status ga_slabhash_peers_connect(ga_slabhash_peers *peers,
-                                                  const ga_slabhash_peer *all)
+                                                  const ga_slabhash_peer_name *all)
 {
     ga_status status = GA_OK;
     peers->view.may_change = 1;
     for (uint32_t i = 0; i < peers->view.division.ranks && status == GA_OK; i++) {
-        if (all[i].device != peers->device) {
-            status = ga_slabhash_peers_reach(peers, all[i].device);
-            status = status ? status
-                            : ga_slabhash_peers_admit(ga_slabhash_peers_own(peers), all[i].device);
+        int device;
+        status = ga_slabhash_peers_device(peers, i, &all[i], &device);
+        if (status == GA_OK && device != peers->device) {
+            status = ga_slabhash_peers_reach(peers, device);
+            status = status || all[i].process != peers->process
+                         ? status
+                         : ga_slabhash_peers_admit(ga_slabhash_peers_own(peers), device);
         }
     }
     return status;
@@ -136,6 +166,29 @@ static inline ga_status ga_slabhash_peers_copy_heap(ga_slab_heap *to, const ga_s
                                      cudaMemsetAsync(to->hints, 0, sizeof to->hints, stream));
 }
 
+/* The view of another rank's shard, with the addresses that this process has for it. `copy`: room
+ * for the record of its heap. */
+static inline ga_status ga_slabhash_peers_adopt(ga_slabhash_peers *peers, uint32_t rank,
+                                                const ga_slabhash_peer *from,
+                                                ga_slabhash_view *view, ga_slab_heap *copy,
+                                                cudaStream_t stream)
+{
+    ga_slabhash_imported *at = &peers->imported[rank];
+    bool is_far = from->process != peers->process;
+    ga_status status = is_far && !at->buckets ? ga_slabhash_import(at, &from->exported) : GA_OK;
+    const ga_slab_heap *heap = is_far ? (const ga_slab_heap *)at->heap : view->heap;
+    status = status ? status : ga_slabhash_peers_copy_heap(copy, heap, stream);
+    view->heap = copy;
+    if (status != GA_OK || !is_far) {
+        return status;
+    }
+    view->rows = (uint32_t *)at->buckets;
+#ifdef GA_SLABHASH_CHECKED
+    view->use = NULL; /* the other process's calls alone are checked */
+#endif
+    return ga_slabhash_relocate(copy, at, &from->exported, stream);
+}
+
 /* Writes the views of all shards, for kernels after the work on `stream`. */
 static inline ga_status ga_slabhash_peers_write(ga_slabhash_peers *peers,
                                                 const ga_slabhash_peer *all, cudaStream_t stream)
@@ -156,8 +209,7 @@ static inline ga_status ga_slabhash_peers_write(ga_slabhash_peers *peers,
         if (i != peers->view.rank) {
             ga_slab_heap *copy =
                 (ga_slab_heap *)(void *)(memory + ga_slabhash_peers_heap_at(ranks, i));
-            status = ga_slabhash_peers_copy_heap(copy, views[i].heap, stream);
-            views[i].heap = copy;
+            status = ga_slabhash_peers_adopt(peers, i, &all[i], &views[i], copy, stream);
         }
     }
     if (status == GA_OK && !all_ordered) { /* a flushed table does not become ordered again */
@@ -186,6 +238,7 @@ static inline ga_status ga_slabhash_peers_describe(ga_slabhash_peers *peers, ga_
     ga_status status = ga_slabhash_cuda("wait for work on a shard", cudaStreamSynchronize(stream));
     status = status ? status : ga_slabhash_device_update_heap(own);
     mine->view = own->view;
+    status = status || !peers->has_processes ? status : ga_slabhash_export(own, &mine->exported);
     return status ? status
                   : ga_slabhash_cuda("ask in what order keys stand",
                                      cudaMemcpy(&mine->is_ordered, own->view.ordered,
@@ -199,7 +252,7 @@ static inline ga_status ga_slabhash_peers_update(ga_slabhash_peers *peers, ga_st
 {
     ga_slabhash_peer mine = {}, all[GA_SLABHASH_PEERS];
     bool one_process = false;
-    mine.device = peers->device;
+    mine.process = peers->process;
     status = status ? status : ga_slabhash_peers_describe(peers, &mine, stream);
     status = ga_slabhash_sharded_share(peers->table, status, &mine, all, sizeof mine, &one_process);
     if (status != GA_OK) {
@@ -218,6 +271,10 @@ static inline ga_status ga_slabhash_peers_close(ga_slabhash_peers *peers)
     if (peers && peers->memory) {
         ga_slabhash_device_scope scope(peers->device);
         status = ga_slabhash_cuda("free the views of all shards", cudaFree(peers->memory));
+        for (ga_slabhash_imported &one : peers->imported) {
+            ga_status unmapped = ga_slabhash_unimport(&one);
+            status = status ? status : unmapped;
+        }
     }
     if (peers) {
         *peers = ga_slabhash_peers{};
@@ -237,22 +294,32 @@ static inline ga_status ga_slabhash_peers_check(const ga_slabhash_peers *peers)
                          "of other devices");
 }
 
+static inline ga_status ga_slabhash_peers_name(const ga_slabhash_peers *peers,
+                                               ga_slabhash_peer_name *mine)
+{
+    cudaDeviceProp properties;
+    ga_status status = ga_slabhash_peers_check(peers);
+    mine->process = peers->process;
+    mine->device = peers->device;
+    status = status ? status
+                    : ga_slabhash_cuda("ask which device it is",
+                                       cudaGetDeviceProperties(&properties, peers->device));
+    mine->identity = status ? cudaUUID_t{} : properties.uuid;
+    return status;
+}
+
 /* Lets the devices of all ranks use each other's memory. */
 static inline ga_status ga_slabhash_peers_set_up(ga_slabhash_peers *peers)
 {
-    ga_slabhash_peer mine = {}, all[GA_SLABHASH_PEERS];
+    ga_slabhash_peer_name mine = {}, all[GA_SLABHASH_PEERS];
     bool one_process = false;
     uint32_t ranks = peers->view.division.ranks;
-    mine.device = peers->device;
-    ga_status status = ga_slabhash_sharded_share(peers->table, ga_slabhash_peers_check(peers),
-                                                 &mine, all, sizeof mine, &one_process);
-    if (status == GA_OK && !one_process) {
-        status = ga_fail(GA_ERR_UNSUPPORTED, "slabhash: ranks of several processes: expected "
-                                             "threads of one for kernels on each other's shards");
-    }
+    ga_status status = ga_slabhash_peers_name(peers, &mine);
+    status = ga_slabhash_sharded_share(peers->table, status, &mine, all, sizeof mine, &one_process);
     if (status != GA_OK) {
         return status;
     }
+    peers->has_processes = !one_process;
     status = ga_slabhash_peers_connect(peers, all);
     return status ? status
                   : ga_slabhash_cuda(
@@ -262,11 +329,13 @@ static inline ga_status ga_slabhash_peers_set_up(ga_slabhash_peers *peers)
 
 /* Opens a view of the shards of all ranks, for kernels of this rank, and waits for the work on
  * `stream`. Collective. The shards are those of ga_slabhash_nccl_open(), or `shard.table` is a
- * ga_slabhash_device. The caller closes the view before the table.
+ * ga_slabhash_device. The caller closes the view before the table; with ranks of several processes,
+ * all views before any of the tables.
  *
- * GA_ERR_ARGUMENT     no table, or more than GA_SLABHASH_PEERS ranks
- * GA_ERR_UNSUPPORTED  ranks of several processes; devices that cannot access each other's memory;
- *                     shards that grow while kernels run
+ * GA_ERR_ARGUMENT     no table, one in memory of the host, or more than GA_SLABHASH_PEERS ranks
+ * GA_ERR_UNSUPPORTED  devices that cannot access each other's memory, or are not visible in a
+ *                     process; shards that grow while kernels run; with ranks of several processes
+ *                     also GA_SLABHASH_GROW, and slabs from a heap that grows or is not over cuda
  * GA_ERR_MEMORY       no memory on some rank
  * GA_ERR_DEVICE       the exchange failed, or CUDA reported an error */
 static inline ga_status ga_slabhash_peers_open(ga_slabhash_peers *peers, ga_slabhash_sharded *table,
@@ -282,7 +351,12 @@ static inline ga_status ga_slabhash_peers_open(ga_slabhash_peers *peers, ga_slab
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: %u ranks: expected at most %d", ranks,
                        GA_SLABHASH_PEERS);
     }
+    if (ga_slabhash_sharded_device(table) < 0) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: a sharded table in memory of the host: expected "
+                                        "one of devices for a view for kernels");
+    }
     peers->table = table;
+    peers->process = ga_slabhash_sharded_process();
     const ga_slabhash_device *own = ga_slabhash_peers_own(peers);
     peers->device = own->device;
     peers->view.rank = rank;

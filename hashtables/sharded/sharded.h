@@ -55,6 +55,7 @@ enum {
     GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
     GA_SHARDED_BUFFERS = 2,
     GA_SHARDED_TOGETHER = 8, /* messages that a shard serves side by side, at most */
+    GA_SHARDED_KERNELS = 7,
     GA_SHARDED_PAD = 32,     /* requests */
     GA_SHARDED_FEW = 8,      /* ranks, whose counts for each other are words of an agreement: */
     GA_SHARDED_MATRIX = 1024 /* of that many at most */
@@ -135,14 +136,15 @@ struct ga_slabhash_sharded {
     ga_shard shard;
     ga_sharded_division division;
     const ga_sharded_engine *engine;
-    void *exchange_stream; /* these four are engine_device.c's; NULL on the host */
+    void *exchange_stream; /* these five are engine_device.c's; NULL on the host */
     void *arrivals;        /* a stream that follows marks of the exchange stream */
     void *marks[GA_SHARDED_MARKS];
+    void *kernels[GA_SHARDED_KERNELS];
     unsigned multiprocessors;
     uint64_t piece, pair_most;
     uint32_t width; /* bytes of a key, and of a value */
     bool is_broken; /* the exchange failed */
-    bool is_shared; /* `fixed` is memory that all ranks reach */
+    bool is_fixed_exchanges, is_shared; /* `fixed` is memory of the exchange; all ranks reach it */
 
     /* In the memory that is exchanged. */
     uint64_t *words;                                /* a block: GA_SHARDED_WORDS, */
@@ -236,5 +238,13 @@ ga_status ga_sharded_check(const ga_slabhash_sharded *table);
 ga_status ga_sharded_agreed(const ga_slabhash_sharded *table, ga_status status);
 /* For a call that has no batch. */
 ga_status ga_sharded_agree_status(ga_slabhash_sharded *table, ga_status status);
+
+/* Around a call of the shard while messages may be under way. */
+static inline void ga_sharded_guard(const ga_slabhash_sharded *table, bool begins)
+{
+    if (table->exchange.guard) {
+        table->exchange.guard(table->exchange.context, begins);
+    }
+}
 
 #endif

@@ -19,8 +19,8 @@ static void draw_process(void)
     process = ga_entropy();
 }
 
-/* A number that no other process has; after a fork it differs by the process id. Below 2^63. */
-static uint64_t number_of_process(void)
+/* After a fork it differs by the process id. */
+uint64_t ga_slabhash_sharded_process(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, draw_process);
@@ -67,7 +67,7 @@ static ga_status share(ga_slabhash_sharded *table, ga_status failed, const void 
                        uint32_t bytes, bool *one_process)
 {
     uint64_t *agreed = table->host->agreed;
-    uint64_t number = number_of_process();
+    uint64_t number = ga_slabhash_sharded_process();
     memset(agreed, 0, sizeof table->host->agreed);
     agreed[GA_SHARDED_FORM] = number;
     agreed[GA_SHARDED_NOT_FORM] = ga_sharded_not(number);
@@ -86,6 +86,11 @@ uint32_t ga_slabhash_sharded_ranks(const ga_slabhash_sharded *table, uint32_t *r
         *rank = table->exchange.rank;
     }
     return table->exchange.ranks;
+}
+
+int ga_slabhash_sharded_device(const ga_slabhash_sharded *table)
+{
+    return table->exchange.device;
 }
 
 ga_status ga_slabhash_sharded_share(ga_slabhash_sharded *table, ga_status failed, const void *own,

@@ -242,7 +242,9 @@ static void serve(ga_sharded_job *j, const ga_slabhash_batch *batches, uint32_t 
     ga_slabhash_sharded *t = j->table;
     uint64_t *counts = may_need_slabs(j) ? t->served : NULL;
     if (count && j->local == GA_OK) {
+        ga_sharded_guard(t, true);
         j->local = t->shard.run(t->shard.table, batches, count, counts, j->stream);
+        ga_sharded_guard(t, false);
     }
     for (uint32_t i = 0; j->local != GA_OK && i < count; i++) {
         refuse(j, batches + i);

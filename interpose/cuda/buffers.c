@@ -35,6 +35,7 @@ static void open_heap(ga_cuda_device *d, int ordinal)
         ga_log(GA_LOG_INFO, "ncclMemAlloc: NCCL serves device %d: %s", ordinal, ga_error_text());
         return;
     }
+    ga_cuda_open_to_peers(d, heap); /* it asks for that only if it has memory for a trial */
     __atomic_store_n(&any_open, true, __ATOMIC_RELAXED); /* relaxed: a block was allocated since */
     ga_log(GA_LOG_INFO, "ncclMemAlloc of device %d is served by %s", ordinal, ga_heap_spec(heap));
 }
@@ -57,7 +58,7 @@ static bool acquire(ga_cuda_device_ref *ref)
             return false;
         }
     }
-    if (!d->buffers || ga_cuda_capturing()) {
+    if (!d->buffers || d->peers_refused || ga_cuda_capturing()) {
         ga_cuda_release_current(ref);
         return false;
     }

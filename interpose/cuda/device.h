@@ -46,6 +46,10 @@ extern ga_cuda_settings ga_cuda_active_settings;
 
 ga_cuda_device *ga_cuda_device_of(int ordinal);
 
+/* Let the device's peers, and all devices that have a heap, access the memory of a new heap of the
+ * device, as far as that is possible. With the device's lock held exclusively. */
+void ga_cuda_open_to_peers(const ga_cuda_device *d, const ga_heap *heap);
+
 /* Take back bytes of a block that was freed, or not allocated. */
 void ga_cuda_uncharge_device(ga_cuda_device *d, uint64_t size);
 

@@ -4,8 +4,10 @@
  * (buffers.h), and the registrations of NCCL's communicators (registered.h). Whatever a heap does
  * not serve goes to NCCL, and NCCL's result is the program's.
  *
- * In a group a window is registered when the group ends, and only then NCCL stores its handle. The
- * calls of one group are made by one thread.
+ * In a group a window is registered, and a communicator destroyed, when the group ends; only then
+ * NCCL stores the window's handle. The calls of one group are made by one thread. With a
+ * communicator that does not block, NCCL may do so in a thread of its own after the call. The
+ * program learns the end from ncclCommGetAsyncError(), and so do these hooks.
  */
 #include "../../liballoc/platform/libc.h"
 #include "buffers.h"
@@ -35,7 +37,9 @@ typedef int deregister_fn(const void *comm, void *handle);
 typedef int window_register_fn(void *comm, void *start, size_t size, void **window, int flags);
 typedef int window_deregister_fn(void *comm, void *window);
 typedef int comm_fn(void *comm);
+typedef int comm_error_fn(void *comm, int *error);
 typedef int group_fn(void);
+typedef int group_simulate_fn(void *info);
 
 HOOK mem_alloc_fn ncclMemAlloc;
 HOOK mem_free_fn ncclMemFree;
@@ -44,7 +48,9 @@ HOOK deregister_fn ncclCommDeregister;
 HOOK window_register_fn ncclCommWindowRegister;
 HOOK window_deregister_fn ncclCommWindowDeregister;
 HOOK comm_fn ncclCommDestroy, ncclCommAbort;
+HOOK comm_error_fn ncclCommGetAsyncError;
 HOOK group_fn ncclGroupStart, ncclGroupEnd;
+HOOK group_simulate_fn ncclGroupSimulateEnd;
 
 /* NCCL's function for the hook's caller, with the type of the hook. */
 #define NEXT(type, symbol)                                                                         \
@@ -87,6 +93,7 @@ typedef struct pending {
 } pending;
 
 static _Thread_local pending *pending_windows;
+static _Thread_local ga_cuda_registration *pending_ends; /* of communicators that it destroys */
 static _Thread_local unsigned group_depth;
 
 int ncclGroupStart(void)
@@ -97,29 +104,60 @@ int ncclGroupStart(void)
     return result;
 }
 
-/* Without a handle after the call, NCCL made no window. With communicators that do not block it may
- * come later: then the registration ends with its communicator. */
+/* End what was taken, if NCCL has ended it. */
+static int finish(ga_cuda_registration *taken, int result)
+{
+    if (result == SUCCESS) {
+        ga_cuda_registration_end(taken);
+    } else {
+        ga_cuda_registration_restore(taken, result == IN_PROGRESS);
+    }
+    return result;
+}
+
+/* Without a handle after the group, NCCL has made no window. */
 static void settle(const pending *one, int result)
 {
-    if (*one->out) {
+    if (result == IN_PROGRESS) {
+        ga_cuda_registration_await(one->registration, one->out);
+    } else if (*one->out) {
         ga_cuda_registration_name(one->registration, *one->out);
-    } else if (result != IN_PROGRESS) {
+    } else {
         ga_cuda_registration_end(ga_cuda_registration_take_number(one->registration));
     }
 }
 
-int ncclGroupEnd(void)
+/* After a group that failed a communicator may still exist. Then it keeps its registrations, until
+ * the program destroys it once more. */
+static int end_group(int result)
 {
-    group_fn *next = NEXT(group_fn, ncclGroupEnd);
-    int result = next ? next() : INVALID_USAGE;
     group_depth -= group_depth > 0;
-    while (!group_depth && pending_windows) {
+    if (group_depth) {
+        return result;
+    }
+    ga_cuda_registration *taken = pending_ends;
+    pending_ends = NULL;
+    finish(taken, result);
+    while (pending_windows) {
         pending *one = pending_windows;
         pending_windows = one->next;
         settle(one, result);
         ga_libc.free(one);
     }
     return result;
+}
+
+int ncclGroupEnd(void)
+{
+    group_fn *next = NEXT(group_fn, ncclGroupEnd);
+    return end_group(next ? next() : INVALID_USAGE);
+}
+
+/* NCCL launches no kernels, but registers and destroys as at a group's end. */
+int ncclGroupSimulateEnd(void *info)
+{
+    group_simulate_fn *next = NEXT(group_simulate_fn, ncclGroupSimulateEnd);
+    return end_group(next ? next(info) : INVALID_USAGE);
 }
 
 /* ---- registrations ----------------------------------------------------------------------- */
@@ -141,17 +179,6 @@ int ncclCommRegister(const void *comm, void *start, size_t size, void **handle)
     return result;
 }
 
-/* End what was taken, if NCCL has ended it. */
-static int finish(ga_cuda_registration *taken, int result)
-{
-    if (result == SUCCESS || result == IN_PROGRESS) {
-        ga_cuda_registration_end(taken);
-    } else {
-        ga_cuda_registration_restore(taken);
-    }
-    return result;
-}
-
 int ncclCommDeregister(const void *comm, void *handle)
 {
     deregister_fn *next = NEXT(deregister_fn, ncclCommDeregister);
@@ -162,21 +189,39 @@ int ncclCommDeregister(const void *comm, void *handle)
     return finish(taken, next(comm, handle));
 }
 
-/* In a group the window counts from now on, because the program may end the group in any way. */
-static void add_window(ga_cuda_registration *made, pending *later, void **window, int result)
+/* True if NCCL may register the window after the call. A communicator that does not block reports
+ * success then. */
+static bool comes_later(comm_error_fn *get_error, void *comm, int result)
 {
-    bool is_later = !*window && (result == IN_PROGRESS || (result == SUCCESS && group_depth));
-    if (result != SUCCESS && result != IN_PROGRESS) {
-        ga_cuda_registration_drop(made);
-    } else if (*window) {
-        ga_cuda_registration_add(made, *window);
-    } else if (is_later) {
-        uint64_t number = ga_cuda_registration_add(made, NULL);
-        if (group_depth) {
-            *later = (pending){number, window, pending_windows};
-            pending_windows = later;
-            return;
-        }
+    int state = SUCCESS;
+    if (result != SUCCESS || group_depth) {
+        return result == SUCCESS || result == IN_PROGRESS;
+    }
+    return get_error && get_error(comm, &state) == SUCCESS && state == IN_PROGRESS;
+}
+
+/* The window counts from now on. */
+static void add_later(ga_cuda_registration *made, pending *later, void **window)
+{
+    uint64_t number = ga_cuda_registration_add(made, NULL);
+    if (group_depth) {
+        *later = (pending){number, window, pending_windows};
+        pending_windows = later;
+    } else {
+        ga_cuda_registration_await(number, window);
+        ga_libc.free(later);
+    }
+}
+
+static void add_window(ga_cuda_registration *made, pending *later, void **window, bool is_later)
+{
+    void *handle = __atomic_load_n(window, __ATOMIC_RELAXED); /* relaxed: an address */
+    if (!handle && is_later) {
+        add_later(made, later, window);
+        return;
+    }
+    if (handle) {
+        ga_cuda_registration_add(made, handle);
     } else {
         ga_cuda_registration_drop(made);
     }
@@ -197,7 +242,8 @@ int ncclCommWindowRegister(void *comm, void *start, size_t size, void **window, 
     }
     *window = NULL; /* as NCCL does, before anything can fail */
     int result = next(comm, start, size, window, flags);
-    add_window(made, later, window, result);
+    comm_error_fn *get_error = NEXT(comm_error_fn, ncclCommGetAsyncError);
+    add_window(made, later, window, comes_later(get_error, comm, result));
     return result;
 }
 
@@ -213,7 +259,7 @@ int ncclCommWindowDeregister(void *comm, void *window)
 
 /* ---- communicators ----------------------------------------------------------------------- */
 
-/* Whether or not NCCL reports an error, the communicator cannot be used any more. */
+/* After an error the communicator exists: NCCL refuses one that has an operation in progress. */
 static int end_communicator(comm_fn *next, void *comm)
 {
     if (!next) {
@@ -221,8 +267,11 @@ static int end_communicator(comm_fn *next, void *comm)
     }
     ga_cuda_registration *taken = ga_cuda_registration_take_all(comm);
     int result = next(comm);
-    ga_cuda_registration_end(taken);
-    return result;
+    if (result == SUCCESS && group_depth) {
+        pending_ends = ga_cuda_registration_join(taken, pending_ends);
+        return result;
+    }
+    return finish(taken, result);
 }
 
 int ncclCommDestroy(void *comm)
@@ -233,4 +282,14 @@ int ncclCommDestroy(void *comm)
 int ncclCommAbort(void *comm)
 {
     return end_communicator(NEXT(comm_fn, ncclCommAbort), comm);
+}
+
+int ncclCommGetAsyncError(void *comm, int *error)
+{
+    comm_error_fn *next = NEXT(comm_error_fn, ncclCommGetAsyncError);
+    int result = next ? next(comm, error) : INVALID_USAGE;
+    if (result == SUCCESS && *error != IN_PROGRESS) {
+        ga_cuda_registration_end(ga_cuda_registration_take_settled(comm));
+    }
+    return result;
 }

@@ -17,8 +17,10 @@
     X(ncclCommWindowDeregister, "frees blocks that stayed")                                        \
     X(ncclCommDestroy, "ends the communicator's registrations")                                    \
     X(ncclCommAbort, "ends the communicator's registrations")                                      \
-    X(ncclGroupStart, "windows are registered when the group ends")                                \
-    X(ncclGroupEnd, "windows are registered when the group ends")
+    X(ncclCommGetAsyncError, "calls that were in progress have ended")                             \
+    X(ncclGroupStart, "registers and destroys when the group ends")                                \
+    X(ncclGroupEnd, "registers and destroys when the group ends")                                  \
+    X(ncclGroupSimulateEnd, "registers and destroys when the group ends")
 /* clang-format on */
 
 #define GA_NCCL_HOOK_INDEX(symbol, description) GA_HOOK_##symbol,

@@ -2,7 +2,8 @@
  *
  * STRUCTURE  under one lock: the list of registrations, and the list of blocks that were freed
  *            while registered. The number of registrations is also read without the lock
- * INVARIANT  a registration overlaps each block of the second list
+ * INVARIANT  a registration overlaps each block of the second list. One that is taken is still in
+ *            the first list, and belongs to the thread that has taken it
  * ORDER      the lock is taken before that of the set of blocks. A program orders the free of a
  *            block and its registration, so the number needs no order of its own
  * PROGRESS   a thread waits for the lock, whose holder walks both lists
@@ -12,13 +13,21 @@
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/log.h"
 #include "captures.h"
+#include "next.h"
 #include "served.h"
+
+typedef CUresult attribute_fn(void *value, CUpointer_attribute attribute, CUdeviceptr pointer);
 
 struct ga_cuda_registration {
     const void *owner, *handle;
     CUdeviceptr start, end;
+    int device; /* -1: unknown */
     uint64_t number;
-    ga_cuda_registration *next;
+    void **awaited; /* where the library will store the handle; NULL: it has, or is in a group */
+    bool ends;      /* once the owner has no operation in progress */
+    bool is_taken;
+    bool is_over; /* its device was reset, while it was taken */
+    ga_cuda_registration *next, *next_taken;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,15 +35,26 @@ static ga_cuda_registration *registrations;
 static ga_cuda_blocks_list held;
 static uint64_t last_number;
 static unsigned count;
+static bool any_in_progress; /* a registration has begun or ended later than its call */
 
 /* ---- registrations ----------------------------------------------------------------------- */
+
+static int device_of(CUdeviceptr address)
+{
+    attribute_fn *next = GA_CUDA_NEXT(attribute_fn, cuPointerGetAttribute);
+    int device = -1;
+    bool is_known =
+        next && next(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS;
+    return is_known ? device : -1;
+}
 
 ga_cuda_registration *ga_cuda_registration_new(const void *owner, const void *start, size_t size)
 {
     ga_cuda_registration *made = ga_libc.malloc(sizeof *made);
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)start;
     if (made) {
-        *made = (ga_cuda_registration){.owner = owner, .start = at, .end = at + size};
+        *made = (ga_cuda_registration){
+            .owner = owner, .start = at, .end = at + size, .device = device_of(at)};
     }
     return made;
 }
@@ -72,21 +92,12 @@ uint64_t ga_cuda_registration_add(ga_cuda_registration *made, const void *handle
     return number;
 }
 
-void ga_cuda_registration_restore(ga_cuda_registration *taken)
+/* With the lock held. NULL: it is over, or taken. */
+static ga_cuda_registration *find_number(uint64_t number)
 {
-    if (taken) {
-        pthread_mutex_lock(&lock);
-        link_in(taken);
-        pthread_mutex_unlock(&lock);
-    }
-}
-
-/* With the lock held: the link to the registration, or to NULL. */
-static ga_cuda_registration **find_number(uint64_t number)
-{
-    ga_cuda_registration **at = &registrations;
-    while (*at && (*at)->number != number) {
-        at = &(*at)->next;
+    ga_cuda_registration *at = registrations;
+    while (at && (at->number != number || at->is_taken)) {
+        at = at->next;
     }
     return at;
 }
@@ -94,11 +105,37 @@ static ga_cuda_registration **find_number(uint64_t number)
 void ga_cuda_registration_name(uint64_t number, const void *handle)
 {
     pthread_mutex_lock(&lock);
-    ga_cuda_registration *found = *find_number(number);
+    ga_cuda_registration *found = find_number(number);
     if (found) {
         found->handle = handle;
     }
     pthread_mutex_unlock(&lock);
+}
+
+static void set_in_progress(void)
+{
+    __atomic_store_n(&any_in_progress, true, __ATOMIC_RELAXED); /* relaxed: see ORDER */
+}
+
+void ga_cuda_registration_await(uint64_t number, void **handle)
+{
+    pthread_mutex_lock(&lock);
+    ga_cuda_registration *found = find_number(number);
+    if (found) {
+        found->awaited = handle;
+        set_in_progress();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- taking ------------------------------------------------------------------------------ */
+
+/* With the lock held: add it to a list of taken ones. */
+static void take(ga_cuda_registration *one, ga_cuda_registration **taken)
+{
+    one->is_taken = true;
+    one->next_taken = *taken;
+    *taken = one;
 }
 
 static uint64_t bytes_of(const ga_cuda_registration *one)
@@ -108,22 +145,28 @@ static uint64_t bytes_of(const ga_cuda_registration *one)
 
 ga_cuda_registration *ga_cuda_registration_take(const void *owner, const void *handle)
 {
-    ga_cuda_registration **found = NULL;
+    ga_cuda_registration *found = NULL;
+    ga_cuda_registration *taken = NULL;
     pthread_mutex_lock(&lock);
-    for (ga_cuda_registration **at = &registrations; handle && *at; at = &(*at)->next) {
-        bool matches = (*at)->owner == owner && (*at)->handle == handle;
-        found = matches && (!found || bytes_of(*at) < bytes_of(*found)) ? at : found;
+    for (ga_cuda_registration *at = registrations; handle && at; at = at->next) {
+        bool matches = at->owner == owner && at->handle == handle && !at->is_taken && !at->ends;
+        found = matches && (!found || bytes_of(at) < bytes_of(found)) ? at : found;
     }
-    ga_cuda_registration *taken = found ? link_out(found) : NULL;
+    if (found) {
+        take(found, &taken);
+    }
     pthread_mutex_unlock(&lock);
     return taken;
 }
 
 ga_cuda_registration *ga_cuda_registration_take_number(uint64_t number)
 {
+    ga_cuda_registration *taken = NULL;
     pthread_mutex_lock(&lock);
-    ga_cuda_registration **found = find_number(number);
-    ga_cuda_registration *taken = *found ? link_out(found) : NULL;
+    ga_cuda_registration *found = find_number(number);
+    if (found) {
+        take(found, &taken);
+    }
     pthread_mutex_unlock(&lock);
     return taken;
 }
@@ -132,16 +175,52 @@ ga_cuda_registration *ga_cuda_registration_take_all(const void *owner)
 {
     ga_cuda_registration *taken = NULL;
     pthread_mutex_lock(&lock);
-    for (ga_cuda_registration **at = &registrations; *at;) {
-        if ((*at)->owner == owner) {
-            ga_cuda_registration *one = link_out(at);
-            one->next = taken;
-            taken = one;
-        } else {
-            at = &(*at)->next;
+    for (ga_cuda_registration *at = registrations; at; at = at->next) {
+        if (at->owner == owner && !at->is_taken) {
+            take(at, &taken);
         }
     }
     pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+/* With the lock held. True: the registration ends, or the library has made none. */
+static bool is_settled_as_over(ga_cuda_registration *one)
+{
+    bool is_made = true;
+    if (one->awaited) { /* relaxed: an address, which the library may be storing again */
+        one->handle = __atomic_load_n(one->awaited, __ATOMIC_RELAXED);
+        one->awaited = NULL;
+        is_made = one->handle != NULL;
+    }
+    return one->ends || !is_made;
+}
+
+ga_cuda_registration *ga_cuda_registration_take_settled(const void *owner)
+{
+    ga_cuda_registration *taken = NULL;
+    /* relaxed: see ORDER */
+    if (__builtin_expect(!__atomic_load_n(&any_in_progress, __ATOMIC_RELAXED), 1)) {
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    for (ga_cuda_registration *at = registrations; at; at = at->next) {
+        if (at->owner == owner && !at->is_taken && is_settled_as_over(at)) {
+            take(at, &taken);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+ga_cuda_registration *ga_cuda_registration_join(ga_cuda_registration *taken,
+                                                ga_cuda_registration *more)
+{
+    ga_cuda_registration **end = &taken;
+    while (*end) {
+        end = &(*end)->next_taken;
+    }
+    *end = more;
     return taken;
 }
 
@@ -198,31 +277,46 @@ bool ga_cuda_registered_has_held(CUdeviceptr start)
     return listed;
 }
 
-/* Move the blocks that no registration overlaps any more to a list. */
+/* With the lock held: move the blocks that no registration overlaps any more to a list. */
 static ga_cuda_blocks_list release_held(void)
 {
     ga_cuda_blocks_list freed = NULL;
     ga_cuda_blocks_list kept = NULL;
     ga_cuda_block block;
-    pthread_mutex_lock(&lock);
     while (ga_cuda_blocks_pop(&held, &block)) {
         ga_cuda_blocks_push(is_registered(&block) ? &kept : &freed, &block);
     }
     held = kept;
-    pthread_mutex_unlock(&lock);
     return freed;
+}
+
+/* With the lock held. */
+static void remove_taken(ga_cuda_registration *one)
+{
+    ga_cuda_registration **at = &registrations;
+    while (*at && *at != one) {
+        at = &(*at)->next;
+    }
+    if (*at) { /* it is not over */
+        link_out(at);
+    }
+    ga_libc.free(one);
 }
 
 /* The frees go through the list of deferred ones, which waits for the device and for captures. */
 void ga_cuda_registration_end(ga_cuda_registration *taken)
 {
-    bool any = taken != NULL;
+    if (!taken) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
     while (taken) {
         ga_cuda_registration *one = taken;
-        taken = one->next;
-        ga_libc.free(one);
+        taken = one->next_taken;
+        remove_taken(one);
     }
-    ga_cuda_blocks_list freed = any ? release_held() : NULL;
+    ga_cuda_blocks_list freed = release_held();
+    pthread_mutex_unlock(&lock);
     ga_cuda_block block;
     bool frees = freed != NULL;
     while (ga_cuda_blocks_pop(&freed, &block)) {
@@ -231,6 +325,60 @@ void ga_cuda_registration_end(ga_cuda_registration *taken)
     if (frees) {
         ga_cuda_served_free_deferred();
     }
+}
+
+void ga_cuda_registration_restore(ga_cuda_registration *taken, bool ends)
+{
+    if (!taken) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    while (taken) {
+        ga_cuda_registration *one = taken;
+        taken = one->next_taken;
+        one->is_taken = false;
+        one->ends = one->ends || ends;
+        if (one->is_over) {
+            ga_libc.free(one);
+        }
+    }
+    if (ends) {
+        set_in_progress();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- resets, and fork ---------------------------------------------------------------------- */
+
+/* With the lock held. */
+static void forget_registrations(int device)
+{
+    for (ga_cuda_registration **at = &registrations; *at;) {
+        if ((*at)->device != device) {
+            at = &(*at)->next;
+            continue;
+        }
+        ga_cuda_registration *one = link_out(at);
+        one->is_over = true;
+        if (!one->is_taken) {
+            ga_libc.free(one);
+        }
+    }
+}
+
+ga_cuda_blocks_list ga_cuda_registered_reset(int device)
+{
+    ga_cuda_blocks_list gone = NULL;
+    ga_cuda_blocks_list kept = NULL;
+    ga_cuda_block block;
+    pthread_mutex_lock(&lock);
+    forget_registrations(device);
+    while (ga_cuda_blocks_pop(&held, &block)) {
+        ga_cuda_blocks_push(block.device == device ? &gone : &kept, &block);
+    }
+    held = kept;
+    pthread_mutex_unlock(&lock);
+    return gone;
 }
 
 void ga_cuda_registered_lock(void)

@@ -19,19 +19,30 @@ void ga_cuda_registration_drop(ga_cuda_registration *made);
 /* Let it count from now on, under the library's handle; NULL: not known yet. Returns its number. */
 uint64_t ga_cuda_registration_add(ga_cuda_registration *made, const void *handle);
 
-/* Give the handle of a registration that was added without. Does nothing if it has ended. */
+/* For one that was added without a handle: give the handle; or the place where the library stores
+ * it by the time when the owner has no operation in progress. Both do nothing if it has ended. */
 void ga_cuda_registration_name(uint64_t number, const void *handle);
+void ga_cuda_registration_await(uint64_t number, void **handle);
 
-/* Take registrations out, to be ended or added again: by handle (of several the smallest range,
- * because the largest stays registered until all have ended), by number, or all of an owner. A
- * list; NULL: there is none. Take them before the library's call, because it may give a handle out
- * again at once. */
+/* Take registrations, to be ended or restored: by handle (of several the smallest range, because
+ * the largest stays registered until all have ended), by number, or all of an owner. They count,
+ * but are not found again. A list; NULL: there is none. Take them before the library's call,
+ * because it may give a handle out again at once. */
 ga_cuda_registration *ga_cuda_registration_take(const void *owner, const void *handle);
 ga_cuda_registration *ga_cuda_registration_take_number(uint64_t number);
 ga_cuda_registration *ga_cuda_registration_take_all(const void *owner);
 
-/* Add one that was taken, after a call that failed. */
-void ga_cuda_registration_restore(ga_cuda_registration *taken);
+/* The owner has no operation in progress: read the handles that were awaited, and take what has
+ * failed or was to end. */
+ga_cuda_registration *ga_cuda_registration_take_settled(const void *owner);
+
+/* One list of two. */
+ga_cuda_registration *ga_cuda_registration_join(ga_cuda_registration *taken,
+                                                ga_cuda_registration *more);
+
+/* Give back what was taken, after a call that failed; with `ends`, after one that the library
+ * carries out later. */
+void ga_cuda_registration_restore(ga_cuda_registration *taken, bool ends);
 
 /* End a list of registrations that were taken, and free the blocks that stayed for them. */
 void ga_cuda_registration_end(ga_cuda_registration *taken);
@@ -41,6 +52,10 @@ bool ga_cuda_registered_hold(ga_cuda_block *block);
 
 /* True if a block that starts there is kept, which is free to the program. */
 bool ga_cuda_registered_has_held(CUdeviceptr start);
+
+/* Forget the registrations of a device's memory, which is about to go. Returns the blocks that
+ * stayed, to be freed by the caller. */
+ga_cuda_blocks_list ga_cuda_registered_reset(int device);
 
 /* Around fork(2). */
 void ga_cuda_registered_lock(void);

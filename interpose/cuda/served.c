@@ -197,20 +197,42 @@ static const ga_heap *lowest_layer(const ga_heap *heap)
     return heap;
 }
 
-static bool enable_peer(const ga_heap *below, int peer)
+/* Tested before taking the lock: a closed heap has no addresses. */
+static bool is_open(const ga_cuda_device *d)
+{
+    /* relaxed: a hint, tested again under the lock */
+    return __atomic_load_n(&d->state, __ATOMIC_RELAXED) == OPEN;
+}
+
+static bool open_to(const ga_heap *below, int peer)
 {
     return below->backend->enable_peer && below->backend->enable_peer(below->state, peer) == GA_OK;
 }
 
-/* True if all peers of the device now have access to the heap's memory. */
+/* True if the peer now has access to the memory of the device's heaps. */
+static bool enable_peer(const ga_cuda_device *d, int peer)
+{
+    return open_to(lowest_layer(d->heap), peer) && (!d->buffers || open_to(d->buffers, peer));
+}
+
+/* True if all peers of the device now have access. */
 static bool enable_peers(const ga_cuda_device *d)
 {
-    const ga_heap *below = lowest_layer(d->heap);
     bool enabled = true;
     for (int peer = 0; enabled && peer < GA_CUDA_DEVICES; peer++) {
-        enabled = !(d->peers >> peer & 1) || enable_peer(below, peer);
+        enabled = !(d->peers >> peer & 1) || enable_peer(d, peer);
     }
     return enabled;
+}
+
+void ga_cuda_open_to_peers(const ga_cuda_device *d, const ga_heap *heap)
+{
+    for (int peer = 0; peer < GA_CUDA_DEVICES; peer++) {
+        const ga_cuda_device *other = &devices[peer];
+        if (d->peers >> peer & 1 || (other != d && is_open(other))) {
+            (void)open_to(heap, peer);
+        }
+    }
 }
 
 static void warn_peers_refused(int ordinal)
@@ -265,13 +287,13 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     ga_log(GA_LOG_INFO, "memory of device %d is served by %s", ordinal, ga_heap_spec(heap));
 }
 
-/* Give `other` access to the memory of the heap of `device`, if that is open and can. */
+/* Give `other` access to the memory of the heaps of `device`, if they are open and can. */
 static bool enable_access(int device, int other)
 {
     ga_cuda_device *d = &devices[device];
     pthread_rwlock_wrlock(&d->lock);
     bool open = d->state == OPEN;
-    if (open && !enable_peer(lowest_layer(d->heap), other)) {
+    if (open && !enable_peer(d, other)) {
         ga_log(GA_LOG_DEBUG, "device %d does not reach the memory of device %d", other, device);
     }
     pthread_rwlock_unlock(&d->lock);
@@ -434,13 +456,6 @@ static uint64_t cached_by(const ga_heap *heap)
 static uint64_t cached_bytes(const ga_cuda_device *d)
 {
     return cached_by(d->heap) + (d->buffers ? cached_by(d->buffers) : 0);
-}
-
-/* Tested before taking the lock: a closed heap has no addresses. */
-static bool is_open(const ga_cuda_device *d)
-{
-    /* relaxed: a hint, tested again under the lock */
-    return __atomic_load_n(&d->state, __ATOMIC_RELAXED) == OPEN;
 }
 
 /* Statistics may call the driver, which would end a capture. The heap does not change during a
@@ -923,6 +938,19 @@ bool ga_cuda_uses_other_pool(const ga_cuda_device_ref *ref)
 
 /* ---- destroyed contexts, and peer access --------------------------------------------------- */
 
+/* Blocks that were freed while they were registered. */
+static void free_registered(const ga_cuda_device *d, int ordinal)
+{
+    ga_cuda_blocks_list freed = ga_cuda_registered_reset(ordinal);
+    ga_cuda_block block;
+    while (ga_cuda_blocks_pop(&freed, &block)) {
+        if (d->state == OPEN && block.generation == d->generation) {
+            ga_free(block.is_buffer ? d->buffers : d->heap, (void *)(uintptr_t)block.start);
+        }
+        ga_cuda_blocks_free_record(&block);
+    }
+}
+
 /* Free each block, so that the heap closes empty; its memory goes with the context. */
 static void close_heap(ga_cuda_device *d, int ordinal)
 {
@@ -961,6 +989,7 @@ void ga_cuda_served_reset(CUdevice device)
         ga_cuda_captures_end(ga_cuda_primary(device));
     }
     pthread_rwlock_wrlock(&d->lock);
+    free_registered(d, device);
     if (d->state == OPEN) {
         close_heap(d, device);
     }

@@ -68,8 +68,8 @@ static ga_status ask(const char *name, const ga_join_request *request, ga_local_
 static ga_status take_chunk(ga_arena *arena, const ga_local_peer *peer, const char *name)
 {
     ga_arena_share share = {.offset = ga_arena_end(arena), .fd = -1};
-    if (!ga_local_receive(peer, &share.size, sizeof share.size, &share.fd)) {
-        return no_answer(name);
+    if (ga_local_receive_now(peer, &share.size, sizeof share.size, &share.fd) != GA_LOCAL_DONE) {
+        return no_answer(name); /* it was there to be received */
     }
     if (share.fd < 0) {
         return no_descriptor();

@@ -2,7 +2,7 @@
  *
  * The publisher's side of an arena in several processes.
  *
- *   ga_arena_publish -> ga_local_listen, a thread: serve -> answer -> begin_answer
+ *   ga_arena_publish -> ga_local_listen_now, a thread: serve -> answer -> begin_answer
  *                                                                  -> send_chunk, for each
  *   ga_arena_unpublish -> ga_local_shut_down, which ends the thread
  *
@@ -14,7 +14,7 @@
  *            that a child inherits neither: the descriptor would keep the opening counted, or
  *            memory alive.
  * PROGRESS   an opening is served alone, within GA_JOIN_REQUEST_MS and GA_JOIN_ANSWER_MS. Nothing
- *            waits for an opener under `lock`.
+ *            waits for an opener under `lock`: what cannot be sent at once is made once more.
  */
 #include "sharing.h"
 
@@ -193,7 +193,7 @@ static ga_status export_host_chunk(const ga_arena *arena, size_t index, ga_opene
 
 /* Returns an error only if the chunk cannot be exported. */
 static ga_status export_and_send(ga_arena *arena, const ga_local_peer *peer, size_t index,
-                                 ga_opener kind, bool *sent)
+                                 ga_opener kind, ga_local_result *sent)
 {
     int fd;
     bool kept = false;
@@ -204,7 +204,7 @@ static ga_status export_and_send(ga_arena *arena, const ga_local_peer *peer, siz
                                                : export_device_chunk(arena, index, &fd, &kept);
     if (status == GA_OK) {
         uint64_t size = arena->chunks[index].size;
-        *sent = ga_local_send(peer, &size, sizeof size, fd);
+        *sent = ga_local_send_now(peer, &size, sizeof size, fd);
         if (!kept) {
             close(fd);
         }
@@ -212,12 +212,10 @@ static ga_status export_and_send(ga_arena *arena, const ga_local_peer *peer, siz
     return status;
 }
 
-static bool send_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t index, ga_opener kind)
+static ga_local_result try_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t index,
+                                 ga_opener kind)
 {
-    bool sent = false;
-    if (!ga_local_wait_to_send(peer)) {
-        return false;
-    }
+    ga_local_result sent = GA_LOCAL_FAILED;
     lock_both(s->arena);
     ga_status status = export_and_send(s->arena, peer, index, kind, &sent);
     unlock_both(s->arena);
@@ -228,9 +226,20 @@ static bool send_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t in
     return sent;
 }
 
-/* The first packet, for which the socket has room. */
-static bool send_answer(ga_arena_sharing *s, const ga_local_peer *peer,
-                        const ga_join_request *request, size_t *first, ga_join_answer *answer)
+static bool send_chunk(ga_arena_sharing *s, const ga_local_peer *peer, size_t index, ga_opener kind)
+{
+    ga_local_result sent = GA_LOCAL_LATER;
+    bool waits = ga_local_wait_to_send(peer);
+    while (sent == GA_LOCAL_LATER && waits) {
+        sent = try_chunk(s, peer, index, kind);
+        waits = sent == GA_LOCAL_LATER && ga_local_retry_send(peer);
+    }
+    return sent == GA_LOCAL_DONE;
+}
+
+static ga_local_result try_answer(ga_arena_sharing *s, const ga_local_peer *peer,
+                                  const ga_join_request *request, size_t *first,
+                                  ga_join_answer *answer)
 {
     int openers;
     lock_both(s->arena);
@@ -239,12 +248,23 @@ static bool send_answer(ga_arena_sharing *s, const ga_local_peer *peer,
         answer->chunks = 0;
         snprintf(answer->text, sizeof answer->text, "%s", ga_error_text());
     }
-    bool sent = ga_local_send(peer, answer, sizeof *answer, openers);
+    ga_local_result sent = ga_local_send_now(peer, answer, sizeof *answer, openers);
     if (openers >= 0) {
-        close(openers); /* the packet has it */
+        close(openers); /* the packet has it, or the opening is not counted */
     }
     unlock_both(s->arena);
     return sent;
+}
+
+/* The first packet, for which the socket has room. */
+static bool send_answer(ga_arena_sharing *s, const ga_local_peer *peer,
+                        const ga_join_request *request, size_t *first, ga_join_answer *answer)
+{
+    ga_local_result sent = try_answer(s, peer, request, first, answer);
+    while (sent == GA_LOCAL_LATER && ga_local_retry_send(peer)) {
+        sent = try_answer(s, peer, request, first, answer);
+    }
+    return sent == GA_LOCAL_DONE;
 }
 
 static void answer_request(ga_arena_sharing *s, const ga_local_peer *peer,
@@ -338,24 +358,67 @@ static ga_status start(ga_arena_sharing *s)
     }
     if (status != GA_OK) {
         ga_openers_publish(s->openers, false);
-        ga_local_close(&s->listener);
     }
     return status;
 }
 
-static ga_status publish(ga_arena *arena, const char *name)
+/* `is_busy`: to be tried once more. */
+static ga_status try_listen(ga_arena *arena, const char *name, bool *is_busy)
 {
+    *is_busy = false;
+    ga_sharing_hold_forks();
     ga_status status = check_publishable(arena);
+    if (status == GA_OK) {
+        pthread_mutex_lock(&arena->lock);
+        status = make_sharing(arena);
+        pthread_mutex_unlock(&arena->lock);
+    }
+    if (status == GA_OK) {
+        status = ga_local_listen_now(name, &arena->sharing->listener, is_busy);
+    }
+    ga_sharing_release_forks();
+    return status;
+}
+
+static ga_status listen_at(ga_arena *arena, const char *name)
+{
+    int64_t begin = ga_local_now();
+    int path_lock;
+    bool is_busy;
+    ga_status status = ga_local_lock(name, &path_lock);
     if (status != GA_OK) {
         return status;
     }
-    pthread_mutex_lock(&arena->lock);
-    status = make_sharing(arena);
-    pthread_mutex_unlock(&arena->lock);
-    if (status == GA_OK) {
-        status = ga_local_listen(name, &arena->sharing->listener);
+    do {
+        status = try_listen(arena, name, &is_busy);
+    } while (is_busy && ga_local_retry_listen(begin));
+    ga_local_unlock(name, path_lock);
+    return status;
+}
+
+/* The path goes while other processes may wait for its lock; the socket under `lock`. */
+static void end_listening(ga_arena_sharing *s)
+{
+    ga_local_remove(&s->listener);
+    pthread_mutex_lock(&lock.mutex);
+    ga_openers_publish(s->openers, false);
+    ga_local_close(&s->listener);
+    pthread_mutex_unlock(&lock.mutex);
+}
+
+static ga_status publish(ga_arena *arena, const char *name)
+{
+    ga_status status = listen_at(arena, name);
+    if (status != GA_OK) {
+        return status;
     }
-    return status == GA_OK ? start(arena->sharing) : status;
+    ga_sharing_hold_forks();
+    status = start(arena->sharing);
+    ga_sharing_release_forks();
+    if (status != GA_OK) {
+        end_listening(arena->sharing);
+    }
+    return status;
 }
 
 ga_status ga_arena_publish(ga_arena *arena, const char *name)
@@ -364,9 +427,7 @@ ga_status ga_arena_publish(ga_arena *arena, const char *name)
         return ga_arena_missing();
     }
     pthread_mutex_lock(&changing);
-    ga_sharing_hold_forks();
     ga_status status = publish(arena, name);
-    ga_sharing_release_forks();
     pthread_mutex_unlock(&changing);
     return ga_arena_prefix_error(status);
 }
@@ -378,10 +439,7 @@ static void stop(ga_arena_sharing *s)
 {
     ga_local_shut_down(&s->listener);
     pthread_join(s->thread, NULL);
-    pthread_mutex_lock(&lock.mutex);
-    ga_openers_publish(s->openers, false);
-    ga_local_close(&s->listener);
-    pthread_mutex_unlock(&lock.mutex);
+    end_listening(s);
 }
 
 void ga_arena_unpublish(ga_arena *arena)

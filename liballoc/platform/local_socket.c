@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  sockets of sequenced packets. A path is tested, taken over and removed under a lock of
- *            its folder (flock), which ends with its process.
- * INVARIANT  both ends have the same effective user; each checks the other (SO_PEERCRED)
+ * STRUCTURE  sockets of sequenced packets. A path is tested, taken over and removed under a lock,
+ *            which ends with its process: flock() of a file beside it
+ * INVARIANT  both ends have the same effective user; each checks the other (SO_PEERCRED). The
+ *            lock's file belongs to the user, who alone can open it, and so no other user can hold
+ *            the lock
  * PROGRESS   waits are polls with a deadline
  */
 #include "local_socket.h"
@@ -13,6 +15,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -20,10 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LOCK_SUFFIX ".gpualloc-lock"
+
 enum {
-    BACKLOG = 4096,     /* connections that wait for accept4(); the kernel lowers it to its limit */
-    FADE_MS = 1000,     /* that a name may stay after the end of its listener */
-    LOCK_MS = 10000,    /* that another process may hold the lock of the folder */
+    BACKLOG = 4096,  /* connections that wait for accept4(); the kernel lowers it to its limit */
+    FADE_MS = 1000,  /* that a name may stay after the end of its listener */
+    LOCK_MS = 10000, /* that another process of the user may hold the lock of a path */
+    LOCK_NAME_BYTES = GA_LOCAL_NAME_BYTES + sizeof "." LOCK_SUFFIX,
     RETRY_US = 1000,    /* between attempts where there is no event to wait for */
     MAX_DESCRIPTORS = 2 /* in one packet: CMSG_SPACE() pads the room for one to two */
 };
@@ -89,36 +95,100 @@ static bool get_peer(int socket, struct ucred *out)
 
 /* ---- listening ---------------------------------------------------------------------- */
 
-/* Two processes that find the same stale path must not both remove it: the second would remove the
- * first one's new socket. Returns the folder's descriptor; -1: see errno. */
-static int lock_folder(const char *path)
+/* The file beside a path: "folder/.name.gpualloc-lock". */
+static void name_lock(const char *path, char name[LOCK_NAME_BYTES])
 {
-    char folder[GA_LOCAL_NAME_BYTES] = ".";
     const char *slash = strrchr(path, '/');
-    if (slash) { /* the root's slash stays */
-        size_t length = slash > path ? (size_t)(slash - path) : 1;
-        memcpy(folder, path, length);
-        folder[length] = 0;
-    }
-    int64_t end = ga_local_now() + LOCK_MS;
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if ((errno != EWOULDBLOCK && errno != EINTR) || ga_local_now() > end) {
-            int error = errno;
-            close(fd);
-            errno = error;
-            return -1;
-        }
-        usleep(RETRY_US);
-    }
-    return fd;
+    int folder = slash ? (int)(slash - path + 1) : 0;
+    snprintf(name, LOCK_NAME_BYTES, "%.*s.%s" LOCK_SUFFIX, folder, path, path + folder);
 }
 
-/* A child of fork() may have a copy of the descriptor, so unlock before closing it. */
-static void unlock_folder(int fd)
+/* Another user may have made the file, where all users can write. */
+static ga_status open_lock(const char *name, int *fd)
 {
-    flock(fd, LOCK_UN);
-    close(fd);
+    struct stat file = {.st_uid = geteuid()};
+    *fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    int error = errno;
+    bool is_known = *fd >= 0 ? fstat(*fd, &file) == 0 : lstat(name, &file) == 0;
+    bool is_foreign = is_known && file.st_uid != geteuid();
+    bool is_shared = file.st_nlink > 1 || file.st_mode & (S_IRWXG | S_IRWXO);
+    if (*fd >= 0 && !is_foreign && !is_shared) {
+        return GA_OK;
+    }
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return is_foreign  ? another_users(name, file.st_uid)
+           : is_shared ? ga_fail(GA_ERR_ARGUMENT,
+                                 "%s can be opened by other users: expected a file of mode 600 "
+                                 "with one name, or none",
+                                 name)
+                       : ga_fail(GA_ERR_IO, "cannot open %s: %s", name, strerror(error));
+}
+
+/* True if the file has its name still. The one that held the lock has removed it otherwise. */
+static bool is_named(int fd, const char *name)
+{
+    struct stat own, named;
+    return fstat(fd, &own) == 0 && lstat(name, &named) == 0 && own.st_dev == named.st_dev &&
+           own.st_ino == named.st_ino;
+}
+
+static ga_status try_lock(const char *name, int *fd, bool *is_busy)
+{
+    *is_busy = false;
+    ga_status status = open_lock(name, fd);
+    if (status != GA_OK) {
+        return status;
+    }
+    int error = flock(*fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    if (error || !is_named(*fd, name)) {
+        *is_busy = !error || error == EWOULDBLOCK || error == EINTR;
+        close(*fd);
+        *fd = -1;
+        return ga_fail(GA_ERR_IO, "cannot lock %s: %s", name,
+                       *is_busy ? "another process of this user holds the lock" : strerror(error));
+    }
+    return GA_OK;
+}
+
+/* Two processes that find the same stale path must not both remove it: the second would remove the
+ * first one's new socket. */
+ga_status ga_local_lock(const char *path, int *lock)
+{
+    char name[LOCK_NAME_BYTES];
+    int64_t end = ga_local_now() + LOCK_MS;
+    bool is_busy = false;
+    *lock = -1;
+    ga_status status = ga_local_check_name(path);
+    if (status != GA_OK || !is_path(path)) {
+        return status;
+    }
+    name_lock(path, name);
+    status = try_lock(name, lock, &is_busy);
+    while (is_busy && ga_local_now() < end) {
+        usleep(RETRY_US);
+        status = try_lock(name, lock, &is_busy);
+    }
+    return status;
+}
+
+/* A child of fork() may have a copy of the descriptor, so unlock before closing it. The file goes
+ * while it is locked, if it is one of these and empty. */
+void ga_local_unlock(const char *path, int lock)
+{
+    char name[LOCK_NAME_BYTES];
+    struct stat file;
+    if (lock < 0) {
+        return;
+    }
+    name_lock(path, name);
+    if (fstat(lock, &file) == 0 && S_ISREG(file.st_mode) && file.st_size == 0) {
+        unlink(name);
+    }
+    flock(lock, LOCK_UN);
+    close(lock);
 }
 
 static ga_status taken(const char *name, int probe)
@@ -191,49 +261,57 @@ static bool is_fading(const char *name)
     return fades;
 }
 
-static ga_status open_listener(ga_local_listener *listener)
+static ga_status open_listener(ga_local_listener *listener, bool *is_busy)
 {
-    int64_t end = ga_local_now() + FADE_MS;
     listener->socket = open_socket();
     if (listener->socket < 0) {
         return no_socket();
     }
-    int error = bind_socket(listener) ? 0 : errno;
-    while (error == EADDRINUSE && !is_path(listener->name) && is_fading(listener->name) &&
-           ga_local_now() < end) {
-        usleep(RETRY_US);
-        error = bind_socket(listener) ? 0 : errno;
-    }
-    if (!error) {
+    if (bind_socket(listener)) {
         return GA_OK;
     }
+    int error = errno;
     close(listener->socket);
     listener->socket = -1;
+    *is_busy = error == EADDRINUSE && !is_path(listener->name) && is_fading(listener->name);
     return error == EADDRINUSE
                ? taken(listener->name, -1)
                : ga_fail(GA_ERR_IO, "cannot listen at %s: %s", listener->name, strerror(error));
 }
 
-ga_status ga_local_listen(const char *name, ga_local_listener *out)
+ga_status ga_local_listen_now(const char *name, ga_local_listener *out, bool *is_busy)
 {
     *out = (ga_local_listener){.socket = -1};
+    *is_busy = false;
     ga_status status = ga_local_check_name(name);
     if (status != GA_OK) {
         return status;
     }
     memcpy(out->name, name, strlen(name) + 1);
-    if (!is_path(name)) {
-        return open_listener(out);
+    status = is_path(name) ? remove_stale(name) : GA_OK;
+    return status == GA_OK ? open_listener(out, is_busy) : status;
+}
+
+bool ga_local_retry_listen(int64_t begin)
+{
+    usleep(RETRY_US);
+    return ga_local_now() < begin + FADE_MS;
+}
+
+ga_status ga_local_listen(const char *name, ga_local_listener *out)
+{
+    int64_t begin = ga_local_now();
+    int lock;
+    bool is_busy;
+    *out = (ga_local_listener){.socket = -1};
+    ga_status status = ga_local_lock(name, &lock);
+    if (status != GA_OK) {
+        return status;
     }
-    int folder = lock_folder(name);
-    if (folder < 0) {
-        return ga_fail(GA_ERR_IO, "cannot lock the folder of %s: %s", name, strerror(errno));
-    }
-    status = remove_stale(name);
-    if (status == GA_OK) {
-        status = open_listener(out);
-    }
-    unlock_folder(folder);
+    do {
+        status = ga_local_listen_now(name, out, &is_busy);
+    } while (is_busy && ga_local_retry_listen(begin));
+    ga_local_unlock(name, lock);
     return status;
 }
 
@@ -242,25 +320,24 @@ void ga_local_shut_down(const ga_local_listener *listener)
     shutdown(listener->socket, SHUT_RDWR);
 }
 
-static void remove_path(const ga_local_listener *listener)
+void ga_local_remove(const ga_local_listener *listener)
 {
     struct stat file;
-    int folder = lock_folder(listener->name);
+    int lock;
+    if (listener->socket < 0 || !is_path(listener->name)) {
+        return;
+    }
+    (void)ga_local_lock(listener->name, &lock); /* at the worst two processes remove it */
     if (lstat(listener->name, &file) == 0 && file.st_dev == listener->device &&
         file.st_ino == listener->number) {
         unlink(listener->name);
     }
-    if (folder >= 0) {
-        unlock_folder(folder);
-    }
+    ga_local_unlock(listener->name, lock);
 }
 
 void ga_local_close(ga_local_listener *listener)
 {
     if (listener->socket >= 0) {
-        if (is_path(listener->name)) {
-            remove_path(listener);
-        }
         close(listener->socket);
         listener->socket = -1;
     }
@@ -290,17 +367,16 @@ bool ga_local_wait_to_receive(const ga_local_peer *peer)
     return wait_for(peer, POLLIN);
 }
 
-/* ETOOMANYREFS: too many descriptors of this user are in packets; has no event to wait for. */
-static bool may_retry(const ga_local_peer *peer, ssize_t result, short events)
+bool ga_local_retry_send(const ga_local_peer *peer)
 {
-    if (result >= 0) {
-        return false;
-    }
-    if (errno == ETOOMANYREFS) {
-        usleep(RETRY_US);
-        return ga_local_now() < peer->end;
-    }
-    return (errno == EAGAIN || errno == EINTR) && wait_for(peer, events);
+    usleep(RETRY_US); /* there may be no event to wait for: see is_busy() */
+    return ga_local_now() < peer->end && wait_for(peer, POLLOUT);
+}
+
+/* ETOOMANYREFS: too many descriptors of this user are in packets. */
+static bool is_busy(int error)
+{
+    return error == EAGAIN || error == EINTR || error == ETOOMANYREFS;
 }
 
 typedef union control {
@@ -308,7 +384,7 @@ typedef union control {
     char room[CMSG_SPACE(sizeof(int))];
 } control;
 
-bool ga_local_send(const ga_local_peer *peer, const void *from, size_t size, int fd)
+ga_local_result ga_local_send_now(const ga_local_peer *peer, const void *from, size_t size, int fd)
 {
     control carried = {0};
     struct iovec data = {(void *)(uintptr_t)from, size};
@@ -320,11 +396,19 @@ bool ga_local_send(const ga_local_peer *peer, const void *from, size_t size, int
             .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(&carried.header), &fd, sizeof fd);
     }
-    ssize_t sent;
+    ssize_t sent = sendmsg(peer->socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent == (ssize_t)size        ? GA_LOCAL_DONE
+           : sent < 0 && is_busy(errno) ? GA_LOCAL_LATER
+                                        : GA_LOCAL_FAILED;
+}
+
+bool ga_local_send(const ga_local_peer *peer, const void *from, size_t size, int fd)
+{
+    ga_local_result result;
     do {
-        sent = sendmsg(peer->socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (may_retry(peer, sent, POLLOUT));
-    return sent == (ssize_t)size;
+        result = ga_local_send_now(peer, from, size, fd);
+    } while (result == GA_LOCAL_LATER && ga_local_retry_send(peer));
+    return result == GA_LOCAL_DONE;
 }
 
 /* The packet's descriptor; -1: it has none, or more than one, which are all closed. */
@@ -348,7 +432,7 @@ static int extract_descriptor(struct msghdr *packet)
     return -1;
 }
 
-bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd)
+ga_local_result ga_local_receive_now(const ga_local_peer *peer, void *out, size_t size, int *fd)
 {
     control carried;
     struct iovec data = {out, size};
@@ -356,10 +440,8 @@ bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd
                             .msg_iovlen = 1,
                             .msg_control = carried.room,
                             .msg_controllen = sizeof carried.room};
-    ssize_t received;
-    do {
-        received = recvmsg(peer->socket, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    } while (may_retry(peer, received, POLLIN));
+    ssize_t received = recvmsg(peer->socket, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    bool is_later = received < 0 && is_busy(errno);
     int got = received < 0 ? -1 : extract_descriptor(&packet);
     bool whole = received == (ssize_t)size && !(packet.msg_flags & MSG_TRUNC);
     if (got >= 0 && (!whole || !fd)) {
@@ -369,7 +451,16 @@ bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd
     if (fd) {
         *fd = got;
     }
-    return whole;
+    return whole ? GA_LOCAL_DONE : is_later ? GA_LOCAL_LATER : GA_LOCAL_FAILED;
+}
+
+bool ga_local_receive(const ga_local_peer *peer, void *out, size_t size, int *fd)
+{
+    ga_local_result result;
+    do {
+        result = ga_local_receive_now(peer, out, size, fd);
+    } while (result == GA_LOCAL_LATER && wait_for(peer, POLLIN));
+    return result == GA_LOCAL_DONE;
 }
 
 /* ---- connections -------------------------------------------------------------------- */

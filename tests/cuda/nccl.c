@@ -116,6 +116,32 @@ static void exhausted(void)
     CHECK(available >= 60 * MIB, "%zu of %zu", available, total);
 }
 
+/* The heap opens on a full device of 64 MiB, where it cannot try which devices reach it. It lets in
+ * those that ask for access, and those that are served. */
+static void let_in(void)
+{
+    CUcontext first, second, one;
+    CHECK_SAME(0, cu.get_current(&first));
+    char *all = alloc(64 * MIB);
+    void *none = NULL;
+    CHECK(nccl.alloc(&none, 8 * MIB) != NCCL_SUCCESS, "above the memory");
+    CHECK_SAME(0, cu.free(at(all)));
+    CHECK_SAME(0, cu.retain(&second, 1));
+    CHECK_SAME(0, cu.push(second));
+    CHECK_SAME(0, cu.peer(first, 0));
+    CHECK_SAME(0, cu.pop(&one));
+    char *block = nccl_alloc(8 * MIB);
+    CHECK(cu.accessible(block, 8 * MIB, 3), "not by its peer");
+    CHECK_SAME(NCCL_SUCCESS, nccl.free(block));
+    CHECK_SAME(0, cu.push(second));
+    all = alloc(64 * MIB);
+    CHECK(nccl.alloc(&none, 8 * MIB) != NCCL_SUCCESS, "above the memory");
+    CHECK_SAME(0, cu.free(at(all)));
+    block = nccl_alloc(8 * MIB);
+    CHECK(cu.accessible(block, 8 * MIB, 3), "not by the device that is served");
+    CHECK_SAME(NCCL_SUCCESS, nccl.free(block));
+}
+
 /* ---- blocks that are freed while they are registered ------------------------------------- */
 
 static void freed_as(bool by_nccl, size_t size)
@@ -268,6 +294,128 @@ static void ended_in_its_group(void)
     check_is_reused(true, block, 8 * MIB);
 }
 
+/* A communicator that a group destroys ends when the group does. */
+static void destroyed_in_a_group(void)
+{
+    for (int i = 0; i < 4; i++) {
+        bool aborts = i % 2;
+        void *theirs = NULL;
+        char *block = nccl_alloc(8 * MIB);
+        enroll(block, 8 * MIB);
+        CHECK_SAME(NCCL_SUCCESS, nccl.enroll(&other_comm, block, 8 * MIB, &theirs));
+        CHECK_SAME(NCCL_SUCCESS, nccl.group_start());
+        CHECK_SAME(NCCL_SUCCESS, nccl.group_start());
+        CHECK_SAME(NCCL_SUCCESS, aborts ? nccl.abort(&comm) : nccl.destroy(&comm));
+        CHECK_SAME(NCCL_SUCCESS, nccl.destroy(&other_comm));
+        free_as(true, block);
+        check_stays(true, block, 8 * MIB);
+        CHECK_SAME(NCCL_SUCCESS, nccl.group_end());
+        check_stays(true, block, 8 * MIB);
+        CHECK_SAME(NCCL_SUCCESS, i / 2 ? nccl.group_simulate_end(NULL) : nccl.group_end());
+        check_is_reused(true, block, 8 * MIB);
+    }
+}
+
+/* A window of a group that is only simulated has its handle at the end, too. */
+static void simulated(void)
+{
+    void *window = NULL;
+    char *block = nccl_alloc(8 * MIB);
+    CHECK_SAME(NCCL_SUCCESS, nccl.group_start());
+    CHECK_SAME(NCCL_SUCCESS, nccl.window(&comm, block, 8 * MIB, &window, 1));
+    CHECK_SAME(NCCL_SUCCESS, nccl.group_simulate_end(NULL));
+    CHECK(window != NULL, "no window");
+    free_as(true, block);
+    check_stays(true, block, 8 * MIB);
+    CHECK_SAME(NCCL_SUCCESS, nccl.end_window(&comm, window));
+    check_is_reused(true, block, 8 * MIB);
+    window = NULL; /* the next group is one of its own */
+    CHECK_SAME(NCCL_SUCCESS, nccl.window(&comm, block = nccl_alloc(8 * MIB), MIB, &window, 1));
+    CHECK_SAME(NCCL_SUCCESS, nccl.destroy(&comm));
+    free_as(true, block);
+    check_is_reused(true, block, 8 * MIB);
+}
+
+/* ---- communicators that do not block ------------------------------------------------------ */
+
+static void check_state(int state)
+{
+    int error = -1;
+    CHECK_SAME(NCCL_SUCCESS, nccl.get_error(&comm, &error));
+    CHECK_SAME(state, error);
+}
+
+/* Returns success without a window, which NCCL makes later. */
+static char *begin_window(bool grouped, void **window)
+{
+    char *block = nccl_alloc(8 * MIB);
+    *window = NULL;
+    CHECK_SAME(NCCL_SUCCESS, grouped ? nccl.group_start() : NCCL_SUCCESS);
+    CHECK_SAME(NCCL_SUCCESS, nccl.window(&comm, block, 8 * MIB, window, 1));
+    CHECK_SAME(grouped ? NCCL_IN_PROGRESS : NCCL_SUCCESS, grouped ? nccl.group_end() : 0);
+    CHECK(!*window, "a window at once");
+    check_state(NCCL_IN_PROGRESS);
+    return block;
+}
+
+static void nonblocking(void)
+{
+    void *window = NULL;
+    nccl.block(0);
+    for (int grouped = 0; grouped < 2; grouped++) {
+        char *block = begin_window(grouped, &window);
+        free_as(true, block);
+        check_stays(true, block, 8 * MIB);
+        nccl.proceed(NCCL_SUCCESS);
+        check_state(NCCL_SUCCESS);
+        CHECK(window != NULL, "no window");
+        check_stays(true, block, 8 * MIB);
+        CHECK_SAME(NCCL_SUCCESS, nccl.end_window(&comm, window));
+        check_is_reused(true, block, 8 * MIB);
+        block = begin_window(grouped, &window); /* and NCCL fails */
+        free_as(true, block);
+        nccl.proceed(NCCL_CUDA_ERROR);
+        check_stays(true, block, 8 * MIB);
+        check_state(NCCL_CUDA_ERROR);
+        check_is_reused(true, block, 8 * MIB);
+        nccl.proceed(NCCL_SUCCESS);
+    }
+}
+
+/* A communicator with an operation in progress is not destroyed, nor in a group that fails. */
+static void not_destroyed(void)
+{
+    void *window = NULL;
+    nccl.block(0);
+    char *block = begin_window(false, &window);
+    free_as(true, block);
+    CHECK_SAME(NCCL_INVALID_ARGUMENT, nccl.destroy(&comm));
+    check_stays(true, block, 8 * MIB);
+    nccl.proceed(NCCL_SUCCESS);
+    check_state(NCCL_SUCCESS);
+    CHECK_SAME(NCCL_SUCCESS, nccl.group_start());
+    CHECK_SAME(NCCL_SUCCESS, nccl.destroy(&comm));
+    nccl.fail("ncclGroupEnd", NCCL_CUDA_ERROR);
+    CHECK_SAME(NCCL_CUDA_ERROR, nccl.group_end());
+    check_stays(true, block, 8 * MIB);
+    CHECK_SAME(NCCL_SUCCESS, nccl.destroy(&comm));
+    check_is_reused(true, block, 8 * MIB);
+}
+
+/* NCCL may end a registration later, as well. */
+static void ended_later(void)
+{
+    char *block = nccl_alloc(8 * MIB);
+    void *handle = enroll(block, 8 * MIB);
+    free_as(true, block);
+    nccl.block(0);
+    nccl.fail("ncclCommDeregister", NCCL_IN_PROGRESS);
+    CHECK_SAME(NCCL_IN_PROGRESS, nccl.expel(&comm, handle));
+    check_stays(true, block, 8 * MIB);
+    check_state(NCCL_SUCCESS);
+    check_is_reused(true, block, 8 * MIB);
+}
+
 /* Before NCCL is loaded its functions cannot be found, and the old one has no windows. */
 static void old(void)
 {
@@ -287,6 +435,7 @@ int main(int argc, char **argv)
         {"refused", refused},
         {"limited", limited},
         {"exhausted", exhausted},
+        {"let_in", let_in},
         {"freed", freed},
         {"driver_owned", driver_owned},
         {"beside", beside},
@@ -296,6 +445,11 @@ int main(int argc, char **argv)
         {"windows", windows},
         {"grouped", grouped},
         {"ended_in_its_group", ended_in_its_group},
+        {"destroyed_in_a_group", destroyed_in_a_group},
+        {"simulated", simulated},
+        {"nonblocking", nonblocking},
+        {"not_destroyed", not_destroyed},
+        {"ended_later", ended_later},
         {"old", old},
     };
     return run_nccl_case(argc, argv, cases, sizeof cases / sizeof *cases);

@@ -65,8 +65,8 @@ static void refused_ends(void)
     check_is_reused(true, block, 8 * MIB);
 }
 
-/* A communicator that does not block: the window comes some time, and counts until the communicator
- * ends, whatever that call returns. */
+/* A call that reports progress gives the window some time. It counts until the communicator ends,
+ * which it does not if the call fails. */
 static void in_progress(void)
 {
     void *window = NULL;
@@ -83,6 +83,9 @@ static void in_progress(void)
     }
     nccl.fail("ncclCommDestroy", NCCL_CUDA_ERROR);
     CHECK_SAME(NCCL_CUDA_ERROR, nccl.destroy(&comm));
+    check_stays(true, blocks[0], 8 * MIB);
+    check_stays(true, blocks[1], 8 * MIB);
+    CHECK_SAME(NCCL_SUCCESS, nccl.destroy(&comm));
     check_is_reused(true, blocks[0], 8 * MIB);
     check_is_reused(true, blocks[1], 8 * MIB);
 }
@@ -226,6 +229,30 @@ static void reset(void)
     (void)registered;
 }
 
+/* Each block is kept for a registration when the context goes. Memory of the next context at their
+ * addresses is not. */
+static void reset_while_kept(void)
+{
+    char *blocks[2] = {nccl_alloc(8 * MIB), alloc(8 * MIB)};
+    CUcontext context;
+    for (int i = 0; i < 2; i++) {
+        enroll(blocks[i], 8 * MIB);
+        free_as(i == 0, blocks[i]);
+        check_stays(i == 0, blocks[i], 8 * MIB);
+    }
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(0, cu.retain(&context, 0));
+    CHECK_SAME(0, cu.push(context));
+    for (int i = 0; i < 2; i++) {
+        char *next = alloc_as(i == 0, 64 * MIB);
+        CHECK(next <= blocks[i] && blocks[i] < next + 64 * MIB, "%p, before %p", (void *)next,
+              (void *)blocks[i]);
+        free_as(i == 0, next);
+        check_is_reused(i == 0, next, 64 * MIB);
+    }
+    CHECK_SAME(NCCL_SUCCESS, nccl.destroy(&comm));
+}
+
 /* One block of a thread: registered, freed, and there until it is deregistered. */
 static bool use_block(bool by_nccl, size_t size, char mark)
 {
@@ -269,6 +296,7 @@ int main(int argc, char **argv)
         {"failing_driver", failing_driver},
         {"captures", captures},
         {"reset", reset},
+        {"reset_while_kept", reset_while_kept},
         {"threads", threads},
         {"no_records", no_records},
     };

@@ -24,6 +24,8 @@ static struct {
     NCCL_FUNCTIONS(MEMBER)
     nccl_stand_in_fail_fn *fail;
     nccl_stand_in_calls_fn *calls;
+    nccl_stand_in_block_fn *block;
+    nccl_stand_in_proceed_fn *proceed;
 } nccl;
 
 static void *library;
@@ -53,6 +55,8 @@ static inline void find_all(void)
     NCCL_FUNCTIONS(FIND)
     *(void **)&nccl.fail = dlsym(library, "nccl_stand_in_fail");
     *(void **)&nccl.calls = dlsym(library, "nccl_stand_in_calls");
+    *(void **)&nccl.block = dlsym(library, "nccl_stand_in_block");
+    *(void **)&nccl.proceed = dlsym(library, "nccl_stand_in_proceed");
     *(void **)&retain = dlsym(driver, "cuMemRetainAllocationHandle");
     *(void **)&release = dlsym(driver, "cuMemRelease");
     *(void **)&unmap = dlsym(driver, "cuMemUnmap");

@@ -11,8 +11,11 @@ from driver import LIBCUDA, Case, alone
 
 HELD = "was freed while NCCL has it registered: it stays until its registration ends"
 # Cases in which a block is freed while it is registered, and the others.
-HOLDING = {"nccl": ("freed", "several", "two_blocks", "communicators", "windows", "grouped"),
-           "nccl_faults": ("refused_ends", "in_progress", "captures", "reset", "threads")}
+HOLDING = {"nccl": ("freed", "several", "two_blocks", "communicators", "windows", "grouped",
+                    "destroyed_in_a_group", "simulated", "nonblocking", "not_destroyed",
+                    "ended_later"),
+           "nccl_faults": ("refused_ends", "in_progress", "captures", "reset", "reset_while_kept",
+                           "threads")}
 OTHERS = {"nccl": ("served", "beside_work", "wrong", "beside", "ended_in_its_group"),
           "nccl_faults": ("refused_registrations", "failing_driver")}
 
@@ -69,6 +72,9 @@ class Nccl(Case):
 
     def test_memory_that_ends(self) -> None:
         self.run_case("exhausted", STAND_IN_MEMORY=str(64 << 20))
+
+    def test_devices_that_are_let_in_later(self) -> None:
+        self.run_case("let_in", STAND_IN_MEMORY=str(64 << 20), STAND_IN_DEVICES="2")
 
     def test_old_nccl(self) -> None:
         self.run_case("old", nccl="GA_LIBNCCL_OLD")

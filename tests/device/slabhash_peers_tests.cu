@@ -467,10 +467,34 @@ static __global__ void ask_as_a_set(const __grid_constant__ ga_slabhash_peers_vi
     ga_slabhash_peers_end(&session);
 }
 
+static ga_status largest_of_one(void *, uint64_t *, uint32_t, void *)
+{
+    return GA_OK;
+}
+
+/* A view of tables of host threads. */
+static void refused_on_the_host()
+{
+    meeting one;
+    member in = {&one, 0};
+    ga_slabhash_sharded *table = NULL;
+    ga_slabhash_peers peers = {};
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
+    one.count = 1;
+    ga_exchange exchange = exchange_of(&in, -1);
+    exchange.largest = largest_of_one;
+    exchange.wait = [](void *, void *) { return GA_OK; };
+    REQUIRE(ga_slabhash_sharded_open_host(&table, &exchange, &options, NULL) == GA_OK);
+    EXPECT(ga_slabhash_peers_open(&peers, table, 0) == GA_ERR_ARGUMENT);
+    EXPECT(test_error_has("a sharded table in memory of the host: expected one of devices"));
+    OK(ga_slabhash_sharded_close(table));
+}
+
 /* Misuse. */
 static void refused(int)
 {
     world w;
+    refused_on_the_host();
     ga_slabhash_peers none = {};
     begin(w, GA_SLABHASH_MAP32, 0, 64, 1);
     REQUIRE(w.is_open);

@@ -222,19 +222,14 @@ static ga_status member_wait(void *context, void *stream)
     return call(context, "wait");
 }
 
-static ga_status member_share(void *context, void **block, uint64_t bytes, void *stream)
+static ga_status member_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,
+                              void *stream)
 {
     member *m = context;
-    uint64_t none = 0;
-    *block = NULL;
+    *word = 0;
     m->all->blocks[m->rank] = m->all->shares ? malloc(bytes) : NULL;
-    ga_status status = member_largest(context, &none, 1, stream);
-    if (status == GA_OK) {
-        *block = m->all->blocks[m->rank];
-    } else {
-        free(m->all->blocks[m->rank]);
-    }
-    return status;
+    *out = (ga_shared){m->all->blocks[m->rank], m->all->shares};
+    return member_largest(context, word, 1, stream);
 }
 
 static void member_unshare(void *context, void *block)

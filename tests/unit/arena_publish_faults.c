@@ -7,9 +7,12 @@
 
 #include "arena/sharing.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -104,7 +107,7 @@ Test(arena_publish_faults, paths)
     snprintf(sentence, sizeof sentence, "arena: no process listens at %s: no such file", path);
     assert_fails(ga_arena_join(&opened, path, GA_ARENA_READ), GA_ERR_IO, sentence);
     assert_says(ga_arena_publish(arena, "/tmp/no-such-folder/of-gpualloc/name"), GA_ERR_IO,
-                "cannot lock the folder of /tmp/no-such-folder/of-gpualloc/name");
+                "cannot open /tmp/no-such-folder/of-gpualloc/.name.gpualloc-lock: No such file");
     close(open(path, O_CREAT | O_RDWR, 0600));
     snprintf(sentence, sizeof sentence, "arena: %s exists and is not a socket", path);
     assert_fails(ga_arena_publish(arena, path), GA_ERR_ARGUMENT, sentence);
@@ -177,6 +180,7 @@ Test(arena_publish_faults, a_stale_path_has_one_heir)
         assert_ok(ga_local_connect(path, &peer));
         close(peer.socket);
         for (int i = 0; i < HEIRS; i++) {
+            ga_local_remove(&listeners[i]);
             ga_local_close(&listeners[i]);
         }
     }
@@ -266,6 +270,66 @@ Test(arena_publish_faults, other_users_are_refused)
     finish(arena);
 }
 
+/* Another user's process that has locked a file or a folder, until it is killed. */
+static pid_t hold_as_nobody(const char *what, int flags)
+{
+    int held[2];
+    char byte;
+    cr_assert_eq(pipe(held), 0);
+    pid_t child = fork();
+    if (!child) {
+        int fd = setuid(NOBODY) == 0 ? open(what, flags, 0600) : -1;
+        bool good = fd >= 0 && flock(fd, LOCK_EX) == 0;
+        _exit(good && write(held[1], "", 1) == 1 ? pause() : 1);
+    }
+    close(held[1]);
+    cr_assert_eq(read(held[0], &byte, 1), 1);
+    close(held[0]);
+    return child;
+}
+
+static void kill_one(pid_t child)
+{
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+/* In a folder of all users, another one can neither hold the lock of a path nor go unnamed. */
+Test(arena_publish_faults, locks_of_other_users)
+{
+    char sentence[200];
+    char folder[] = "/tmp/gpualloc-folder-XXXXXX";
+    char lock[80];
+    if (geteuid() != 0) {
+        cr_skip_test("only root can act as another user");
+    }
+    ga_arena *arena = start();
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chmod(folder, 01777), 0);
+    snprintf(path, sizeof path, "%s/name", folder);
+    snprintf(lock, sizeof lock, "%s/.name.gpualloc-lock", folder);
+    pid_t other = hold_as_nobody(folder, O_RDONLY | O_DIRECTORY);
+    int64_t begin = ga_local_now();
+    assert_ok(ga_arena_publish(arena, path));
+    ga_arena_unpublish(arena);
+    cr_assert_lt(ga_local_now() - begin, 5000);
+    kill_one(other);
+    other = hold_as_nobody(lock, O_RDWR | O_CREAT);
+    snprintf(sentence, sizeof sentence,
+             "arena: %s belongs to user 65534; expected this process's user, 0", lock);
+    assert_fails(ga_arena_publish(arena, path), GA_ERR_ARGUMENT, sentence);
+    kill_one(other);
+    cr_assert_eq(unlink(lock), 0);
+    close(open(lock, O_CREAT | O_RDWR, 0644));
+    assert_says(ga_arena_publish(arena, path), GA_ERR_ARGUMENT, "can be opened by other users");
+    cr_assert_eq(unlink(lock), 0);
+    assert_ok(ga_arena_publish(arena, path));
+    cr_assert_neq(access(lock, F_OK), 0);
+    finish(arena);
+    cr_assert_neq(access(lock, F_OK), 0);
+    cr_assert_eq(rmdir(folder), 0);
+}
+
 /* ---- peers that misbehave ----------------------------------------------------------- */
 
 static int connect_to_name(void)
@@ -304,6 +368,82 @@ Test(arena_publish_faults, openers_that_misbehave)
     usleep(10000);
     finish(arena);
     close(silent);
+}
+
+/* Fill packets with descriptors until the user may have no more in any. Returns the socket from
+ * which they can be received; -1: there is no such limit. */
+static int exhaust_descriptors(void)
+{
+    int pair[2];
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte = 0;
+    struct iovec data = {&byte, 1};
+    struct msghdr packet = {.msg_iov = &data,
+                            .msg_iovlen = 1,
+                            .msg_control = control.room,
+                            .msg_controllen = sizeof control.room};
+    struct rlimit few = {64, 64};
+    setrlimit(RLIMIT_NOFILE, &few);
+    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair);
+    control.header = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.header), &pair[0], sizeof(int));
+    while (sendmsg(pair[0], &packet, 0) == 1) {
+    }
+    return errno == ETOOMANYREFS ? pair[1] : -1;
+}
+
+static void *join_later(void *context)
+{
+    ga_arena *opened = NULL;
+    (void)context;
+    return ga_arena_join(&opened, name, GA_ARENA_READ) == GA_OK ? opened : NULL;
+}
+
+/* While a packet to an opener cannot be sent, the arena and fork() do not wait. */
+static int do_not_wait(void)
+{
+    ga_arena *arena;
+    ga_arena_options options = WITH(on_host, .flags = GA_ARENA_SHARE_FD, .reserve = GIB);
+    pthread_t opener;
+    void *opened = NULL;
+    snprintf(name, sizeof name, "@gpualloc-arena-%d", (int)getpid());
+    if (ga_arena_open(&arena, &options) || ga_arena_publish(arena, name)) {
+        return 1;
+    }
+    int receiver = exhaust_descriptors();
+    if (receiver < 0) {
+        return 77;
+    }
+    pthread_create(&opener, NULL, join_later, NULL);
+    usleep(100000); /* until the publisher tries to answer */
+    int64_t begin = ga_local_now();
+    ga_status grown = ga_arena_grow(arena, 2 * MIB);
+    pid_t child = fork();
+    if (!child) {
+        _exit(0);
+    }
+    int64_t took = ga_local_now() - begin;
+    waitpid(child, NULL, 0);
+    close(receiver); /* and with it all descriptors in its packets */
+    pthread_join(opener, &opened);
+    fprintf(stderr, "%d ms\n", (int)took);
+    return grown == GA_OK && took < 1000 && opened ? 0 : 2;
+}
+
+Test(arena_publish_faults, nothing_waits_for_an_opener)
+{
+    if (geteuid() != 0) {
+        cr_skip_test("only root can act as another user");
+    }
+    int status = as_nobody(do_not_wait);
+    if (status == 77) {
+        cr_skip_test("descriptors in packets have no limit here");
+    }
+    cr_assert_eq(status, 0);
 }
 
 /* A process of the user that listens, but publishes no arena. */

@@ -38,6 +38,7 @@ static void share_one(ranks *all, uint32_t rank, void *context)
     cr_assert_eq(ga_slabhash_sharded_ranks(s->w->tables[rank], &found), all->count);
     cr_assert_eq(found, rank);
     cr_assert_eq(ga_slabhash_sharded_ranks(s->w->tables[rank], NULL), all->count);
+    cr_assert_eq(ga_slabhash_sharded_device(s->w->tables[rank]), -1);
     if ((int)rank == s->failing) {
         failed = ga_fail(GA_ERR_PLACE, "a sentence of rank %u", rank);
     }

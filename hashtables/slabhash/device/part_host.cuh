@@ -115,6 +115,13 @@ static inline void ga_slabhash_device_sort_launch(ga_slabhash_device *table,
         <<<grid, GA_SLABHASH_PART_BLOCK, 0, stream>>>(table->view, sorting);
 }
 
+template <typename word> static inline ga_status ga_slabhash_device_load_sort()
+{
+    return ga_slabhash_load_kernels({(const void *)ga_slabhash_part_count_kernel<word>,
+                                     (const void *)ga_slabhash_part_begin_kernel,
+                                     (const void *)ga_slabhash_part_place_kernel<word>});
+}
+
 /* Enqueues the sort. `batch` becomes the sorted copy. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_sort(ga_slabhash_device *table,

@@ -8,6 +8,7 @@
  *       growth_before_batch, growth_after_batch    tables that grow in kernels: finish migrations
  *       launch         one batch: launch_one, or launch_sorted for large tables (part_host.cuh)
  *         launch_one   search_kernel, or batch_kernel for INSERT, or for any operation
+ *     ga_slabhash_device_load    all kernels of these calls
  */
 #ifndef GPUALLOC_SLABHASH_DEVICE_RUN_HOST_CUH
 #define GPUALLOC_SLABHASH_DEVICE_RUN_HOST_CUH
@@ -174,6 +175,53 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
     return count == 1 && ga_slabhash_device_should_sort(table, batch)
                ? ga_slabhash_device_launch_sorted(table, batch, counts, settings, stream)
                : ga_slabhash_device_launch_one(table, batch, count, counts, settings, stream);
+}
+
+template <uint32_t kind> static inline ga_status ga_slabhash_device_load_batches()
+{
+    ga_status status = GA_OK;
+    if constexpr (GA_SLABHASH_IS_UNIQUE_FIXED(kind)) {
+        status = ga_slabhash_load_kernels({(const void *)ga_slabhash_search_kernel<kind>});
+    } else {
+        status = ga_slabhash_load_kernels(
+            {(const void *)ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>});
+    }
+    return status ? status
+                  : ga_slabhash_load_kernels(
+                        {(const void *)ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>,
+                         (const void *)ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>,
+                         (const void *)ga_slabhash_all_kernel<kind, false>,
+                         (const void *)ga_slabhash_all_kernel<kind, true>,
+                         (const void *)ga_slabhash_move_kernel<kind>,
+                         (const void *)ga_slabhash_whole_kernel<kind, GA_SLABHASH_COUNT_ALL>,
+                         (const void *)ga_slabhash_whole_kernel<kind, GA_SLABHASH_CLEAR_ALL>});
+}
+
+/* Loads the kernels of all batches on the table's device. CUDA loads a kernel when it is first used
+ * and may wait for all work on the device then, so a program whose kernels wait for each other, or
+ * for another device, loads them before.
+ *
+ * GA_ERR_ARGUMENT  no table
+ * GA_ERR_DEVICE    CUDA reported an error */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_load(const ga_slabhash_device *table)
+{
+    ga_status status = ga_slabhash_device_check(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_slabhash_device_scope scope(table->device);
+    status = scope.status ? scope.status : ga_slabhash_growth_load(table);
+    if (status != GA_OK) {
+        return status;
+    }
+#define GA_SLABHASH_LOAD_CALL(kind) status = ga_slabhash_device_load_batches<kind>()
+    GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_LOAD_CALL)
+#undef GA_SLABHASH_LOAD_CALL
+    return status ? status
+           : GA_SLABHASH_MODE(table->view.kind) == GA_SLABHASH_MAP64
+               ? ga_slabhash_device_load_sort<uint64_t>()
+               : ga_slabhash_device_load_sort<uint32_t>();
 }
 
 /* Carries out the batch in parts. Before each part the table is widened for the pairs that the

@@ -11,6 +11,8 @@
 #include "move_kernel.cuh"
 #include "whole_kernel.cuh"
 
+#include <initializer_list>
+
 /* A table in device memory. `view` is passed to kernels by value; the other fields belong to the
  * functions. */
 typedef struct ga_slabhash_device {
@@ -49,6 +51,19 @@ static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
                : ga_fail(error == cudaErrorMemoryAllocation ? GA_ERR_MEMORY : GA_ERR_DEVICE,
                          "slabhash: cannot %s: %s: expected it to succeed", what,
                          cudaGetErrorString(error));
+}
+
+/* Loads kernels on the current device: to ask about one does so. */
+static inline ga_status ga_slabhash_load_kernels(std::initializer_list<const void *> kernels)
+{
+    ga_status status = GA_OK;
+    for (const void *kernel : kernels) {
+        cudaFuncAttributes attributes;
+        status =
+            status ? status
+                   : ga_slabhash_cuda("load a kernel", cudaFuncGetAttributes(&attributes, kernel));
+    }
+    return status;
 }
 
 /* Makes the table's device current for a scope, then the caller's again. */

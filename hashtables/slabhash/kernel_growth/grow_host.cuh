@@ -24,6 +24,26 @@ static inline ga_status ga_slabhash_device_settle(ga_slabhash_device *table, cud
     return ga_slabhash_cuda("launch the end of a move", cudaGetLastError());
 }
 
+template <uint32_t kind> static inline ga_status ga_slabhash_load_settling()
+{
+    return ga_slabhash_load_kernels({(const void *)ga_slabhash_settle_kernel<kind, false>,
+                                     (const void *)ga_slabhash_settle_kernel<kind, true>});
+}
+
+/* ga_slabhash_device_load() of these kernels. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_growth_load(const ga_slabhash_device *table)
+{
+    ga_status status = GA_OK;
+    if (!table->view.growing) {
+        return status;
+    }
+#define GA_SLABHASH_LOAD_CALL(kind) status = ga_slabhash_load_settling<kind>()
+    GA_SLABHASH_EACH_GROWING_KIND(table->view.kind, GA_SLABHASH_LOAD_CALL)
+#undef GA_SLABHASH_LOAD_CALL
+    return status;
+}
+
 /* The table's record after that; waits. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_record(ga_slabhash_device *table,

@@ -18,7 +18,7 @@
  *
  *     ga_slabhash_growth_open, _close  the host's calls: grow_host.cuh
  *       growth_set_array, _replace, _clear, _catch_up
- *       growth_before_batch, _after_batch
+ *       growth_before_batch, _after_batch, _load
  */
 #ifndef GPUALLOC_SLABHASH_KERNEL_GROWTH_HOOKS_CUH
 #define GPUALLOC_SLABHASH_KERNEL_GROWTH_HOOKS_CUH

@@ -112,6 +112,11 @@ static inline ga_status ga_slabhash_growth_catch_up(ga_slabhash_device *, cudaSt
     return GA_OK;
 }
 
+static inline ga_status ga_slabhash_growth_load(const ga_slabhash_device *)
+{
+    return GA_OK;
+}
+
 static inline ga_status ga_slabhash_growth_before_batch(ga_slabhash_device *)
 {
     return GA_OK;

@@ -163,8 +163,9 @@ GA_API ga_status ga_arena_import(ga_arena *arena, const ga_arena_share *share);
  * ended or called exec.
  *
  * GA_ERR_UNSUPPORTED  the arena was opened without GA_ARENA_SHARE_FD, or by ga_arena_join()
- * GA_ERR_ARGUMENT     it is published already; the name is invalid or too long, or its path belongs
- *                     to another user or is no socket
+ * A call for a path holds the lock of a file beside it, ".NAME.gpualloc-lock", for a moment.
+ * GA_ERR_ARGUMENT     it is published already; the name is invalid or too long; its path belongs to
+ *                     another user or is no socket, or the lock's file belongs to another user
  * GA_ERR_IO           another process uses the name, or the path cannot be made
  * GA_ERR_MEMORY       no descriptor or thread */
 GA_API ga_status ga_arena_publish(ga_arena *arena, const char *name);

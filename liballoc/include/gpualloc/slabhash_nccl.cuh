@@ -110,6 +110,9 @@ static inline ga_status ga_slabhash_nccl_open(ga_slabhash_sharded **out,
     own.buckets = options->buckets / exchange.ranks + (options->buckets % exchange.ranks ? 1 : 0);
     status = ga_sharded_seed(&exchange, &own.seed);
     status = status ? status : ga_slabhash_device_open(shard, &own, exchange.device, stream);
+    if (status == GA_OK && (status = ga_slabhash_device_load(shard)) != GA_OK) {
+        (void)ga_slabhash_device_close(shard);
+    }
     ga_shard of = {};
     of.shard_size = sizeof of;
     of.table = status ? NULL : shard;

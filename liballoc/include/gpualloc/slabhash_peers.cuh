@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The shards of a sharded slab hash (gpualloc/slabhash_nccl.cuh) for kernels: single operations
- * directly in the memory of the owner's device, over NVLink. For ranks that are threads of one
- * process, with devices that can access each other's memory.
+ * directly in the memory of the owner's device, over NVLink. For ranks of one host, threads or
+ * processes, with devices that can access each other's memory.
  *
  *     ga_slabhash_peers peers;
  *     ga_slabhash_peers_open(&peers, table, stream);                       on each rank
@@ -21,6 +21,11 @@
  *
  *     clear, flush, reserve, load; batches with GA_SLABHASH_GROW   then refresh, on all ranks
  *     GA_SLABHASH_GROW_IN_KERNELS                                  refused
+ *
+ * With ranks of several processes tables with GA_SLABHASH_GROW are refused as well, and slabs come
+ * from a heap that has all its memory from the start, over cuda: options.heap, opened as
+ * slab:unit=128,addressing=light,capacity=8G/cuda. All views are closed before any of the tables.
+ * The memory of a process that has ended may be gone: its keys must not be used any more.
  *
  * Include this header before the others of this library, in all files that use the table: it
  * defines GA_SIMT_PEERS, by which atomics have the scope of the system instead of the device. Else

@@ -41,6 +41,11 @@ enum {
     GA_SHARDED_RANKS = 1024 /* at most */
 };
 
+typedef struct ga_shared {
+    void *block; /* NULL: none on this rank */
+    bool is_reached; /* by all ranks, each of which has one; otherwise it is for messages */
+} ga_shared;
+
 /* How ranks exchange messages. The calls are collective. `stream` is the CUstream on which messages
  * are in order, or NULL for memory of the host, where calls complete before they return. A call
  * that fails leaves a sentence in ga_error_text(), and ends the use of the exchange. */
@@ -71,10 +76,10 @@ typedef struct ga_exchange {
      * NULL. */
     void (*register_memory)(void *context, void *block, uint64_t bytes);
     void (*deregister_memory)(void *context, void *block);
-    /* Memory that all ranks reach, of as many bytes on each: *block is NULL on all ranks if there
-     * is none. Collective; waits for work on `stream`. unshare() is not collective: when this rank
-     * calls it, no copy of its own is on its way. */
-    ga_status (*share)(void *context, void **block, uint64_t bytes, void *stream);
+    /* Memory that all ranks reach, of as many bytes on each. `word` is one in the memory that is
+     * exchanged. Collective, once; waits for work on `stream`. unshare() frees the block, and is not
+     * collective: when this rank calls it, no copy of its own is on its way. */
+    ga_status (*share)(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream);
     void (*unshare)(void *context, void *block);
     /* The work of all ranks on their streams before it is done before the work after it. */
     ga_status (*meet)(void *context, void *stream);
@@ -85,6 +90,9 @@ typedef struct ga_exchange {
                      void *stream);
     ga_status (*fetch)(void *context, void *to, const void *at, uint64_t bytes, uint32_t from,
                        void *stream);
+    /* Before and after a call of the shard, which may wait for all work on the device, and so for
+     * other ranks: ends the exchange if the call takes longer than a wait may. May be NULL. */
+    void (*guard)(void *context, bool begins);
     void (*close)(void *context);
 } ga_exchange;
 
@@ -252,6 +260,12 @@ GA_API void *ga_slabhash_sharded_table(const ga_slabhash_sharded *table);
 
 /* The number of ranks, and in `rank`, which may be NULL, this one. No other rank is needed. */
 GA_API uint32_t ga_slabhash_sharded_ranks(const ga_slabhash_sharded *table, uint32_t *rank);
+
+/* The device whose memory is exchanged; -1: memory of the host. */
+GA_API int ga_slabhash_sharded_device(const ga_slabhash_sharded *table);
+
+/* A number that no other process has, below 2^63. */
+GA_API uint64_t ga_slabhash_sharded_process(void);
 
 /* Each rank passes a record of `bytes` bytes, a multiple of 4 and the same on all ranks, and gets
  * those of all ranks, in their order: `all` has room for them. `one_process`: whether all ranks are

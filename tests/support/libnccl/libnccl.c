@@ -43,6 +43,8 @@ static int calls[FUNCTIONS], planned[FUNCTIONS];
 
 EXPORT nccl_stand_in_fail_fn nccl_stand_in_fail;
 EXPORT nccl_stand_in_calls_fn nccl_stand_in_calls;
+EXPORT nccl_stand_in_block_fn nccl_stand_in_block;
+EXPORT nccl_stand_in_proceed_fn nccl_stand_in_proceed;
 
 static int index_of(const char *symbol)
 {
@@ -226,22 +228,9 @@ static void end_all(const void *comm)
     pthread_mutex_unlock(&lock);
 }
 
-int ncclCommDestroy(void *comm)
-{
-    ARRIVE(ncclCommDestroy)
-    end_all(comm);
-    return NCCL_SUCCESS;
-}
+/* ---- groups, and what they do when they end ---------------------------------------------- */
 
-int ncclCommAbort(void *comm)
-{
-    ARRIVE(ncclCommAbort)
-    end_all(comm);
-    return NCCL_SUCCESS;
-}
-
-/* ---- windows, and groups ----------------------------------------------------------------- */
-
+/* A window to be registered, or without one a communicator to be destroyed. */
 typedef struct task {
     void *comm, *start, **window;
     size_t size;
@@ -251,9 +240,16 @@ typedef struct task {
 static _Thread_local task *tasks;
 static _Thread_local unsigned depth;
 
-#ifndef NCCL_STAND_IN_OLD
+static bool is_nonblocking;
+static task *later; /* of communicators that do not block */
+static int state;   /* of these */
+
 static int make_window(const task *t)
 {
+#ifdef NCCL_STAND_IN_OLD
+    (void)t;
+    return NCCL_INVALID_USAGE;
+#else
     pthread_mutex_lock(&lock);
     slot *made = add(t->comm, t->start, t->size);
     bool retained = made->memory != 0;
@@ -263,37 +259,83 @@ static int make_window(const task *t)
     pthread_mutex_unlock(&lock);
     *t->window = retained ? made : NULL;
     return retained ? NCCL_SUCCESS : NCCL_CUDA_ERROR;
+#endif
 }
 
-int ncclCommWindowRegister(void *comm, void *start, size_t size, void **window, int flags)
+static int carry_out(const task *t)
 {
-    (void)flags;
-    ARRIVE(ncclCommWindowRegister)
-    if (!window) {
-        return NCCL_INVALID_ARGUMENT;
+    if (t->window) {
+        return make_window(t);
     }
-    task now = {.comm = comm, .start = start, .window = window, .size = size, .next = tasks};
-    *window = NULL;
-    if (!depth) {
-        return make_window(&now);
-    }
-    tasks = malloc(sizeof *tasks);
-    *tasks = now;
+    end_all(t->comm);
     return NCCL_SUCCESS;
 }
 
-int ncclCommWindowDeregister(void *comm, void *window)
+/* All of a list, in reverse; none of it, if `failed` is an error. Returns the first error. */
+static int carry_out_all(task **list, int failed)
 {
-    ARRIVE(ncclCommWindowDeregister)
-    return window ? end_handle(comm, window) : NCCL_SUCCESS;
+    int result = failed;
+    while (*list) {
+        task *t = *list;
+        *list = t->next;
+        int done = failed ? failed : carry_out(t);
+        result = result ? result : done;
+        free(t);
+    }
+    return result;
 }
-#else
-static int make_window(const task *t)
+
+/* A group with a communicator that is destroyed blocks. */
+static bool group_blocks(void)
 {
-    (void)t;
-    return NCCL_INVALID_USAGE;
+    bool destroys = false;
+    for (const task *t = tasks; t; t = t->next) {
+        destroys = destroys || !t->window;
+    }
+    return !is_nonblocking || !tasks || destroys;
 }
-#endif
+
+static int end_group(int failed)
+{
+    depth -= depth > 0;
+    if (depth) {
+        return failed;
+    }
+    if (failed || group_blocks()) {
+        return carry_out_all(&tasks, failed);
+    }
+    later = tasks;
+    tasks = NULL;
+    state = NCCL_IN_PROGRESS;
+    return NCCL_IN_PROGRESS;
+}
+
+/* Each call is a group of its own, unless it is in one. */
+static int enqueue(const task *now)
+{
+    tasks = malloc(sizeof *tasks);
+    *tasks = *now;
+    depth++;
+    int result = end_group(NCCL_SUCCESS);
+    return result == NCCL_IN_PROGRESS ? NCCL_SUCCESS : result;
+}
+
+void nccl_stand_in_block(int blocks)
+{
+    is_nonblocking = !blocks;
+}
+
+void nccl_stand_in_proceed(int result)
+{
+    state = carry_out_all(&later, result);
+}
+
+int ncclCommGetAsyncError(void *comm, int *error)
+{
+    ARRIVE(ncclCommGetAsyncError)
+    *error = comm ? state : NCCL_INVALID_ARGUMENT;
+    return NCCL_SUCCESS;
+}
 
 int ncclGroupStart(void)
 {
@@ -305,15 +347,52 @@ int ncclGroupStart(void)
 int ncclGroupEnd(void)
 {
     int result = NCCL_SUCCESS;
-    bool fails = is_planned(AT_ncclGroupEnd, &result);
-    result = fails ? result : NCCL_SUCCESS;
-    depth -= depth > 0;
-    while (!depth && tasks) {
-        task *t = tasks;
-        tasks = t->next;
-        int made = fails ? result : make_window(t);
-        result = result ? result : made;
-        free(t);
-    }
-    return result;
+    return end_group(is_planned(AT_ncclGroupEnd, &result) ? result : NCCL_SUCCESS);
 }
+
+int ncclGroupSimulateEnd(void *info)
+{
+    int result = NCCL_SUCCESS;
+    (void)info;
+    return end_group(is_planned(AT_ncclGroupSimulateEnd, &result) ? result : NCCL_SUCCESS);
+}
+
+/* ---- communicators, and windows ---------------------------------------------------------- */
+
+static int destroy(void *comm)
+{
+    task now = {.comm = comm, .next = tasks};
+    return state == NCCL_IN_PROGRESS ? NCCL_INVALID_ARGUMENT : enqueue(&now);
+}
+
+int ncclCommDestroy(void *comm)
+{
+    ARRIVE(ncclCommDestroy)
+    return destroy(comm);
+}
+
+int ncclCommAbort(void *comm)
+{
+    ARRIVE(ncclCommAbort)
+    return destroy(comm);
+}
+
+#ifndef NCCL_STAND_IN_OLD
+int ncclCommWindowRegister(void *comm, void *start, size_t size, void **window, int flags)
+{
+    (void)flags;
+    ARRIVE(ncclCommWindowRegister)
+    if (!window) {
+        return NCCL_INVALID_ARGUMENT;
+    }
+    task now = {.comm = comm, .start = start, .window = window, .size = size, .next = tasks};
+    *window = NULL;
+    return enqueue(&now);
+}
+
+int ncclCommWindowDeregister(void *comm, void *window)
+{
+    ARRIVE(ncclCommWindowDeregister)
+    return window ? end_handle(comm, window) : NCCL_SUCCESS;
+}
+#endif

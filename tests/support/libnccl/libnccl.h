@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A libnccl.so.2 for tests of the preload: memory and registrations, with the driver calls that
- * NCCL 2.28 makes for them. A communicator is only a name. The older one, NCCL 2.26, has no
- * windows.
+ * NCCL 2.28 makes for them. A communicator is only a name; either all block, or none. The older
+ * one, NCCL 2.26, has no windows.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_LIBNCCL_H
 #define GPUALLOC_TESTS_SUPPORT_LIBNCCL_H
@@ -21,8 +21,10 @@
     X(end_window, ncclCommWindowDeregister, (void *comm, void *window))                            \
     X(destroy, ncclCommDestroy, (void *comm))                                                      \
     X(abort, ncclCommAbort, (void *comm))                                                          \
+    X(get_error, ncclCommGetAsyncError, (void *comm, int *error))                                  \
     X(group_start, ncclGroupStart, (void))                                                         \
-    X(group_end, ncclGroupEnd, (void))
+    X(group_end, ncclGroupEnd, (void))                                                             \
+    X(group_simulate_end, ncclGroupSimulateEnd, (void *info))
 /* clang-format on */
 
 /* Results. */
@@ -36,8 +38,13 @@ enum {
 };
 
 /* The next call of that function returns `result`, and does nothing; ncclGroupEnd drops the group's
- * windows. For ncclCommWindowRegister, NCCL_IN_PROGRESS and NCCL_SUCCESS give no window. */
+ * windows and keeps its communicators. For ncclCommWindowRegister, NCCL_IN_PROGRESS and
+ * NCCL_SUCCESS give no window. */
 typedef void nccl_stand_in_fail_fn(const char *symbol, int result);
+/* Communicators block, as they do at first, or not. Those that do not register windows when
+ * nccl_stand_in_proceed() is called; ncclCommGetAsyncError() returns its argument from then on. */
+typedef void nccl_stand_in_block_fn(int blocks);
+typedef void nccl_stand_in_proceed_fn(int result);
 /* Calls of that function that arrived here. */
 typedef int nccl_stand_in_calls_fn(const char *symbol);
 
