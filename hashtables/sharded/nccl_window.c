@@ -167,6 +167,21 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
+/* The mark, and what meetings need. */
+static bool begin_block(nccl_link *l, void *stream)
+{
+    nccl_window *w = &l->window;
+    CUdeviceptr start = (CUdeviceptr)w->block;
+    CUdeviceptr numbers = (CUdeviceptr)w->numbers;
+    uint64_t bytes = (l->ranks + 1) * sizeof *w->numbers;
+    CUresult result = l->driver->cuMemsetD8Async(start, mark_of(l->rank), WORD, stream);
+    result = result ? result : l->driver->cuMemsetD8Async(numbers, 0, bytes, stream);
+    if (result == CUDA_SUCCESS && waits_on_streams(l)) {
+        result = l->driver->cuStreamCreate(&w->releases, CU_STREAM_NON_BLOCKING);
+    }
+    return result == CUDA_SUCCESS;
+}
+
 /* All ranks have a block. False: some rank has no window, or does not reach another one. */
 static ga_status connect(nccl_link *l, uint64_t *word, uint64_t bytes, bool *good, void *stream)
 {
@@ -176,13 +191,7 @@ static ga_status connect(nccl_link *l, uint64_t *word, uint64_t bytes, bool *goo
         w->block = NULL; /* a thread that is left behind may use it */
         return status;
     }
-    *good =
-        w->handle && find_peers(l, stream) &&
-        l->driver->cuMemsetD8Async((CUdeviceptr)w->block, mark_of(l->rank), WORD, stream) ==
-            CUDA_SUCCESS &&
-        l->driver->cuMemsetD8Async((CUdeviceptr)w->numbers, 0, (1 + l->ranks) * sizeof *w->numbers,
-                                   stream) == CUDA_SUCCESS &&
-        l->driver->cuStreamCreate(&w->releases, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+    *good = w->handle && find_peers(l, stream) && begin_block(l, stream);
     status = agree(l, word, good, stream);
     if (status == GA_OK && *good) {
         *good = check_peers(l, stream);
@@ -205,8 +214,7 @@ static void say_without(const nccl_link *l)
 
 /* Nothing is freed here: other ranks may be ahead, and a free may wait for their kernels, which wait
  * for this rank. */
-ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,
-                        void *stream)
+ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream)
 {
     nccl_link *l = context;
     nccl_window *w = &l->window;

@@ -163,7 +163,7 @@ static void open_one(ranks *all, uint32_t rank, void *context)
     cr_assert_eq(exchange.device, (int)rank);
     ga_shard shard = {.shard_size = sizeof shard,
                       .mode = GA_SLABHASH_MAP32,
-                      .run = w->waits                  ? shard_waits
+                      .run = w->waits                 ? shard_waits
                              : w->serves && rank == 1 ? w->serves
                                                       : shard_run,
                       .run_all = shard_run_all,

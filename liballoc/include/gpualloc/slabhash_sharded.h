@@ -42,7 +42,7 @@ enum {
 };
 
 typedef struct ga_shared {
-    void *block; /* NULL: none on this rank */
+    void *block;     /* NULL: none on this rank */
     bool is_reached; /* by all ranks, each of which has one; otherwise it is for messages */
 } ga_shared;
 
