@@ -77,8 +77,8 @@ typedef struct ga_exchange {
     void (*register_memory)(void *context, void *block, uint64_t bytes);
     void (*deregister_memory)(void *context, void *block);
     /* Memory that all ranks reach, of as many bytes on each. `word` is one in the memory that is
-     * exchanged. Collective, once; waits for work on `stream`. unshare() frees the block, and is not
-     * collective: when this rank calls it, no copy of its own is on its way. */
+     * exchanged. Collective, once; waits for work on `stream`. unshare() frees the block, and is
+     * not collective: when this rank calls it, no copy of its own is on its way. */
     ga_status (*share)(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream);
     void (*unshare)(void *context, void *block);
     /* The work of all ranks on their streams before it is done before the work after it. */
