@@ -212,8 +212,6 @@ static void say_without(const nccl_link *l)
     }
 }
 
-/* Nothing is freed here: other ranks may be ahead, and a free may wait for their kernels, which
- * wait for this rank. */
 ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream)
 {
     nccl_link *l = context;
