@@ -243,6 +243,7 @@ void timeline(rank &r, barrier &all, uint64_t keys)
     shard.mode = GA_SLABHASH_MAP32;
     shard.a = table.view.a;
     shard.b = table.view.b;
+    shard.bytes = options.buckets * UINT64_C(128);
     shard.run = watched_run;
     shard.close = watched_shard_close;
     sharded.options_size = sizeof sharded;

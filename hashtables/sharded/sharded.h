@@ -50,7 +50,7 @@
 #include <gpualloc/slabhash_sharded.h>
 
 enum {
-    GA_SHARDED_PARTS_LOG = 6,  /* at most; fewer with many ranks */
+    GA_SHARDED_PARTS_LOG = 8,  /* at most; fewer with many ranks */
     GA_SHARDED_SLICES_LOG = 3, /* at most */
     GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
     GA_SHARDED_BUFFERS = 2,
@@ -58,7 +58,7 @@ enum {
     GA_SHARDED_KERNELS = 7,
     GA_SHARDED_PAD = 32,     /* requests */
     GA_SHARDED_FEW = 8,      /* ranks, whose counts for each other are words of an agreement: */
-    GA_SHARDED_MATRIX = 1024 /* of that many at most */
+    GA_SHARDED_MATRIX = 4096 /* of that many at most */
 };
 
 /* Words on which the ranks agree: the largest of each. */

@@ -251,17 +251,35 @@ static void serve(ga_sharded_job *j, const ga_slabhash_batch *batches, uint32_t 
     }
 }
 
+static ga_slabhash_batch own_batch(const ga_sharded_job *j, uint32_t slice)
+{
+    return batch_of(j, &j->table->sorted, own_for(j, slice, j->table->exchange.rank));
+}
+
 static void serve_own(ga_sharded_job *j, uint32_t slice)
 {
-    range own = own_for(j, slice, j->table->exchange.rank);
-    ga_slabhash_batch batch = batch_of(j, &j->table->sorted, own);
-    serve(j, &batch, own.count ? 1 : 0);
+    ga_slabhash_batch batch = own_batch(j, slice);
+    serve(j, &batch, batch.count ? 1 : 0);
+}
+
+/* Own requests keep the shard busy while messages travel: those of the first slices before the
+ * first messages have arrived, those of the last slice while the last answers travel. Kernels of
+ * NCCL need more time than copies: then those of each slice are served before the messages of the
+ * slice before it. Copies need less than the shard: then they are served beside the messages of
+ * their slice, whose buckets are read once for all. */
+static bool is_served_beside(const ga_sharded_job *j, uint32_t slice)
+{
+    return j->table->is_shared && slice > 1 && slice + 1 < j->slices;
 }
 
 static void serve_others(ga_sharded_job *j, const step *s)
 {
     ga_slabhash_batch batches[GA_SHARDED_TOGETHER];
     uint32_t count = 0;
+    if (s->round == 0 && is_served_beside(j, s->slice)) {
+        batches[count] = own_batch(j, s->slice);
+        count += batches[count].count != 0;
+    }
     for (uint32_t rank = 0; rank < j->table->exchange.ranks; rank++) {
         if (rank == j->table->exchange.rank) {
             continue;
@@ -278,15 +296,12 @@ static void serve_others(ga_sharded_job *j, const step *s)
     serve(j, batches, count);
 }
 
-/* Own requests keep the shard busy while messages travel. Those of a slice are served before the
- * messages of the slice before it, so that the first messages have time to arrive. Those of the
- * last slice are served at the end, while the last answers travel. */
 static void serve_own_before(ga_sharded_job *j, const step *s)
 {
     if (s->slice == 0 && s->round == 0) {
         serve_own(j, 0);
     }
-    if (s->round == 0 && s->slice + 2 < j->slices) {
+    if (s->round == 0 && s->slice + 2 < j->slices && !is_served_beside(j, s->slice + 1)) {
         serve_own(j, s->slice + 1);
     }
 }

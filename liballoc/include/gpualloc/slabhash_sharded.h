@@ -105,7 +105,9 @@ typedef struct ga_shard {
     ga_status failed; /* not GA_OK: the rank could not open its table, which is NULL */
     ga_slabhash_mode mode;
     bool is_multi;
-    uint64_t a, b; /* of the hash of all shards: ga_slabhash_plan */
+    uint64_t a, b;  /* of the hash of all shards: ga_slabhash_plan */
+    uint64_t bytes; /* of the buckets, the same on all ranks: requests are sorted more finely for
+                     * large tables. 0: as for small ones */
     /* Carries out `count` batches, each of which is in the order of buckets, roughly. They also
      * have requests for the reserved key of all bits set, with any value and operation: these are
      * REFUSED, which is no failure of the call, nor are requests without a slab, which are FULL.
