@@ -50,7 +50,7 @@
 #include <gpualloc/slabhash_sharded.h>
 
 enum {
-    GA_SHARDED_PARTS_LOG = 8,  /* at most; fewer with many ranks */
+    GA_SHARDED_PARTS_LOG = 7,  /* at most; fewer with many ranks */
     GA_SHARDED_SLICES_LOG = 3, /* at most */
     GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
     GA_SHARDED_BUFFERS = 2,
