@@ -248,7 +248,8 @@ static CUdeviceptr at_rank(const nccl_link *l, const void *at, uint32_t rank)
 static ga_status meet_on_stream(nccl_link *l, CUstream stream)
 {
     const nccl_window *w = &l->window;
-    uint32_t number = __atomic_add_fetch(&l->window.meetings, 1, __ATOMIC_RELAXED); /* see ORDER */
+    uint32_t number =
+        __atomic_add_fetch(&l->window.meetings, 1, __ATOMIC_RELAXED); /* relaxed: ORDER */
     ga_status status = GA_OK;
     for (uint32_t rank = 0; status == GA_OK && rank < l->ranks; rank++) {
         if (rank != l->rank) {

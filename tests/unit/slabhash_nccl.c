@@ -24,7 +24,8 @@ enum {
     LIMIT_MS = 150
 };
 
-static bool is_old_driver; /* without waits for values on streams */
+static bool is_old_driver;   /* without waits for values on streams */
+static uint64_t shard_bytes; /* as the shards say */
 
 static nccl_begin_fn *nccl_begin;
 static nccl_end_fn *nccl_end;
@@ -178,6 +179,7 @@ static void open_one(ranks *all, uint32_t rank, void *context)
     cr_assert_eq(ga_slabhash_plan_of(&options, &plan), GA_OK);
     shard.a = plan.a;
     shard.b = plan.b;
+    shard.bytes = shard_bytes;
     cr_assert_eq(ga_slabhash_open((ga_slabhash **)&shard.table, &options), GA_OK);
     w->opened[rank] = ga_slabhash_sharded_open(&w->tables[rank], &exchange, &shard, &sharded);
     if (w->opened[rank] != GA_OK) {
@@ -373,6 +375,16 @@ Test(slabhash_nccl, windows_of_a_later_version, .init = load)
     nccl_set_windows(22907, NCCL_NO_FAULT);
     work_through(3, 0);
     cr_assert_eq(windows_made(), 3);
+}
+
+/* Requests are sorted into more parts. */
+Test(slabhash_nccl, large_tables, .init = load)
+{
+    for (shard_bytes = UINT64_C(1) << 30; shard_bytes <= UINT64_C(1) << 36; shard_bytes *= 4) {
+        for (uint32_t count = 1; count <= VMM_DRIVER_DEVICES; count++) {
+            work_through(count, 0);
+        }
+    }
 }
 
 /* Meetings are kernels of NCCL. */
