@@ -274,7 +274,10 @@ ga_status ga_nccl_wait(void *context, void *stream)
         }
         result = l->driver->cuStreamQuery(stream);
     }
-    return ga_cuda_check(l->driver, result, "cuStreamQuery");
+    pthread_mutex_lock(&l->lock);
+    bool is_gone = !l->comm; /* the watch has ended what the stream waited for */
+    pthread_mutex_unlock(&l->lock);
+    return is_gone ? ga_nccl_gone(l) : ga_cuda_check(l->driver, result, "cuStreamQuery");
 }
 
 /* ---- the exchange ---------------------------------------------------------------------------- */

@@ -77,13 +77,14 @@ typedef struct registered_block {
 
 /* Memory that all ranks reach: nccl_window.c. */
 typedef struct nccl_window {
-    void *block;       /* NULL: none */
-    void *comm;        /* of the window alone */
-    void *handle;      /* ncclWindow_t */
-    char **peers;      /* the address of each rank's block on this device */
-    uint64_t *numbers; /* behind the block: of the last meeting of each rank */
-    uint32_t meetings; /* so far */
-    CUstream releases; /* of waits of an abort; guarded by the lock */
+    void *block;        /* NULL: none */
+    void *comm;         /* of the window alone */
+    void *handle;       /* ncclWindow_t */
+    char **peers;       /* the address of each rank's block on this device */
+    uint64_t *numbers;  /* behind the block: of the last meeting of each rank */
+    uint32_t meetings;  /* so far */
+    CUstream releases;  /* of waits of an abort; guarded by the lock */
+    bool is_on_streams; /* meetings, on all ranks */
 } nccl_window;
 
 typedef struct nccl_link {
@@ -125,7 +126,7 @@ void ga_nccl_release_locked(nccl_link *l);
 ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,
                         void *stream);
 void ga_nccl_unshare(void *context, void *block);
-ga_status ga_nccl_meet(void *context, void *stream);
+ga_status ga_nccl_meet(void *context, bool waits, void *stream);
 ga_status ga_nccl_put(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
                       void *stream);
 ga_status ga_nccl_fetch(void *context, void *to, const void *at, uint64_t bytes, uint32_t from,

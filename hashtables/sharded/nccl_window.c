@@ -12,7 +12,8 @@
  *            meeting's number to the others, and waits until all of theirs have reached it, on the
  *            stream and without a kernel. For a kernel there may be no room before the shard's has
  *            ended. To end the waits of an abort, the numbers are set far ahead, and again, because
- *            one that another rank has sent may arrive after that.
+ *            one that another rank has sent may arrive after that. That needs the driver. Where a
+ *            call of the shard may wait in it, a meeting is a kernel, which NCCL can end without.
  *
  * ORDER      `meetings` is relaxed: a later number than that of the last meeting is enough.
  *
@@ -22,11 +23,13 @@
  */
 #include "nccl.h"
 
+#include "platform/environment.h"
 #include "platform/libc.h"
 #include "platform/log.h"
 
 #include <gpualloc/backend.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -35,7 +38,8 @@ enum {
     WORD = sizeof(uint64_t),
     LINE = 256, /* bytes, at a multiple of which the numbers begin */
     FAR_AHEAD = 1 << 30,
-    MARK = 0x5a /* of rank 0, and so on: a byte at the beginning of its block */
+    QUEUES_LEAST = 8, /* as by default */
+    MARK = 0x5a       /* of rank 0, and so on: a byte at the beginning of its block */
 };
 
 /* The beginning of an ncclWindow_t in device memory, as nccl_device/impl/core__types.h of 2.28 and
@@ -55,9 +59,12 @@ static bool has_windows(const nccl_link *l)
            !(l->flags & GA_NCCL_NO_WINDOWS) && l->ranks > 1;
 }
 
+/* With few hardware queues what releases a stream could be queued behind it. */
 static bool waits_on_streams(const nccl_link *l)
 {
-    return l->driver->cuStreamWriteValue32 && l->driver->cuStreamWaitValue32;
+    const char *queues = ga_environment("CUDA_DEVICE_MAX_CONNECTIONS");
+    return l->driver->cuStreamWriteValue32 && l->driver->cuStreamWaitValue32 &&
+           (!queues || atoi(queues) >= QUEUES_LEAST);
 }
 
 /* ---- small work on the device ---------------------------------------------------------------- */
@@ -176,7 +183,7 @@ static bool begin_block(nccl_link *l, void *stream)
     uint64_t bytes = (l->ranks + 1) * sizeof *w->numbers;
     CUresult result = l->driver->cuMemsetD8Async(start, mark_of(l->rank), WORD, stream);
     result = result ? result : l->driver->cuMemsetD8Async(numbers, 0, bytes, stream);
-    if (result == CUDA_SUCCESS && waits_on_streams(l)) {
+    if (result == CUDA_SUCCESS && w->is_on_streams) {
         result = l->driver->cuStreamCreate(&w->releases, CU_STREAM_NON_BLOCKING);
     }
     return result == CUDA_SUCCESS;
@@ -189,6 +196,11 @@ static ga_status connect(nccl_link *l, uint64_t *word, uint64_t bytes, bool *goo
     ga_status status = ga_nccl_split(l, l->comm, w->block, bytes, &w->comm, &w->handle);
     if (status != GA_OK) {
         w->block = NULL; /* a thread that is left behind may use it */
+        return status;
+    }
+    w->is_on_streams = waits_on_streams(l);
+    status = agree(l, word, &w->is_on_streams, stream);
+    if (status != GA_OK) {
         return status;
     }
     *good = w->handle && find_peers(l, stream) && begin_block(l, stream);
@@ -267,11 +279,13 @@ static ga_status meet_on_stream(nccl_link *l, CUstream stream)
     return status;
 }
 
-/* A driver without such waits: by a kernel of NCCL, for a number that stays 0. */
-ga_status ga_nccl_meet(void *context, void *stream)
+/* By a kernel of NCCL, for a number that stays 0: with a driver without such waits; and if the
+ * driver may be busy with a call that waits for the device, because it could not release the
+ * stream then. */
+ga_status ga_nccl_meet(void *context, bool waits, void *stream)
 {
     nccl_link *l = context;
-    if (!waits_on_streams(l)) {
+    if (waits || !l->window.is_on_streams) {
         return ga_nccl_largest(l, l->window.numbers + l->ranks, 1, stream);
     }
     if (!l->comm) {

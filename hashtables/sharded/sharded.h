@@ -33,7 +33,9 @@
  *            each rank puts its requests into it, and fetches its answers. Meetings order the
  *            exchange streams of all ranks: before the group, behind `done` of the step that is
  *            answered, and behind it, before `got`. The first two groups need none before, because
- *            the agreement is one.
+ *            the agreement is one. The host waits for the meeting before a group with requests, and
+ *            enqueues the copies then: an abort ends meetings, and no copy may overwrite what the
+ *            shard of a slow rank still reads.
  *
  * INVARIANT  The shard is given requests of others after they have arrived: the host waits for that
  *            on the stream of arrivals. So an exchange that is aborted leaves no work that
@@ -87,6 +89,7 @@ typedef enum ga_sharded_mark {
     GA_SHARDED_SERVED, /* all requests of a piece */
     GA_SHARDED_ANSWERED,
     GA_SHARDED_AGREED,
+    GA_SHARDED_MET,
     GA_SHARDED_GOT,                                        /* for each buffer */
     GA_SHARDED_DONE = GA_SHARDED_GOT + GA_SHARDED_BUFFERS, /* for each buffer */
     GA_SHARDED_MARKS = GA_SHARDED_DONE + GA_SHARDED_BUFFERS

@@ -167,48 +167,86 @@ static ga_status add_messages(ga_sharded_job *j, const step *s, bool answers)
     return status;
 }
 
+static bool may_need_slabs(const ga_sharded_job *j)
+{
+    return j->has_ops || j->op != GA_SLABHASH_SEARCH;
+}
+
+/* A shard that needs slabs may wait for all work on the device. */
 static ga_status meet(const ga_sharded_job *j)
 {
-    return j->table->exchange.meet(j->table->exchange.context, j->table->exchange_stream);
+    const ga_slabhash_sharded *t = j->table;
+    return t->exchange.meet(t->exchange.context, may_need_slabs(j), t->exchange_stream);
 }
 
-/* Around a group. Copies wait until all shards have done the steps before, which the first requests
- * need not; and requests are there once all ranks have copied. */
-static ga_status begin_group(const ga_sharded_job *j, bool answers)
-{
-    const ga_exchange *exchange = &j->table->exchange;
-    return !j->table->is_shared ? exchange->begin(exchange->context) : answers ? meet(j) : GA_OK;
-}
-
-static ga_status end_group(const ga_sharded_job *j, bool requests)
-{
-    const ga_exchange *exchange = &j->table->exchange;
-    return !j->table->is_shared ? exchange->end(exchange->context, j->table->exchange_stream)
-           : requests           ? meet(j)
-                                : GA_OK;
-}
-
-/* One group: the answers of a step, and the requests of a later one, each of which may be NULL. */
-static ga_status exchange_steps(ga_sharded_job *j, const step *answers, const step *requests)
+/* The messages or copies of a group: the answers of a step, and the requests of a later one, each
+ * of which may be NULL. Copied requests are there once all ranks have copied. */
+static ga_status carry(ga_sharded_job *j, const step *answers, const step *requests)
 {
     ga_slabhash_sharded *t = j->table;
+    const ga_exchange *exchange = &t->exchange;
     bool brings = answers && ga_sharded_brings_answers(j);
-    ga_status status = begin_group(j, answers && (brings || requests));
-    status = status || !brings ? status : add_messages(j, answers, true);
+    ga_status status = brings ? add_messages(j, answers, true) : GA_OK;
     status = status || !requests ? status : add_messages(j, requests, false);
-    status = status ? status : end_group(j, requests);
+    if (status == GA_OK && !t->is_shared) {
+        status = exchange->end(exchange->context, t->exchange_stream);
+    } else if (status == GA_OK && requests) {
+        status = meet(j);
+    }
     status = status || !requests
                  ? status
                  : t->engine->mark(t, GA_SHARDED_GOT + requests->buffer, t->exchange_stream);
     return ga_sharded_break(t, status);
 }
 
-/* ---- serving --------------------------------------------------------------------------------- */
-
-static bool may_need_slabs(const ga_sharded_job *j)
+/* A group that is carried at once: messages, or the first requests, which overwrite nothing that a
+ * shard still reads. */
+static ga_status exchange_steps(ga_sharded_job *j, const step *answers, const step *requests)
 {
-    return j->has_ops || j->op != GA_SLABHASH_SEARCH;
+    const ga_exchange *exchange = &j->table->exchange;
+    ga_status status = j->table->is_shared ? GA_OK : exchange->begin(exchange->context);
+    return status ? ga_sharded_break(j->table, status) : carry(j, answers, requests);
 }
+
+/* Copies that wait for a meeting. */
+typedef struct group {
+    step answers, requests;
+    bool is_open, has_requests;
+} group;
+
+/* Enqueues the meeting behind which all shards have done the steps so far. */
+static ga_status begin_copies(ga_sharded_job *j, const step *answers, const step *requests,
+                              group *g)
+{
+    ga_slabhash_sharded *t = j->table;
+    g->is_open = requests || ga_sharded_brings_answers(j);
+    g->has_requests = requests;
+    g->answers = *answers;
+    g->requests = requests ? *requests : *answers;
+    ga_status status = g->is_open ? meet(j) : GA_OK;
+    return ga_sharded_break(t, status ? status
+                                      : t->engine->mark(t, GA_SHARDED_MET, t->exchange_stream));
+}
+
+/* The host waits for the meeting before it enqueues what overwrites memory of other ranks: if the
+ * meeting is aborted, nothing does, also if a rank was only slow. */
+static ga_status end_copies(ga_sharded_job *j, group *g)
+{
+    ga_slabhash_sharded *t = j->table;
+    ga_status status = GA_OK;
+    if (!g->is_open) {
+        return GA_OK;
+    }
+    g->is_open = false;
+    if (g->has_requests) {
+        status = t->engine->follow(t, GA_SHARDED_MET, t->arrivals);
+        status = status ? status : t->exchange.wait(t->exchange.context, t->arrivals);
+    }
+    return status ? ga_sharded_break(t, status)
+                  : carry(j, &g->answers, g->has_requests ? &g->requests : NULL);
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
 
 static ga_slabhash_batch batch_of(const ga_sharded_job *j, const ga_sharded_arrays *arrays, range r)
 {
@@ -338,9 +376,22 @@ static bool next_step(const ga_sharded_job *j, const step *s, step *next)
     return next->slice < j->slices;
 }
 
+/* The group behind a step: messages at once, copies while the next step is served. */
+static ga_status exchange_behind(ga_sharded_job *j, const step *now, const step *later, group *g)
+{
+    ga_slabhash_sharded *t = j->table;
+    ga_status status = end_copies(j, g);
+    status =
+        status ? status : t->engine->follow(t, GA_SHARDED_DONE + now->buffer, t->exchange_stream);
+    return status         ? status
+           : t->is_shared ? begin_copies(j, now, later, g)
+                          : exchange_steps(j, now, later);
+}
+
 ga_status ga_sharded_run_steps(ga_sharded_job *j)
 {
     ga_slabhash_sharded *t = j->table;
+    group behind = {.is_open = false};
     step now = {0, 0, 0};
     step next, later;
     bool has_next = next_step(j, &now, &next);
@@ -351,15 +402,14 @@ ga_status ga_sharded_run_steps(ga_sharded_job *j)
     while (status == GA_OK && goes_on) {
         bool has_later = has_next && next_step(j, &next, &later);
         status = serve_step(j, &now);
-        status = status ? status
-                        : t->engine->follow(t, GA_SHARDED_DONE + now.buffer, t->exchange_stream);
-        status = status ? status : exchange_steps(j, &now, has_later ? &later : NULL);
+        status = status ? status : exchange_behind(j, &now, has_later ? &later : NULL, &behind);
         goes_on = has_next;
         now = next;
         next = later;
         has_next = has_later;
         t->report.steps++;
     }
+    status = status ? status : end_copies(j, &behind);
     status = status ? status : serve_own_at_end(j);
     return status ? status : t->engine->mark(t, GA_SHARDED_ANSWERED, t->exchange_stream);
 }
