@@ -128,7 +128,7 @@ static ga_status share(ga_slabhash_sharded *table, uint64_t bytes)
     table->fixed = shared.block;
     table->is_fixed_exchanges = shared.block;
     table->is_shared = shared.is_reached;
-    if (status == GA_OK && shared.block && !shared.is_reached) {
+    if (status == GA_OK && shared.block) { /* all.c sends from it, and receives in it */
         register_block(table, shared.block, bytes);
     }
     return ga_sharded_break(table, status);

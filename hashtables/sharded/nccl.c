@@ -486,6 +486,18 @@ static bool wait_for_split(nccl_split *s, uint64_t limit_ns)
     return is_made;
 }
 
+/* The thread may still use the communicator that is split. If it is this exchange's, it stays. */
+static ga_status late_split(nccl_link *l, const void *comm)
+{
+    pthread_mutex_lock(&l->lock);
+    if (comm == l->comm) {
+        l->comm = NULL;
+        l->is_aborted = true;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return late(l, "ncclCommSplit");
+}
+
 ga_status ga_nccl_split(nccl_link *l, void *comm, void *block, uint64_t bytes, void **out,
                         void **handle)
 {
@@ -505,7 +517,7 @@ ga_status ga_nccl_split(nccl_link *l, void *comm, void *block, uint64_t bytes, v
     }
     if (!wait_for_split(s, l->limit_ns)) {
         pthread_detach(thread);
-        return late(l, "ncclCommSplit");
+        return late_split(l, comm);
     }
     pthread_join(thread, NULL);
     int result = s->result;

@@ -48,7 +48,7 @@ enum {
 typedef struct window_head {
     void *host;
     char *base;
-    int first_rank_is_local, rank;
+    int local_rank, rank;
     uint32_t stride, multicast;
 } window_head;
 
@@ -87,9 +87,19 @@ static ga_status agree(nccl_link *l, uint64_t *word, bool *good, void *stream)
     return status;
 }
 
+/* Whether the driver knows it as memory of a device. */
+static bool is_on_device(const nccl_link *l, const void *at)
+{
+    ga_cuda_scope scope = {.driver = l->driver};
+    ga_cuda_pointer pointer;
+    return ga_cuda_describe(&scope, at, &pointer) == GA_OK &&
+           pointer.memory_type == CU_MEMORYTYPE_DEVICE;
+}
+
 static bool reads(const nccl_link *l, void *to, const void *at, uint64_t bytes, void *stream)
 {
-    return l->driver->cuMemcpyDtoHAsync(to, (CUdeviceptr)at, bytes, stream) == CUDA_SUCCESS &&
+    return is_on_device(l, at) &&
+           l->driver->cuMemcpyDtoHAsync(to, (CUdeviceptr)at, bytes, stream) == CUDA_SUCCESS &&
            l->driver->cuStreamSynchronize(stream) == CUDA_SUCCESS;
 }
 
@@ -99,7 +109,8 @@ static bool reads(const nccl_link *l, void *to, const void *at, uint64_t bytes, 
 static bool find_by_head(nccl_link *l, void *stream)
 {
     window_head head;
-    if (!reads(l, &head, l->window.handle, sizeof head, stream)) {
+    if (!reads(l, &head, l->window.handle, sizeof head, stream) || head.rank != (int)l->rank ||
+        head.local_rank != (int)l->rank) { /* also if not all ranks are on this host */
         return false;
     }
     for (uint32_t rank = 0; rank < l->ranks; rank++) {
@@ -126,9 +137,9 @@ static bool find_peers(nccl_link *l, void *stream)
     return found;
 }
 
-static unsigned char mark_of(uint32_t rank)
+static uint32_t mark_of(uint32_t rank)
 {
-    return (unsigned char)(MARK + rank);
+    return MARK + rank;
 }
 
 /* Whether each address leads to the block of that rank. */
@@ -136,8 +147,8 @@ static bool check_peers(const nccl_link *l, void *stream)
 {
     bool good = true;
     for (uint32_t rank = 0; good && rank < l->ranks; rank++) {
-        unsigned char mark = 0;
-        good = reads(l, &mark, l->window.peers[rank], 1, stream) && mark == mark_of(rank);
+        uint32_t mark = 0;
+        good = reads(l, &mark, l->window.peers[rank], sizeof mark, stream) && mark == mark_of(rank);
     }
     return good;
 }
@@ -159,7 +170,7 @@ static void end_window(nccl_link *l)
     CUstream releases = w->releases;
     w->releases = NULL;
     pthread_mutex_unlock(&l->lock);
-    if (releases) {
+    if (releases && ga_cuda_has_context(l->device)) {
         (void)l->driver->cuStreamDestroy(releases);
     }
     if (w->block) {
@@ -181,7 +192,7 @@ static bool begin_block(nccl_link *l, void *stream)
     CUdeviceptr start = (CUdeviceptr)w->block;
     CUdeviceptr numbers = (CUdeviceptr)w->numbers;
     uint64_t bytes = (l->ranks + 1) * sizeof *w->numbers;
-    CUresult result = l->driver->cuMemsetD8Async(start, mark_of(l->rank), WORD, stream);
+    CUresult result = l->driver->cuMemsetD32Async(start, mark_of(l->rank), 1, stream);
     result = result ? result : l->driver->cuMemsetD8Async(numbers, 0, bytes, stream);
     if (result == CUDA_SUCCESS && w->is_on_streams) {
         result = l->driver->cuStreamCreate(&w->releases, CU_STREAM_NON_BLOCKING);

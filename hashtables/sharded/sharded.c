@@ -16,7 +16,9 @@ enum {
     BINS_BEST = 128,      /* more make the runs short that a block sorts together */
     BINS_MOST = 512,      /* for tables whose parts would not fit into a cache: */
     PART_MOST = 48 << 20, /* bytes */
-    SPARE = 256           /* a pair has room for 1.25 times an even share, and so many requests */
+    LARGE_RANKS = 4,
+    SMALL_PARTS_LOG = 6,
+    SPARE = 256 /* a pair has room for 1.25 times an even share, and so many requests */
 };
 
 #define PIECE_MOST ((UINT64_C(1) << 31) - 1)
@@ -126,11 +128,12 @@ static uint64_t form_of_options(const ga_slabhash_sharded *table)
     return form & INT64_MAX;
 }
 
-/* More parts than these many are not worth their sort. */
+/* More parts are not worth their sort. With fewer ranks than four it was not measured. */
 static bool are_many(uint32_t parts_log, uint32_t ranks, uint64_t bytes)
 {
-    bool is_large = bytes >> (parts_log - 1) > PART_MOST;
-    return ranks << parts_log > (is_large ? BINS_MOST : BINS_BEST);
+    bool is_large = ranks >= LARGE_RANKS && bytes >> (parts_log - 1) > PART_MOST;
+    return ranks << parts_log > (is_large ? BINS_MOST : BINS_BEST) ||
+           (!is_large && parts_log > SMALL_PARTS_LOG);
 }
 
 static uint32_t parts_log_of(uint32_t ranks, uint64_t bytes)
@@ -180,9 +183,10 @@ static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
                    table->host->agreed[GA_SHARDED_NOT_FORM] == ga_sharded_not(form)
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT,
-                         "slabhash: rank %u: piece=%llu, %s of seed's hash 0x%llx: expected the "
-                         "same on all ranks",
+                         "slabhash: rank %u: piece=%llu, %u parts for %llu bytes of buckets, %s of "
+                         "seed's hash 0x%llx: expected the same on all ranks",
                          table->exchange.rank, (unsigned long long)table->piece,
+                         1u << table->division.parts_log, (unsigned long long)table->shard.bytes,
                          ga_slabhash_mode_text(table->shard.mode),
                          (unsigned long long)table->shard.a);
 }

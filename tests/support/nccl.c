@@ -46,7 +46,7 @@ typedef struct world {
 typedef struct window {
     void *host;
     char *base;
-    int first_rank, rank;
+    int local_rank, rank;
     uint32_t stride, multicast;
     uint32_t ranks;
 } window;
@@ -161,6 +161,7 @@ void nccl_fail(uint32_t rank, int n, int error)
 
 EXPORT nccl_set_windows_fn nccl_set_windows;
 EXPORT nccl_windows_fn nccl_windows;
+EXPORT nccl_is_on_device_fn nccl_is_on_device;
 
 void nccl_set_windows(int new_version, nccl_fault new_fault)
 {
@@ -360,6 +361,32 @@ static struct {
     int file;
 } blocks[BLOCKS_MOST]; /* guarded by `lock` */
 
+static bool is_within(const void *at, const void *start, uint64_t bytes)
+{
+    return (uintptr_t)at >= (uintptr_t)start && (uintptr_t)at - (uintptr_t)start < bytes;
+}
+
+static bool is_in_window(const void *at, const window *w)
+{
+    return w && (is_within(at, w, sizeof *w) || is_within(at, w->base, w->ranks * STRIDE));
+}
+
+bool nccl_is_on_device(const void *at)
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < BLOCKS_MOST; i++) {
+        found |= is_within(at, blocks[i].start, blocks[i].bytes);
+    }
+    for (int i = 0; i < world_count; i++) {
+        for (uint32_t rank = 0; rank < worlds[i]->all.count; rank++) {
+            found |= worlds[i]->members[rank] && is_in_window(at, worlds[i]->members[rank]->made);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 static int find_block(const void *start)
 {
     int i = 0;
@@ -417,7 +444,7 @@ static window *make_window(comm *c, size_t bytes)
 {
     window *made = calloc(1, sizeof *made);
     uint32_t count = c->of->all.count;
-    *made = (window){.rank = (int)c->rank, .stride = 1, .ranks = count};
+    *made = (window){.local_rank = (int)c->rank, .rank = (int)c->rank, .stride = 1, .ranks = count};
     made->base =
         mmap(NULL, count * STRIDE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     for (uint32_t rank = 0; rank < count; rank++) {
@@ -454,6 +481,11 @@ NCCL(ncclCommWindowRegister, comm *c, void *block, size_t bytes, window **out, i
     bool is_over = w->is_over || c->is_aborted;
     bool has_none = c->rank == 1 && fault == NCCL_NO_WINDOW;
     *out = is_over || has_none ? NULL : make_window(c, bytes);
+    if (*out && fault == NCCL_HOST_HANDLE) {
+        static window host;
+        drop_window(c);
+        *out = &host;
+    }
     pthread_cond_broadcast(&splitting);
     pthread_mutex_unlock(&lock);
     return is_over ? REMOTE_ERROR : SUCCESS;
@@ -462,7 +494,7 @@ NCCL(ncclCommWindowRegister, comm *c, void *block, size_t bytes, window **out, i
 NCCL(ncclCommWindowDeregister, comm *c, const window *of)
 {
     pthread_mutex_lock(&lock);
-    if (c->made != of) {
+    if (c->made && c->made != of) {
         abort();
     }
     drop_window(c);

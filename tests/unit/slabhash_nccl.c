@@ -34,6 +34,7 @@ static nccl_calls_fn *nccl_calls;
 static nccl_aborts_fn *nccl_aborts;
 static nccl_set_windows_fn *nccl_set_windows;
 static nccl_windows_fn *nccl_windows;
+static nccl_is_on_device_fn *nccl_is_on_device;
 
 /* Each test is a process of its own. */
 static void load(void)
@@ -48,6 +49,7 @@ static void load(void)
     *(void **)&nccl_aborts = dlsym(library, "nccl_aborts");
     *(void **)&nccl_set_windows = dlsym(library, "nccl_set_windows");
     *(void **)&nccl_windows = dlsym(library, "nccl_windows");
+    *(void **)&nccl_is_on_device = dlsym(library, "nccl_is_on_device");
 }
 
 /* ---- a shard: a table of the host, as this driver's memory is the host's --------------------- */
@@ -234,6 +236,7 @@ static world *begin_all(uint32_t count, uint32_t flags, int fails_at, serve *ser
 {
     vmm_driver_options options = {.devices = VMM_DRIVER_DEVICES,
                                   .kernels = VMM_KERNELS_GROW,
+                                  .others = nccl_is_on_device,
                                   .no_stream_values = is_old_driver};
     world *w = calloc(1, sizeof *w);
     vmm_driver_start(&options);
@@ -406,7 +409,8 @@ Test(slabhash_nccl, a_version_without_windows, .init = load)
 /* If one rank has no window, none uses its own. */
 Test(slabhash_nccl, windows_that_cannot_be_had, .init = load)
 {
-    static const nccl_fault faults[] = {NCCL_NO_MEMORY, NCCL_NO_WINDOW, NCCL_WRONG_ADDRESS};
+    static const nccl_fault faults[] = {NCCL_NO_MEMORY, NCCL_NO_WINDOW, NCCL_WRONG_ADDRESS,
+                                        NCCL_HOST_HANDLE};
     static const int versions[] = {22803, 22907};
     for (size_t version = 0; version < 2; version++) {
         for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
