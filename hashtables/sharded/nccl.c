@@ -275,7 +275,7 @@ ga_status ga_nccl_wait(void *context, void *stream)
         result = l->driver->cuStreamQuery(stream);
     }
     pthread_mutex_lock(&l->lock);
-    bool is_gone = !l->comm; /* the watch has ended what the stream waited for */
+    bool is_gone = !l->comm; /* the watch has ended the wait of the stream */
     pthread_mutex_unlock(&l->lock);
     return is_gone ? ga_nccl_gone(l) : ga_cuda_check(l->driver, result, "cuStreamQuery");
 }

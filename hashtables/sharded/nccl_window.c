@@ -59,7 +59,7 @@ static bool has_windows(const nccl_link *l)
            !(l->flags & GA_NCCL_NO_WINDOWS) && l->ranks > 1;
 }
 
-/* With few hardware queues what releases a stream could be queued behind it. */
+/* With few hardware queues the release of a stream could be queued behind it. */
 static bool waits_on_streams(const nccl_link *l)
 {
     const char *queues = ga_environment("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -185,7 +185,7 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* The mark, and what meetings need. */
+/* The mark, and numbers for meetings. */
 static bool begin_block(nccl_link *l, void *stream)
 {
     nccl_window *w = &l->window;

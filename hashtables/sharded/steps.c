@@ -93,7 +93,7 @@ static uint32_t columns_of(const ga_sharded_job *j, const step *s, bool answers,
     return count;
 }
 
-/* The place of requests of rank `from` in what rank `at` has received. */
+/* The place of requests of rank `from` in the memory of rank `at`. */
 static uint64_t place_of(const ga_slabhash_sharded *t, uint32_t from, uint32_t at)
 {
     return (from - (from > at)) * t->pair_most;
@@ -228,8 +228,8 @@ static ga_status begin_copies(ga_sharded_job *j, const step *answers, const step
                                       : t->engine->mark(t, GA_SHARDED_MET, t->exchange_stream));
 }
 
-/* The host waits for the meeting before it enqueues what overwrites memory of other ranks: if the
- * meeting is aborted, nothing does, also if a rank was only slow. */
+/* The host waits for the meeting before it enqueues copies to other ranks: if the meeting is
+ * aborted, none overwrites the buffer of a slow rank. */
 static ga_status end_copies(ga_sharded_job *j, group *g)
 {
     ga_slabhash_sharded *t = j->table;
