@@ -117,14 +117,14 @@ ga_status watched_share(void *context, ga_shared *out, uint64_t bytes, uint64_t 
     return w.exchange.share(w.exchange.context, out, bytes, word, stream);
 }
 
-ga_status watched_meet(void *context, bool waits, void *stream)
+ga_status watched_meet(void *context, void *stream)
 {
     watched &w = *(watched *)context;
     w.in_group = false;
     if (w.is_on) {
         begin_interval(w, "meeting", 0, stream);
     }
-    ga_status status = w.exchange.meet(w.exchange.context, waits, stream);
+    ga_status status = w.exchange.meet(w.exchange.context, stream);
     if (w.is_on) {
         end_interval(w, stream);
     }

@@ -428,6 +428,18 @@ static bool note_comm(nccl_split *s, void *made)
     return is_left;
 }
 
+/* After an error of the window, so that other ranks do not wait for it. */
+static void drop_comm(nccl_split *s, void *made)
+{
+    pthread_mutex_lock(&s->lock);
+    bool is_left = s->is_left;
+    s->made = is_left ? s->made : NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (!is_left) {
+        ga_nccl.ncclCommAbort(made);
+    }
+}
+
 /* True: the caller has left. */
 static bool note_end(nccl_split *s, int result, void *window)
 {
@@ -454,9 +466,10 @@ static void *make_split(void *context)
     bool has_entered = ga_cuda_enter(&scope, s->device) == GA_OK;
     int result = ga_nccl.ncclCommSplit(s->comm, 0, s->rank, &made, &config);
     bool is_early = note_comm(s, made);
-    if (!is_early && result == NCCL_SUCCESS && s->block) {
-        (void)ga_nccl.ncclCommWindowRegister(made, s->block, s->bytes, &window,
-                                             NCCL_WINDOW_SYMMETRIC);
+    if (!is_early && result == NCCL_SUCCESS && s->block &&
+        ga_nccl.ncclCommWindowRegister(made, s->block, s->bytes, &window, NCCL_WINDOW_SYMMETRIC)) {
+        window = NULL;
+        drop_comm(s, made);
     }
     if (note_end(s, result, window)) {
         leave_split(s, is_early ? made : NULL);
@@ -493,6 +506,7 @@ static ga_status late_split(nccl_link *l, const void *comm)
     if (comm == l->comm) {
         l->comm = NULL;
         l->is_aborted = true;
+        l->window.block = NULL; /* the thread registers it */
     }
     pthread_mutex_unlock(&l->lock);
     return late(l, "ncclCommSplit");

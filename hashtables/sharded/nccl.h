@@ -77,14 +77,16 @@ typedef struct registered_block {
 
 /* Memory that all ranks reach: nccl_window.c. */
 typedef struct nccl_window {
-    void *block;        /* NULL: none */
-    void *comm;         /* of the window alone */
-    void *handle;       /* ncclWindow_t */
-    char **peers;       /* the address of each rank's block on this device */
-    uint64_t *numbers;  /* behind the block: of the last meeting of each rank */
-    uint32_t meetings;  /* so far */
-    CUstream releases;  /* of waits of an abort; guarded by the lock */
-    bool is_on_streams; /* meetings, on all ranks */
+    void *block;    /* NULL: none */
+    void *comm;     /* of the window alone */
+    void *handle;   /* ncclWindow_t */
+    char **peers;   /* the address of each rank's block on this device */
+    uint64_t *zero; /* behind the block: a number for meetings that stays 0 */
+    /* Meetings: nccl_meet.c. */
+    bool is_on_streams; /* on all ranks */
+    uint32_t *numbers;  /* guarded by the lock */
+    CUdeviceptr numbers_at;
+    uint32_t meetings; /* so far */
 } nccl_window;
 
 typedef struct nccl_link {
@@ -119,14 +121,20 @@ ga_status ga_nccl_wait(void *context, void *stream);
 ga_status ga_nccl_split(nccl_link *l, void *comm, void *block, uint64_t bytes, void **out,
                         void **handle);
 
-/* nccl_window.c: ends waits for other ranks, after an abort, with the lock held. */
+/* nccl_window.c: `*good` becomes whether it is so on all ranks. `word` is memory of the device. */
+ga_status ga_nccl_agree(nccl_link *l, uint64_t *word, bool *good, void *stream);
+
+/* nccl_meet.c: decides on all ranks how they meet; frees that; the member `meet` of the exchange;
+ * ends waits of streams after an abort, with the lock held. */
+ga_status ga_nccl_begin_meetings(nccl_link *l, uint64_t *word, void *stream);
+void ga_nccl_end_meetings(nccl_link *l);
+ga_status ga_nccl_meet(void *context, void *stream);
 void ga_nccl_release_locked(nccl_link *l);
 
 /* nccl_window.c: members of the exchange. */
 ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,
                         void *stream);
 void ga_nccl_unshare(void *context, void *block);
-ga_status ga_nccl_meet(void *context, bool waits, void *stream);
 ga_status ga_nccl_put(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
                       void *stream);
 ga_status ga_nccl_fetch(void *context, void *to, const void *at, uint64_t bytes, uint32_t from,

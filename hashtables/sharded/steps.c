@@ -172,11 +172,10 @@ static bool may_need_slabs(const ga_sharded_job *j)
     return j->has_ops || j->op != GA_SLABHASH_SEARCH;
 }
 
-/* A shard that needs slabs may wait for all work on the device. */
 static ga_status meet(const ga_sharded_job *j)
 {
     const ga_slabhash_sharded *t = j->table;
-    return t->exchange.meet(t->exchange.context, may_need_slabs(j), t->exchange_stream);
+    return t->exchange.meet(t->exchange.context, t->exchange_stream);
 }
 
 /* The messages or copies of a group: the answers of a step, and the requests of a later one, each

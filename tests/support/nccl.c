@@ -38,6 +38,7 @@ typedef struct world {
     bool is_over;              /* they are to give up */
     int files[RANKS_MOST];     /* of the blocks that become a window */
     uint32_t registered;       /* ranks that have come for it */
+    bool is_aborted;           /* by a rank */
 } world;
 
 #define STRIDE (UINT64_C(1) << 32)
@@ -56,7 +57,7 @@ struct comm {
     window *made;
     uint32_t rank;
     ga_exchange exchange;
-    bool is_split, is_aborted;
+    bool is_split;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of the following */
@@ -287,16 +288,30 @@ NCCL(ncclCommDestroy, comm *c)
     return SUCCESS;
 }
 
+/* With the lock held. A thread that was left behind may come after nccl_end(). */
+static bool is_known(const comm *c)
+{
+    bool found = false;
+    for (int i = 0; i < world_count; i++) {
+        for (uint32_t rank = 0; rank < worlds[i]->all.count; rank++) {
+            found |= worlds[i]->members[rank] == c;
+        }
+    }
+    return found;
+}
+
 /* The communicator stays, because a thread may be in a call of it. */
 NCCL(ncclCommAbort, comm *c)
 {
     pthread_mutex_lock(&lock);
     aborts++;
-    c->is_aborted = true;
-    drop_window(c);
-    pthread_cond_broadcast(&splitting);
+    if (is_known(c)) {
+        c->of->is_aborted = true;
+        drop_window(c);
+        pthread_cond_broadcast(&splitting);
+        ranks_leave(&c->of->all, c->rank);
+    }
     pthread_mutex_unlock(&lock);
-    ranks_leave(&c->of->all, c->rank);
     return SUCCESS;
 }
 
@@ -474,11 +489,11 @@ NCCL(ncclCommWindowRegister, comm *c, void *block, size_t bytes, window **out, i
     w->registered++;
     pthread_cond_broadcast(&splitting);
     w->waiting++;
-    while (w->registered % w->all.count && !w->is_over && !c->is_aborted) {
+    while (w->registered % w->all.count && !w->is_over && !w->is_aborted) {
         pthread_cond_wait(&splitting, &lock);
     }
     w->waiting--;
-    bool is_over = w->is_over || c->is_aborted;
+    bool is_over = w->is_over || w->is_aborted;
     bool has_none = c->rank == 1 && fault == NCCL_NO_WINDOW;
     *out = is_over || has_none ? NULL : make_window(c, bytes);
     if (*out && fault == NCCL_HOST_HANDLE) {

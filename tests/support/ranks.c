@@ -241,10 +241,9 @@ static void member_unshare(void *context, void *block)
     free(block);
 }
 
-static ga_status member_meet(void *context, bool waits, void *stream)
+static ga_status member_meet(void *context, void *stream)
 {
     uint64_t none = 0;
-    (void)waits;
     return member_largest(context, &none, 1, stream);
 }
 

@@ -81,9 +81,8 @@ typedef struct ga_exchange {
      * not collective: when this rank calls it, no copy of its own is on its way. */
     ga_status (*share)(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream);
     void (*unshare)(void *context, void *block);
-    /* The work of all ranks on their streams before it is done before the work after it. `waits`,
-     * the same on all ranks: until then calls of the shard may wait for all work on the device. */
-    ga_status (*meet)(void *context, bool waits, void *stream);
+    /* The work of all ranks on their streams before it is done before the work after it. */
+    ga_status (*meet)(void *context, void *stream);
     /* Copies to, and from, the place in another rank's block that `at` is in the own one. The other
      * rank takes no part: meet() orders its work and the copies. These five may be NULL together,
      * and are not called for ranks without such memory. */
