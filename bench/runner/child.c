@@ -34,8 +34,8 @@ static void explain(ga_bench_report *report, int state, unsigned seconds)
     if (WIFSIGNALED(state) && WTERMSIG(state) == SIGALRM) {
         snprintf(report->failure, sizeof report->failure, "ran past %u s", seconds);
     } else if (WIFSIGNALED(state)) {
-        snprintf(report->failure, sizeof report->failure, "died of SIG%s",
-                 sigabbrev_np(WTERMSIG(state)));
+        snprintf(report->failure, sizeof report->failure, "died of signal %d (%s)", WTERMSIG(state),
+                 strsignal(WTERMSIG(state)));
     } else if (WEXITSTATUS(state) != 0 || report->status == GA_OK) {
         snprintf(report->failure, sizeof report->failure, "exited with status %d",
                  WEXITSTATUS(state));

@@ -56,6 +56,15 @@ KERNEL claim_addresses(ga_kernel_heap heap, uint32_t *out)
     out[thread_number()] = ga_slab_claim_address(heap);
 }
 
+/* Units that a former launch claimed. Where they lie apart, this is the limit. */
+KERNEL touch_units(void *const *in)
+{
+    uint32_t i = thread_number();
+    if (in[i]) {
+        touch(in[i], i);
+    }
+}
+
 /* CUDA's own malloc, the baseline that in-kernel allocation has. */
 KERNEL claim_cuda(void **out, uint32_t size, uint32_t *failed)
 {
@@ -256,7 +265,8 @@ static void claims(uint32_t unit, uint32_t n)
     ga_heap_close(s.heap);
 }
 
-/* Nine tenths taken by claims, in order or with the free units scattered. */
+/* Nine tenths taken by claims, in order or with the free units scattered; then the scattered units
+ * written once more, without a claim. */
 static void claims_when_full(uint32_t unit)
 {
     char name[64];
@@ -289,6 +299,10 @@ static void claims_when_full(uint32_t unit)
             },
             [&] { claim<<<n / THREADS, THREADS>>>(s.view, pointers, failed_claims); }, &limit,
             &ours);
+    line(name, n, limit, ours, take_failed());
+    in_turn([&] { touch_slots<<<n / THREADS, THREADS>>>(slots, unit); }, [] {},
+            [&] { touch_units<<<n / THREADS, THREADS>>>(pointers); }, &limit, &ours);
+    snprintf(name, sizeof name, "write %u B, these units", unit);
     line(name, n, limit, ours, take_failed());
     MUST(cudaFree(filled));
     ga_heap_reset(s.heap);

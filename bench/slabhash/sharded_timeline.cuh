@@ -150,12 +150,6 @@ ga_status watched_largest(void *context, uint64_t *values, uint32_t count, void 
     return status;
 }
 
-void watched_guard(void *context, bool begins)
-{
-    watched &w = *(watched *)context;
-    w.exchange.guard(w.exchange.context, begins);
-}
-
 ga_status watched_wait(void *context, void *stream)
 {
     watched &w = *(watched *)context;
@@ -172,6 +166,12 @@ void watched_deregister(void *context, void *block)
 {
     watched &w = *(watched *)context;
     w.exchange.deregister_memory(w.exchange.context, block);
+}
+
+void watched_guard(void *context, bool begins)
+{
+    watched &w = *(watched *)context;
+    w.exchange.guard(w.exchange.context, begins);
 }
 
 void watched_close(void *context)

@@ -36,7 +36,7 @@ typedef struct bench_matrix {
 } bench_matrix;
 
 /* Generates a matrix. Equal arguments give equal matrices; like-boneS10 and powerlaw depend on the
- * last bits of the C library's sin() and pow(), too. Several threads may generate at once.
+ * last bits of the C library's sin() and powl(), too. Several threads may generate at once.
  *
  * `scale`  about the number of rows, in those of the original: 1, or 0.1 for a tenth
  * `seed`   of values, and of patterns that are drawn

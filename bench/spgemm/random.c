@@ -166,7 +166,7 @@ void generate_rmat(pattern *p, uint64_t rows, uint32_t each, uint64_t seed)
 static uint64_t draw_length(uint64_t rows, uint64_t seed, uint64_t row)
 {
     double chance = 1 - bench_unit(bench_mix(row + bench_mix(seed ^ 4)));
-    double length = 4 * pow(chance, -1 / 1.2);
+    double length = 4 * (double)powl(chance, -1 / 1.2); /* the newest pow() is of glibc 2.29 */
     uint64_t longest = rows / 64 + 4;
     return length < (double)longest ? (uint64_t)length : longest;
 }

@@ -232,7 +232,7 @@ static void test_children(void)
     CHECK(!report.done && report.status == GA_ERR_MEMORY);
     CHECK(strcmp(report.failure, "no more of it") == 0);
     ga_bench_child_run(crash, NULL, 10, &report);
-    CHECK(!report.done && strcmp(report.failure, "died of SIGKILL") == 0);
+    CHECK(!report.done && strcmp(report.failure, "died of signal 9 (Killed)") == 0);
     ga_bench_child_run(leave, NULL, 10, &report);
     CHECK(!report.done && strcmp(report.failure, "exited with status 3") == 0);
     ga_bench_child_run(hang, NULL, 1, &report);

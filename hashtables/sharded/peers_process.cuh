@@ -41,11 +41,12 @@ static inline ga_status ga_slabhash_export_blocks(const ga_slabhash_device *own,
     error = error ? error : cudaIpcGetMemHandle(&out->heap, own->view.heap);
     error = error ? error : cudaIpcGetMemHandle(&out->slabs, record->units);
     (void)cudaGetLastError(); /* else it is the next launch's */
-    return error ? ga_fail(GA_ERR_UNSUPPORTED,
-                           "slabhash: slabs from \"%s\" cannot be shared with other processes: %s: "
-                           "expected a heap over cuda",
-                           ga_heap_spec(own->slabs), cudaGetErrorString(error))
-                 : GA_OK;
+    return error
+               ? ga_fail(GA_ERR_UNSUPPORTED,
+                         "slabhash: %s: expected slabs from a heap over cuda for kernels of other "
+                         "processes, got \"%s\"",
+                         cudaGetErrorString(error), ga_heap_spec(own->slabs))
+               : GA_OK;
 }
 
 /* Once no kernel changes the heap's record any more. */
@@ -61,9 +62,9 @@ static inline ga_status ga_slabhash_export(const ga_slabhash_device *own, ga_sla
     }
     if (status == GA_OK && (record.growth || !record.rows)) {
         status = ga_fail(GA_ERR_UNSUPPORTED,
-                         "slabhash: slabs from \"%s\": expected a heap that does not grow for "
-                         "kernels of other processes, as "
-                         "slab:unit=128,addressing=light,capacity=1G/cuda",
+                         "slabhash: expected slabs from a heap that does not grow for kernels of "
+                         "other processes, as slab:unit=128,addressing=light,capacity=1G/cuda, got "
+                         "\"%s\"",
                          ga_heap_spec(own->slabs));
     }
     return status ? status : ga_slabhash_export_blocks(own, &record, out);

@@ -6,6 +6,7 @@
 #include "library.h"
 
 #include "../../liballoc/platform/object_symbols.h"
+#include "../version_note.h"
 
 #include <link.h>
 #include <stdatomic.h>

@@ -46,6 +46,7 @@ _gpualloc_candidates() {
             gpualloc bench --list 2>/dev/null | sed -nE 's/^([^ ]+) .*/\1/p'
             ;;
         run,*) compgen -c -- "$2" ;;
+        env,* | check,*) ;;
         *) compgen -f -- "$2" ;;
         esac
         ;;

@@ -30,6 +30,7 @@ static int cmd_help(int argc, char **argv);
 
 static const command commands[] = {
     {"run", ga_cmd_run, "run a program on another allocator"},
+    {"env", ga_cmd_env, "print the environment of \"run\" for a shell"},
     {"bench", ga_cmd_bench, "measure backends side by side"},
     {"trace", ga_cmd_trace, "read the trace of a program's allocations"},
     {"rewrite", ga_cmd_rewrite, "coalesce the allocations of a kernel's source"},

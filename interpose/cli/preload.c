@@ -4,13 +4,17 @@
  * build tree and a moved installation both work.
  */
 #include "../../liballoc/platform/environment.h"
+#include "elf_file.h"
 #include "paths.h"
 
 #include <gpualloc/backend.h>
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static const struct {
@@ -96,19 +100,98 @@ static ga_status find_library(ga_path *out, const char *name, const char *folder
                    name, folder, *base.text ? base.text : GA_CLI_LIBDIR_FULL);
 }
 
+const char *ga_preload_name(ga_preload which)
+{
+    return libraries[which].name;
+}
+
+/* ---- checking a library -------------------------------------------------------------------- */
+
+static bool can_be_executed(const ga_elf *library)
+{
+    void *page = mmap(NULL, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, library->fd, 0);
+    return page != MAP_FAILED && munmap(page, 1) == 0;
+}
+
+static ga_status check_version(const ga_elf *library, const char *path)
+{
+    char version[32];
+    if (!ga_elf_is_of_our_kind(library)) {
+        return ga_fail(GA_ERR_LIBRARY, "\"%s\" is made for another kind of processor", path);
+    }
+    if (!ga_elf_version(library, version)) {
+        return ga_fail(GA_ERR_LIBRARY, "\"%s\" is no library of gpualloc %s", path,
+                       ga_version_text());
+    }
+    if (strcmp(version, ga_version_text()) != 0) {
+        return ga_fail(GA_ERR_LIBRARY, "\"%s\" is of gpualloc %s; expected this command's, %s",
+                       path, version, ga_version_text());
+    }
+    return GA_OK;
+}
+
+/* For each process, the loader would report a library that it cannot load. */
+static ga_status check_library(const char *path)
+{
+    ga_elf library;
+    if (!ga_elf_open(&library, path)) {
+        return ga_fail(GA_ERR_LIBRARY, "\"%s\" is no library of gpualloc %s", path,
+                       ga_version_text());
+    }
+    ga_status status = check_version(&library, path);
+    if (status == GA_OK && !can_be_executed(&library)) {
+        status = ga_fail(GA_ERR_LIBRARY,
+                         "\"%s\" cannot be loaded: %s; is its file system mounted noexec?", path,
+                         strerror(errno));
+    }
+    ga_elf_close(&library);
+    return status;
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+    size_t length = strlen(name), size = strlen(end);
+    return length >= size && strcmp(name + length - size, end) == 0;
+}
+
+/* Whether searching the folder of the library first finds no library of others. */
+static bool has_ours_alone(const char *path)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    DIR *entries = opendir(folder);
+    bool alone = entries;
+    for (struct dirent *it; alone && (it = readdir(entries));) {
+        bool library = strstr(it->d_name, ".so.") || ends_in(it->d_name, ".so");
+        alone = !library || strncmp(it->d_name, "libgpualloc", strlen("libgpualloc")) == 0;
+    }
+    if (entries) {
+        closedir(entries);
+    }
+    return alone;
+}
+
+/* preload_list.h says how. */
+static bool can_be_named(const char *path)
+{
+    return !strchr(path, ':') &&
+           (!strchr(path, ' ') || (!strchr(path, ';') && has_ours_alone(path)));
+}
+
 ga_status ga_preload_find(ga_path *out, ga_preload which)
 {
     const char *dir = ga_environment("GPUALLOC_PRELOAD_DIR");
     const char *name = libraries[which].name;
     ga_status status = dir && *dir ? find_in(out, "GPUALLOC_PRELOAD_DIR", dir, name)
                                    : find_library(out, name, libraries[which].folder);
-    if (status == GA_OK && strpbrk(out->text, " :")) {
+    if (status == GA_OK && !can_be_named(out->text)) {
         return ga_fail(GA_ERR_LIBRARY,
-                       "\"%s\": LD_PRELOAD cannot hold a path with a space or a colon; put a link "
-                       "to it elsewhere and name that directory in GPUALLOC_PRELOAD_DIR",
+                       "\"%s\": expected a path without a colon, or with a space only where no "
+                       "other libraries are: LD_PRELOAD cannot name it; put a link to it elsewhere "
+                       "and name that directory in GPUALLOC_PRELOAD_DIR",
                        out->text);
     }
-    return status;
+    return status == GA_OK ? check_library(out->text) : status;
 }
 
 ga_status ga_bench_program_find(ga_path *out, const char *name)

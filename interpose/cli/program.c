@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
  * Finds programs as the shell does, and detects those that LD_PRELOAD does not reach: the loader
- * ignores it for programs that gain privileges, static programs have no loader, and musl's loader
- * cannot bind the preload's calls of glibc.
+ * ignores it for programs that gain privileges, static programs have no loader, musl's loader
+ * cannot bind the preload's calls of glibc, a program's own malloc comes before any library's, and
+ * a loader with an older C library cannot bind the preload either.
+ *
+ * All of this is known before the program is executed. An answer of the preload itself would need a
+ * process beside the program that waits for it, or a descriptor that the program inherits.
  */
 #include "../../liballoc/platform/environment.h"
+#include "elf_file.h"
 #include "paths.h"
 
-#include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -64,43 +68,62 @@ int ga_program_find(ga_path *out, const char *name)
     return length < (int)sizeof out->text ? runnable(name) : ENAMETOOLONG;
 }
 
-/* ---- inspecting ---------------------------------------------------------------------------- */
+/* ---- following scripts --------------------------------------------------------------------- */
 
-/* -1: not a regular file. The kernel executes no others, and opening a FIFO would wait. */
-static int open_program(const char *path)
+/* Copy the next word of a line, and return what follows it. */
+static const char *next_word(const char *line, char *out, size_t size)
 {
-    struct stat there;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd >= 0 && (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode))) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
+    line += strspn(line, " \t");
+    size_t length = strcspn(line, " \t\n");
+    snprintf(out, size, "%.*s", (int)length, line);
+    return line + length;
 }
 
-/* The number of bytes read from the file's start; 0: not readable. */
-static size_t read_start(const char *path, void *start, size_t size)
+/* The interpreter env(1) runs a program that it finds in PATH: the first word that is neither an
+ * option nor a variable. */
+static void follow_env(ga_path *path, const char *words)
 {
-    int fd = open_program(path);
-    ssize_t length = fd < 0 ? 0 : read(fd, start, size);
-    if (fd >= 0) {
-        close(fd);
+    const char *slash = strrchr(path->text, '/');
+    char word[256] = "";
+    ga_path found;
+    if (strcmp(slash ? slash + 1 : path->text, "env") != 0) {
+        return;
     }
-    return length < 0 ? 0 : (size_t)length;
+    do {
+        words = next_word(words, word, sizeof word);
+    } while (*word == '-' || strchr(word, '='));
+    if (ga_program_find(&found, word) == 0) {
+        *path = found;
+    }
 }
 
 /* True if the file is a script; `path` then names its interpreter. */
 static bool follow_script(ga_path *path)
 {
     char line[256];
-    size_t length = read_start(path->text, line, sizeof line - 1);
-    line[length] = '\0';
+    int fd = ga_file_open(path->text);
+    ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    line[length < 0 ? 0 : length] = '\0';
     if (strncmp(line, "#!", 2) != 0) {
         return false;
     }
-    const char *name = line + 2 + strspn(line + 2, " \t");
-    snprintf(path->text, sizeof path->text, "%.*s", (int)strcspn(name, " \t\n"), name);
+    const char *words = next_word(line + 2, path->text, sizeof path->text);
+    follow_env(path, words);
     return true;
+}
+
+/* ---- inspecting ---------------------------------------------------------------------------- */
+
+/* True if the kernel grants no rights by this file: it is on a file system that is mounted nosuid,
+ * or this process has given up new rights. */
+static bool grants_nothing(const char *program)
+{
+    struct statvfs mount;
+    return (statvfs(program, &mount) == 0 && mount.f_flag & ST_NOSUID) ||
+           prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
 }
 
 static bool gains_rights(const char *program)
@@ -112,78 +135,72 @@ static bool gains_rights(const char *program)
     bool user = stat_of.st_mode & S_ISUID && stat_of.st_uid != getuid();
     bool group = stat_of.st_mode & S_ISGID && stat_of.st_gid != getgid();
     bool capable = getuid() != 0 && getxattr(program, "security.capability", NULL, 0) > 0;
-    return user || group || capable;
+    return (user || group || capable) && !grants_nothing(program);
 }
 
-/* The PT_INTERP segment, which names the loader. p_type is PT_NULL if there is none; `error` is set
- * if it cannot be read. */
-static ElfW(Phdr) loader_segment(int fd, const ElfW(Ehdr) * header, bool *error)
+/* The loader of this process, as the kernel found it in this program's file; "" if unknown. */
+static const char *own_loader(void)
 {
-    ElfW(Phdr) segment;
-    *error = fd < 0;
-    for (unsigned i = 0; !*error && i < header->e_phnum; i++) {
-        off_t at = (off_t)(header->e_phoff + i * sizeof segment);
-        *error = pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment;
-        if (!*error && segment.p_type == PT_INTERP) {
-            return segment;
-        }
+    const ElfW(Phdr) *segments = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    const ElfW(Phdr) *loader = NULL;
+    ElfW(Addr) base = 0;
+    for (unsigned long i = 0; segments && i < getauxval(AT_PHNUM); i++) {
+        base = segments[i].p_type == PT_PHDR ? (ElfW(Addr))segments - segments[i].p_vaddr : base;
+        loader = segments[i].p_type == PT_INTERP ? &segments[i] : loader;
     }
-    return (ElfW(Phdr)){.p_type = PT_NULL};
+    return loader ? (const char *)(base + loader->p_vaddr) : "";
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat there, other;
+    return strcmp(a, b) == 0 || (stat(a, &there) == 0 && stat(b, &other) == 0 &&
+                                 there.st_dev == other.st_dev && there.st_ino == other.st_ino);
 }
 
 /* Musl's loader is /lib/ld-musl-ARCH.so.1; a link to it may be in any folder. */
-static bool is_musl(int fd, const ElfW(Phdr) * segment)
+static bool is_musl(const char *loader)
 {
-    char name[256] = "";
-    size_t length = segment->p_filesz < sizeof name ? segment->p_filesz : sizeof name - 1;
-    if (pread(fd, name, length, (off_t)segment->p_offset) != (ssize_t)length) {
-        return false;
-    }
-    const char *last = strrchr(name, '/');
-    return strncmp(last ? last + 1 : name, "ld-musl-", 8) == 0;
+    const char *last = strrchr(loader, '/');
+    return strncmp(last ? last + 1 : loader, "ld-musl-", 8) == 0;
 }
 
-/* The reason why the program's loader ignores the preload; NULL: it does not, or unknown. */
-static const char *loader_trouble(const char *program, const ElfW(Ehdr) * header, bool *stops)
+static void set_trouble(ga_reach *out, bool harmful, const char *trouble)
 {
-    bool error;
-    int fd = open_program(program);
-    ElfW(Phdr) segment = loader_segment(fd, header, &error);
-    const char *trouble = NULL;
-    if (!error && segment.p_type == PT_NULL) {
-        trouble = "it is linked statically";
-    } else if (!error && is_musl(fd, &segment)) {
-        trouble = "it is made for musl, and the library for glibc";
-        *stops = true;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return trouble;
+    snprintf(out->trouble, sizeof out->trouble, "%s", trouble);
+    out->harmful = harmful;
 }
 
-static bool read_header(const char *path, ElfW(Ehdr) * out)
+static void inspect(ga_reach *out, const ga_elf *elf, const char *program, const char *preload)
 {
-    return read_start(path, out, sizeof *out) == sizeof *out &&
-           memcmp(out->e_ident, ELFMAG, SELFMAG) == 0;
+    char loader[PATH_MAX];
+    if (!ga_elf_is_of_our_kind(elf)) {
+        set_trouble(out, true, "it is made for another kind of processor than the library");
+    } else if (!ga_elf_loader(elf, loader) || is_same_file(program, own_loader())) {
+        return; /* unreadable, or the loader itself, which loads a program that it is given */
+    } else if (!*loader) {
+        set_trouble(out, false, "it is linked statically");
+    } else if (is_musl(loader)) {
+        set_trouble(out, true, "it is made for musl, and the library for glibc");
+    } else if (ga_elf_defines(elf, "malloc")) {
+        set_trouble(out, false, "it defines malloc itself, and that comes first");
+    } else if (!is_same_file(loader, own_loader())) {
+        ga_loader_ask(out, loader, program, preload);
+    }
 }
 
-const char *ga_program_trouble(const char *program, const char *preload, bool *stops)
+void ga_program_reach(ga_reach *out, const char *program, const char *preload)
 {
-    *stops = false;
     ga_path path;
-    ElfW(Ehdr) own, header;
+    ga_elf elf;
+    *out = (ga_reach){.trouble = ""};
     snprintf(path.text, sizeof path.text, "%s", program);
     for (int i = 0; i < INTERPRETERS_MAX && follow_script(&path); i++) {
     }
     if (gains_rights(path.text)) {
-        return "it gains rights when it runs (setuid, setgid or capabilities)";
+        set_trouble(out, false, "it gains rights when it runs (setuid, setgid or capabilities)");
+    } else if (ga_elf_open(&elf, path.text)) {
+        inspect(out, &elf, path.text, preload);
+        ga_elf_close(&elf);
     }
-    if (!read_header(preload, &own) || !read_header(path.text, &header)) {
-        return NULL;
-    }
-    if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_machine != own.e_machine) {
-        return "it is made for another kind of processor than the library";
-    }
-    return loader_trouble(path.text, &header, stops);
 }

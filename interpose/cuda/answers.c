@@ -3,6 +3,7 @@
  * The ANSWERS and WATCHES rows of the hook table: memory information, pointer attributes, contexts
  * and peer access.
  */
+#include "../../liballoc/platform/libc.h"
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
 #include "contexts.h"
@@ -232,6 +233,7 @@ static CUresult destroy(ga_cuda_hook_index row, CUcontext context)
     ga_cuda_kernel_destroyed(device, context, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS) {
         ga_cuda_captures_end(context);
+        ga_cuda_references_end(context);
     }
     ga_cuda_contexts_changed();
     return result;
@@ -255,10 +257,16 @@ GA_CUDA_ENTRY(attach_fn, cuCtxAttach);
 CUresult cuCtxAttach(CUcontext *context, unsigned flags)
 {
     attach_fn *next = GA_CUDA_NEXT(attach_fn, cuCtxAttach);
+    ga_cuda_reference *made = ga_cuda_reference_create();
     ga_cuda_count(GA_HOOK_cuCtxAttach);
+    if (!made) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = next ? next(context, flags) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
-        ga_cuda_kernel_attached(*context);
+        ga_cuda_reference_add(made, *context);
+    } else {
+        ga_libc.free(made);
     }
     return result;
 }
@@ -269,12 +277,15 @@ CUresult cuCtxDetach(CUcontext context)
 {
     of_context_fn *next = GA_CUDA_NEXT(of_context_fn, cuCtxDetach);
     ga_cuda_count(GA_HOOK_cuCtxDetach);
-    if (ga_cuda_kernel_is_last(context)) {
+    ga_cuda_reference *dropped = ga_cuda_reference_remove(context);
+    if (!dropped) {
         return destroy(GA_HOOK_cuCtxDetach, context);
     }
     CUresult result = next ? next(context) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
-        ga_cuda_kernel_detached(context);
+        ga_libc.free(dropped);
+    } else {
+        ga_cuda_reference_add(dropped, context);
     }
     return result;
 }

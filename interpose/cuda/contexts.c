@@ -7,6 +7,10 @@
 #include "contexts.h"
 
 #include "../../liballoc/platform/cuda_driver.h"
+#include "../../liballoc/platform/forks.h"
+#include "../../liballoc/platform/libc.h"
+
+#include <pthread.h>
 
 static unsigned epoch = 1;
 
@@ -106,4 +110,63 @@ CUcontext ga_cuda_primary(int device)
         api->cuDevicePrimaryCtxRelease_v2(device);
     }
     return primary;
+}
+
+/* ---- references ------------------------------------------------------------------------------ */
+
+/* One of cuCtxAttach(). */
+struct ga_cuda_reference {
+    CUcontext context;
+    ga_cuda_reference *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* no other is taken under it */
+static ga_cuda_reference *references;
+
+static void fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL); /* the thread that held it is not in the child */
+    references = NULL;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, fork_child);
+}
+
+ga_cuda_reference *ga_cuda_reference_create(void)
+{
+    return ga_libc.calloc(1, sizeof(ga_cuda_reference));
+}
+
+void ga_cuda_reference_add(ga_cuda_reference *made, CUcontext context)
+{
+    pthread_mutex_lock(&lock);
+    made->context = context;
+    made->next = references;
+    references = made;
+    pthread_mutex_unlock(&lock);
+}
+
+ga_cuda_reference *ga_cuda_reference_remove(CUcontext context)
+{
+    pthread_mutex_lock(&lock);
+    ga_cuda_reference **at = &references;
+    while (*at && (*at)->context != context) {
+        at = &(*at)->next;
+    }
+    ga_cuda_reference *found = *at;
+    if (found) {
+        *at = found->next;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void ga_cuda_references_end(CUcontext context)
+{
+    for (ga_cuda_reference *r; (r = ga_cuda_reference_remove(context));) {
+        ga_libc.free(r);
+    }
 }

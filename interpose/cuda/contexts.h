@@ -29,4 +29,19 @@ int ga_cuda_devices(void);
 /* Whether the primary context of a device is active. */
 bool ga_cuda_is_active(int device);
 
+/* ---- references of cuCtxAttach() ------------------------------------------------------------- */
+
+typedef struct ga_cuda_reference ga_cuda_reference;
+
+/* NULL: no memory. Free it with ga_libc.free(), unless it was added. */
+ga_cuda_reference *ga_cuda_reference_create(void);
+void ga_cuda_reference_add(ga_cuda_reference *made, CUcontext context);
+
+/* Returns one of the context's references, which the caller may add again or free. NULL: it has
+ * none but that of its creation. */
+ga_cuda_reference *ga_cuda_reference_remove(CUcontext context);
+
+/* The context was destroyed. */
+void ga_cuda_references_end(CUcontext context);
+
 #endif

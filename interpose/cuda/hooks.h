@@ -133,6 +133,16 @@
       "first gives the context in-kernel malloc")                                                  \
   X(WATCHES, cuLaunchCooperativeKernelMultiDevice, 9000, cuLaunchCooperativeKernelMultiDevice, ANY,\
       "first gives the context in-kernel malloc")                                                  \
+    X(WATCHES, cuGraphInstantiate, 10000, cuGraphInstantiate, ANY, "the contexts of its kernels")  \
+    X(WATCHES, cuGraphInstantiate, 11000, cuGraphInstantiate_v2, ANY,                              \
+      "the contexts of its kernels")                                                               \
+    X(WATCHES, cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags, ANY,               \
+      "the contexts of its kernels")                                                               \
+    X(WATCHES, cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams, LEGACY,          \
+      "the contexts of its kernels")                                                               \
+    X(WATCHES, cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams_ptsz, THREAD,     \
+      "the contexts of its kernels")                                                               \
+    X(WATCHES, cuGraphExecDestroy, 10000, cuGraphExecDestroy, ANY, "the contexts of its kernels")  \
     X(WATCHES, cuGraphLaunch, 10000, cuGraphLaunch, LEGACY,                                        \
       "first gives the context in-kernel malloc")                                                  \
     X(WATCHES, cuGraphLaunch, 10000, cuGraphLaunch_ptsz, THREAD,                                   \

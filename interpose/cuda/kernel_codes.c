@@ -18,7 +18,8 @@ typedef struct record {
     ga_cuda_code code; /* first */
     void *copy;
     unsigned users;
-    bool is_going; /* a thread unloads it */
+    bool is_going;  /* a thread unloads it */
+    bool is_orphan; /* its context went meanwhile */
     struct record *next;
 } record;
 
@@ -28,17 +29,25 @@ static record *first;
 static record **end = &first;
 static uint64_t numbers;
 
+/* With the lock held, as the next functions without a prefix. */
+static void append(record *r)
+{
+    r->code.number = ++numbers;
+    r->next = NULL;
+    *end = r;
+    end = &r->next;
+}
+
 uint64_t ga_cuda_codes_add(void *handle, CUcontext context, void *copy)
 {
     record *r = ga_libc.calloc(1, sizeof *r);
     if (!r) {
         return 0;
     }
+    *r = (record){.code = {handle, context, 0}, .copy = copy};
     pthread_mutex_lock(&lock);
-    uint64_t number = ++numbers;
-    *r = (record){.code = {handle, context, number}, .copy = copy};
-    *end = r;
-    end = &r->next;
+    append(r);
+    uint64_t number = r->code.number;
     pthread_mutex_unlock(&lock);
     return number;
 }
@@ -85,43 +94,67 @@ uint64_t ga_cuda_codes_last(CUcontext context)
     return last;
 }
 
-/* With the lock held. */
-static void remove_at(record **at)
-{
-    record *r = *at;
-    *at = r->next;
-    end = end == &r->next ? at : end;
-    ga_libc.free(r);
-}
-
-static record **find(const void *handle)
+static record **place_of(const record *r)
 {
     record **at = &first;
-    while (*at && ((*at)->code.handle != handle || (*at)->is_going)) {
+    while (*at && *at != r) {
         at = &(*at)->next;
     }
     return at;
 }
 
-void *ga_cuda_codes_remove(const void *handle)
+static void unlink_at(record **at)
 {
-    void *copy = NULL;
+    record *r = *at;
+    *at = r->next;
+    end = end == &r->next ? at : end;
+}
+
+static record *find(const void *handle)
+{
+    record *r = first;
+    while (r && (r->code.handle != handle || r->is_going)) {
+        r = r->next;
+    }
+    return r;
+}
+
+const ga_cuda_code *ga_cuda_codes_leave(const void *handle)
+{
     pthread_mutex_lock(&lock);
-    record *r = *find(handle);
+    record *r = find(handle);
     if (r) {
         r->is_going = true;
         while (r->users) {
             pthread_cond_wait(&unused, &lock);
         }
-        record **at = &first;
-        while (*at != r) {
-            at = &(*at)->next;
-        }
-        copy = r->copy;
-        remove_at(at);
     }
     pthread_mutex_unlock(&lock);
-    return copy;
+    return r ? &r->code : NULL;
+}
+
+/* Code that stays gets a new number, because contexts that were filled meanwhile lack it. */
+uint64_t ga_cuda_codes_left(const ga_cuda_code *code, bool is_gone)
+{
+    record *r = (record *)(uintptr_t)code;
+    uint64_t number = 0;
+    pthread_mutex_lock(&lock);
+    record **at = place_of(r);
+    if (!*at) { /* a fork since: the record is the parent's */
+        pthread_mutex_unlock(&lock);
+        return 0;
+    }
+    unlink_at(at);
+    if (is_gone || r->is_orphan) {
+        ga_libc.free(is_gone ? r->copy : NULL); /* else the driver may still read it */
+        ga_libc.free(r);
+    } else {
+        append(r);
+        r->is_going = false;
+        number = r->code.number;
+    }
+    pthread_mutex_unlock(&lock);
+    return number;
 }
 
 /* Nobody uses them: the caller holds the lock of the context's device. A thread that unloads one
@@ -130,10 +163,14 @@ void ga_cuda_codes_context_gone(CUcontext context)
 {
     pthread_mutex_lock(&lock);
     for (record **at = &first; *at;) {
-        if ((*at)->code.context == context && !(*at)->is_going) {
-            remove_at(at);
+        record *r = *at;
+        bool is_there = r->code.context == context;
+        r->is_orphan = r->is_orphan || is_there;
+        if (is_there && !r->is_going) {
+            unlink_at(at);
+            ga_libc.free(r);
         } else {
-            at = &(*at)->next;
+            at = &r->next;
         }
     }
     pthread_mutex_unlock(&lock);

@@ -7,6 +7,7 @@
 
 #include "../../liballoc/platform/cuda_types.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct ga_cuda_code {
@@ -27,8 +28,13 @@ const ga_cuda_code *ga_cuda_codes_next(const ga_cuda_code *before, uint64_t numb
 /* The number of the last code that runs in a context; 0: there is none. */
 uint64_t ga_cuda_codes_last(CUcontext context);
 
-/* Before the driver unloads the code. Waits while another thread uses it. Returns `copy`. */
-void *ga_cuda_codes_remove(const void *handle);
+/* Before the driver unloads the code. Waits while another thread uses it; from now on none does.
+ * NULL: there is no record. */
+const ga_cuda_code *ga_cuda_codes_leave(const void *handle);
+
+/* After that: free the record and `copy` if the code is gone. Else the code is used again, as the
+ * last one, and its new number is returned. 0: it is not. */
+uint64_t ga_cuda_codes_left(const ga_cuda_code *code, bool is_gone);
 
 /* A context is gone, with its modules. */
 void ga_cuda_codes_context_gone(CUcontext context);

@@ -10,7 +10,7 @@
  *   a library's kernel may run        ga_cuda_kernel_launching: in another context, or in one that
  *                                     came later
  *
- * A variable begins with zeros, with which the stubs give NULL. Other contexts wait for a launch,
+ * A variable begins with a function that gives NULL. Other contexts wait for a launch,
  * because the driver loads a library there to find its variable, and may wait for kernels that run
  * there before.
  *
@@ -19,7 +19,7 @@
  *   CLOSED --code is loaded, or a launch--> OPEN --the primary context goes--> CLOSED
  *
  * INVARIANT  In an OPEN context our module is loaded, and the variables of all code there with a
- *            number up to `filled` have its functions. In CLOSED ones they have zeros.
+ *            number up to `filled` have its functions. In CLOSED ones they have the one for NULL.
  *            The heap of an OPEN context's device is open.
  * ORDER      A lock for each device guards its record in kernel_place.c, and the states of its
  *            contexts; a thread that destroys a context or resets the device holds it until the
@@ -32,9 +32,11 @@
 #include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/forks.h"
 #include "../../liballoc/platform/libc.h"
+#include "../../liballoc/platform/local_socket.h"
 #include "../../liballoc/platform/log.h"
 #include "contexts.h"
 #include "kernel_code.h"
+#include "kernel_graphs.h"
 #include "kernel_list.h"
 #include "kernel_place.h"
 #include "next.h"
@@ -43,6 +45,7 @@
 #include <gpualloc/backend.h>
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct device {
@@ -57,7 +60,7 @@ static device devices[GA_CUDA_DEVICES];
  * returned. */
 static bool is_used;
 
-static bool was_used(void)
+bool ga_cuda_kernel_has_served(void)
 {
     return __atomic_load_n(&is_used, __ATOMIC_RELAXED); /* relaxed: see there */
 }
@@ -80,6 +83,7 @@ static void fork_child(void)
     init_locks(); /* the threads that held them are not in the child */
     ga_cuda_listed_child();
     ga_cuda_codes_child();
+    ga_cuda_graphs_child();
     ga_cuda_place_child();
 }
 
@@ -123,25 +127,53 @@ static void remove_context(ga_cuda_listed *gone)
 
 /* ---- open and closed contexts: the lock of their device is held ------------------------------ */
 
-static void report(const ga_cuda_listed *c)
+static void report(const ga_cuda_listed *c, const char *until)
 {
-    ga_log(GA_LOG_ERROR, "kernels in a context of device %d get NULL from malloc: %s", c->at.device,
-           ga_error_text());
+    ga_log(GA_LOG_ERROR, "kernels in a context of device %d get NULL from malloc%s: %s",
+           c->at.device, until, ga_error_text());
+    ga_cuda_kernel_stop_if_strict();
 }
 
+/* There was no memory for code behind `number`, in a try that began at `began`. */
+static void delay(ga_cuda_listed *c, uint64_t number, int64_t began)
+{
+    if (!ga_cuda_listed_delay(c, number, began)) {
+        report(c, " until there is memory");
+    }
+}
+
+static void report_served(const ga_cuda_listed *c)
+{
+    ga_log(GA_LOG_WARN, "kernels in a context of device %d are served: there is memory again",
+           c->at.device);
+}
+
+/* Code for which there is no memory waits for a later launch. Any other error is final. */
 static void fill(ga_cuda_listed *c)
 {
     CUcontext handle = c->at.context;
+    int64_t began = ga_local_now();
     uint64_t filled;
     uint64_t last = ga_cuda_listed_wants(c, &filled);
+    uint64_t waiting = 0; /* the first code that waits */
+    char reason[256];
     for (const ga_cuda_code *k = ga_cuda_codes_next(NULL, filled, handle); k;
          k = ga_cuda_codes_next(k, filled, handle)) {
-        if (ga_cuda_instance_write(&c->instance, k, true) != GA_OK) {
-            report(c);
+        ga_status status = ga_cuda_instance_write(&c->instance, k, true);
+        if (status == GA_ERR_MEMORY && !waiting) {
+            waiting = k->number;
+            snprintf(reason, sizeof reason, "%s", ga_error_text());
+        } else if (status != GA_OK && status != GA_ERR_MEMORY) {
+            report(c, "");
         }
         last = last < k->number ? k->number : last; /* it may have come meanwhile */
     }
-    ga_cuda_listed_filled(c, last);
+    if (waiting) {
+        ga_fail(GA_ERR_MEMORY, "%s", reason);
+        delay(c, waiting - 1, began);
+    } else if (ga_cuda_listed_filled(c, last)) {
+        report_served(c);
+    }
 }
 
 static ga_status open_context(ga_cuda_listed *c)
@@ -174,7 +206,9 @@ static bool close_context(ga_cuda_listed *c)
         for (const ga_cuda_code *k = ga_cuda_codes_next(NULL, 0, handle); k;
              k = ga_cuda_codes_next(k, 0, handle)) {
             if (ga_cuda_instance_write(&c->instance, k, false) != GA_OK) {
-                report(c);
+                ga_log(GA_LOG_ERROR,
+                       "kernels in a context of device %d keep a heap that closes: %s",
+                       c->at.device, ga_error_text());
             }
         }
         ga_cuda_instance_unload(&c->instance, true);
@@ -272,9 +306,23 @@ ga_status ga_cuda_kernel_loaded(void *handle, bool is_library, void *copy,
     return status;
 }
 
-void *ga_cuda_kernel_unloading(const void *handle)
+const ga_cuda_code *ga_cuda_kernel_unloading(const void *handle)
 {
-    return was_used() ? ga_cuda_codes_remove(handle) : NULL;
+    return ga_cuda_kernel_has_served() ? ga_cuda_codes_leave(handle) : NULL;
+}
+
+void ga_cuda_kernel_unloaded(const ga_cuda_code *code, bool is_gone)
+{
+    if (!code) {
+        return;
+    }
+    CUcontext context = code->context;
+    uint64_t number = ga_cuda_codes_left(code, is_gone);
+    if (number && context) {
+        ga_cuda_listed_want(context, number);
+    } else if (number) {
+        ga_cuda_listed_want_all(number, NULL);
+    }
 }
 
 /* ---- serving --------------------------------------------------------------------------------- */
@@ -313,36 +361,54 @@ ga_status ga_cuda_kernel_serve(ga_image *out, void **owned, const ga_cuda_target
 /* With the lock of its device held. */
 static void settle(ga_cuda_listed *c)
 {
+    int64_t began = ga_local_now();
+    uint64_t filled;
     if (c->is_open) {
         fill(c);
-    } else if (open_context(c) != GA_OK) {
-        report(c);
-        ga_cuda_kernel_stop_if_strict();
+        return;
+    }
+    ga_cuda_listed_wants(c, &filled);
+    ga_status status = open_context(c);
+    if (status == GA_ERR_MEMORY) {
+        delay(c, filled, began);
+    } else if (status != GA_OK) {
+        report(c, "");
         ga_cuda_listed_failed(c);
     }
 }
 
-static void settle_handle(CUcontext handle)
+/* Of a device, whose lock is held. */
+static void settle_due(int number)
 {
-    int number = ga_cuda_listed_device(handle, true);
+    for (ga_cuda_listed *c = ga_cuda_listed_next(number, NULL); c;
+         c = ga_cuda_listed_next(number, c)) {
+        if (ga_cuda_listed_is_due(c->at.context)) {
+            settle(c);
+        }
+    }
+}
+
+void ga_cuda_kernel_launching(CUcontext handle)
+{
+    int number = ga_cuda_listed_is_due(handle) ? ga_cuda_listed_device(handle) : -1;
     if (number < 0) {
         return;
     }
     int mode = lock(number);
-    if (ga_cuda_listed_device(handle, true) == number) {
+    if (ga_cuda_listed_is_due(handle) && ga_cuda_listed_device(handle) == number) {
         settle(ga_cuda_listed_find(handle));
     }
     unlock(number, mode);
 }
 
-void ga_cuda_kernel_launching(CUcontext handle)
+void ga_cuda_kernel_launching_any(void)
 {
-    if (handle) {
-        settle_handle(handle);
-        return;
-    }
-    while ((handle = ga_cuda_listed_find_behind())) {
-        settle_handle(handle);
+    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
+        if (ga_cuda_listed_device_is_due(i)) {
+            int mode = lock(i);
+            settle_due(i);
+            unlock(i, mode);
+        }
     }
 }
 
@@ -351,7 +417,7 @@ void ga_cuda_kernel_launching(CUcontext handle)
 /* One that ended by a call without a hook, or that another thread is destroying. */
 static void forget(CUcontext handle)
 {
-    int number = ga_cuda_listed_device(handle, false);
+    int number = ga_cuda_listed_device(handle);
     if (number < 0) {
         return;
     }
@@ -367,7 +433,7 @@ void ga_cuda_kernel_created(CUcontext handle)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
     CUdevice number;
-    if ((!ga_cuda_kernel_wanted() && !was_used()) || !api ||
+    if ((!ga_cuda_kernel_wanted() && !ga_cuda_kernel_has_served()) || !api ||
         api->cuCtxGetDevice(&number) != CUDA_SUCCESS || number >= GA_CUDA_DEVICES) {
         return;
     }
@@ -378,30 +444,15 @@ void ga_cuda_kernel_created(CUcontext handle)
 
 void ga_cuda_kernel_retained(int number)
 {
-    if (was_used() && number >= 0 && number < GA_CUDA_DEVICES) {
+    if (ga_cuda_kernel_has_served() && number >= 0 && number < GA_CUDA_DEVICES) {
         see_primary(number);
     }
-}
-
-void ga_cuda_kernel_attached(CUcontext handle)
-{
-    ga_cuda_listed_refer(handle, 1);
-}
-
-bool ga_cuda_kernel_is_last(CUcontext handle)
-{
-    return ga_cuda_listed_refer(handle, 0) == 1;
-}
-
-void ga_cuda_kernel_detached(CUcontext handle)
-{
-    ga_cuda_listed_refer(handle, -1);
 }
 
 /* Of a primary context, the driver refuses the call. */
 int ga_cuda_kernel_destroying(CUcontext handle)
 {
-    int number = was_used() ? ga_cuda_listed_device(handle, false) : -1;
+    int number = ga_cuda_kernel_has_served() ? ga_cuda_listed_device(handle) : -1;
     if (number >= 0) {
         pthread_mutex_lock(&devices[number].lock);
     }
@@ -453,7 +504,7 @@ void ga_cuda_kernel_close(int number)
         return;
     }
     pthread_mutex_lock(&devices[number].lock);
-    if (was_used()) {
+    if (ga_cuda_kernel_has_served()) {
         others = close_all(number);
         remove_primary(number);
     }
@@ -471,7 +522,7 @@ void ga_cuda_kernel_closed(int number)
     if (number < 0 || number >= GA_CUDA_DEVICES) {
         return;
     }
-    if (was_used()) {
+    if (ga_cuda_kernel_has_served()) {
         remove_primary(number);
         see_primary(number);
     }

@@ -8,6 +8,7 @@
 
 #include "../../liballoc/platform/cuda_types.h"
 #include "../images/image.h"
+#include "kernel_codes.h"
 
 #include <stdbool.h>
 
@@ -35,25 +36,26 @@ ga_status ga_cuda_kernel_serve(ga_image *out, void **owned, const ga_cuda_target
 ga_status ga_cuda_kernel_loaded(void *handle, bool is_library, void *copy,
                                 const ga_cuda_target *target);
 
-/* Before the code is unloaded. Returns `copy`, to be freed after. */
-void *ga_cuda_kernel_unloading(const void *handle);
+/* Before and after the driver unloads code. The first one's result goes to the second. If the
+ * driver has refused, the code is served as before. */
+const ga_cuda_code *ga_cuda_kernel_unloading(const void *handle);
+void ga_cuda_kernel_unloaded(const ga_cuda_code *code, bool is_gone);
+
+/* Whether code was served, so that contexts may lack it. */
+bool ga_cuda_kernel_has_served(void);
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* Before a launch in a context, if ga_cuda_listed_is_behind(): the code that may run there gets
- * malloc. NULL: in each context. */
+/* Before a launch in a context, or in contexts that are not known: the code that may run there gets
+ * malloc. If there is no memory for that, a later launch tries again. */
 void ga_cuda_kernel_launching(CUcontext context);
+void ga_cuda_kernel_launching_any(void);
 
 /* ---- contexts that come and go --------------------------------------------------------------- */
 
 /* After a context was created, which is current; after the primary context was retained. */
 void ga_cuda_kernel_created(CUcontext context);
 void ga_cuda_kernel_retained(int device);
-
-/* After cuCtxAttach(); whether cuCtxDetach() will destroy a context; after it did not. */
-void ga_cuda_kernel_attached(CUcontext context);
-bool ga_cuda_kernel_is_last(CUcontext context);
-void ga_cuda_kernel_detached(CUcontext context);
 
 /* Before and after the driver destroys a context: from the first call to the second, other threads
  * wait that load code on the device. The first one's result goes to the second. */

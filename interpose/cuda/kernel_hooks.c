@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hooks of calls that create contexts, unload code or launch kernels: see kernel_contexts.c.
+ * Hooks of calls that create contexts, unload code, instantiate graphs or launch kernels: see
+ * kernel_contexts.c.
  */
-#include "../../liballoc/platform/libc.h"
 #include "contexts.h"
 #include "entry.h"
+#include "kernel_graphs.h"
 #include "kernel_list.h"
 #include "lookup.h"
 #include "next.h"
@@ -49,20 +50,57 @@ typedef CUresult unload_fn(void *code);
     {                                                                                              \
         unload_fn *next = GA_CUDA_NEXT(unload_fn, symbol);                                         \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
-        void *copy = ga_cuda_kernel_unloading(code);                                               \
+        const ga_cuda_code *served = ga_cuda_kernel_unloading(code);                               \
         CUresult result = next ? next(code) : ga_cuda_next_missing();                              \
-        if (result == CUDA_SUCCESS) { /* else the driver may still read it */                      \
-            ga_libc.free(copy);                                                                    \
-        }                                                                                          \
+        ga_cuda_kernel_unloaded(served, result == CUDA_SUCCESS);                                   \
         return result;                                                                             \
     }
 
 DEFINE_UNLOAD(cuModuleUnload)
 DEFINE_UNLOAD(cuLibraryUnload)
 
+/* ---- executable graphs ----------------------------------------------------------------------- */
+
+static CUresult instantiate(ga_cuda_hook_index row, ga_cuda_word out, ga_cuda_word graph,
+                            ga_cuda_word c, ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
+{
+    ga_cuda_any *next = ga_cuda_next_find(row);
+    ga_cuda_count(row);
+    CUresult result = next ? next(out, graph, c, d, e, f) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS) {
+        ga_cuda_graph_instantiated(*(void **)out, (void *)graph);
+    }
+    return result;
+}
+
+#define DEFINE_INSTANTIATE(symbol)                                                                 \
+    GA_CUDA_ENTRY(ga_cuda_any, symbol);                                                            \
+    CUresult symbol(ga_cuda_word out, ga_cuda_word graph, ga_cuda_word c, ga_cuda_word d,          \
+                    ga_cuda_word e, ga_cuda_word f)                                                \
+    {                                                                                              \
+        return instantiate(GA_HOOK_##symbol, out, graph, c, d, e, f);                              \
+    }
+
+DEFINE_INSTANTIATE(cuGraphInstantiate)
+DEFINE_INSTANTIATE(cuGraphInstantiate_v2)
+DEFINE_INSTANTIATE(cuGraphInstantiateWithFlags)
+DEFINE_INSTANTIATE(cuGraphInstantiateWithParams)
+DEFINE_INSTANTIATE(cuGraphInstantiateWithParams_ptsz)
+
+GA_CUDA_ENTRY(unload_fn, cuGraphExecDestroy);
+
+CUresult cuGraphExecDestroy(void *exec)
+{
+    unload_fn *next = GA_CUDA_NEXT(unload_fn, cuGraphExecDestroy);
+    ga_cuda_count(GA_HOOK_cuGraphExecDestroy);
+    ga_cuda_graph_destroying(exec);
+    return next ? next(exec) : ga_cuda_next_missing();
+}
+
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* These hooks do not count their calls, and cost a load and a jump if no context is behind. */
+/* These hooks do not count their calls. They cost a load and a jump if no context is behind; if
+ * another one is, a call of the driver and some loads, but no lock. */
 
 enum {
     STREAM_THREAD = 2 /* CU_STREAM_PER_THREAD, the last handle of a default stream */
@@ -78,7 +116,7 @@ static void before_launch(CUstream stream)
     }
     CUresult result = (uintptr_t)stream <= STREAM_THREAD ? api->cuCtxGetCurrent(&context)
                                                          : api->cuStreamGetCtx(stream, &context);
-    if (result == CUDA_SUCCESS && context) {
+    if (result == CUDA_SUCCESS && context && ga_cuda_listed_may_be_behind(context)) {
         ga_cuda_kernel_launching(context);
     }
 }
@@ -104,7 +142,7 @@ typedef CUresult launch_kernel_fn(ga_cuda_word f, ga_cuda_word gx, ga_cuda_word 
                     CUstream stream, ga_cuda_word parameters, ga_cuda_word extra)                  \
     {                                                                                              \
         launch_kernel_fn *next = (launch_kernel_fn *)(uintptr_t)next_launch(GA_HOOK_##symbol);     \
-        if (ga_cuda_listed_is_behind()) {                                                          \
+        if (ga_cuda_listed_any_is_behind()) {                                                      \
             before_launch(stream);                                                                 \
         }                                                                                          \
         return next ? next(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)           \
@@ -137,11 +175,27 @@ static void before_current(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cu
     before_launch(NULL);
 }
 
-/* Kernels of several contexts may run. */
-static void before_any(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d)
+/* A launch on each of several devices, in the context of its stream. */
+static void before_each(ga_cuda_word list, ga_cuda_word count, ga_cuda_word c, ga_cuda_word d)
 {
-    (void)a, (void)b, (void)c, (void)d;
-    ga_cuda_kernel_launching(NULL);
+    struct CUDA_LAUNCH_PARAMS {
+        void *function;
+        unsigned sizes[7]; /* of grid, block and dynamic shared memory */
+        CUstream stream;
+        void **parameters;
+    } launch;
+    (void)c, (void)d;
+    for (unsigned i = 0; list && i < (unsigned)count; i++) { /* else the driver refuses the call */
+        memcpy(&launch, (const char *)list + i * sizeof launch, sizeof launch);
+        before_launch(launch.stream);
+    }
+}
+
+/* Each kernel runs in its own context, whatever the stream. */
+static void before_graph(ga_cuda_word exec, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d)
+{
+    (void)b, (void)c, (void)d;
+    ga_cuda_graph_launching((const void *)exec);
 }
 
 #define DEFINE_LAUNCH(symbol, before)                                                              \
@@ -150,7 +204,7 @@ static void before_any(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_w
                     ga_cuda_word e, ga_cuda_word f)                                                \
     {                                                                                              \
         ga_cuda_any *next = next_launch(GA_HOOK_##symbol);                                         \
-        if (ga_cuda_listed_is_behind()) {                                                          \
+        if (ga_cuda_listed_any_is_behind()) {                                                      \
             before(a, b, c, d);                                                                    \
         }                                                                                          \
         return next ? next(a, b, c, d, e, f) : ga_cuda_next_missing();                             \
@@ -165,6 +219,6 @@ DEFINE_LAUNCH(cuLaunchKernelEx_ptsz, before_config)
 DEFINE_LAUNCH(cuLaunch, before_current)
 DEFINE_LAUNCH(cuLaunchGrid, before_current)
 DEFINE_LAUNCH(cuLaunchGridAsync, before_fourth)
-DEFINE_LAUNCH(cuLaunchCooperativeKernelMultiDevice, before_any)
-DEFINE_LAUNCH(cuGraphLaunch, before_any)
-DEFINE_LAUNCH(cuGraphLaunch_ptsz, before_any)
+DEFINE_LAUNCH(cuLaunchCooperativeKernelMultiDevice, before_each)
+DEFINE_LAUNCH(cuGraphLaunch, before_graph)
+DEFINE_LAUNCH(cuGraphLaunch_ptsz, before_graph)

@@ -11,6 +11,7 @@
 
 #include <gpualloc/backend.h>
 
+#include <stddef.h>
 #include <string.h>
 
 enum {
@@ -191,23 +192,56 @@ void ga_cuda_instance_unload(ga_cuda_instance *it, bool waits)
 
 /* ---- the program's code ---------------------------------------------------------------------- */
 
+/* What the driver wrote into each word of the variable when it loaded the code. */
+static ga_status read_none(const scope *s, uint64_t out[GA_CALLS_COUNT], CUdeviceptr variable,
+                           CUstream stream)
+{
+    CUdeviceptr at = variable + offsetof(ga_cubin_variable, none);
+    ga_status status = GA_CUDA_CALL(s->driver, cuMemcpyDtoHAsync, out, at, sizeof *out, stream);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(s->driver, cuStreamSynchronize, stream);
+    }
+    for (int i = 1; status == GA_OK && i < GA_CALLS_COUNT; i++) {
+        out[i] = out[0];
+    }
+    return status;
+}
+
+static ga_status write_functions(const scope *s, CUdeviceptr variable,
+                                 const CUdeviceptr slots[GA_CALLS_COUNT],
+                                 const uint64_t functions[GA_CALLS_COUNT], CUstream stream)
+{
+    ga_status status = GA_CUDA_CALL(s->driver, cuMemcpyHtoDAsync, variable, functions,
+                                    GA_CALLS_COUNT * sizeof *functions, stream);
+    for (int i = 0; status == GA_OK && i < GA_CALLS_COUNT; i++) {
+        status = GA_CUDA_CALL(s->driver, cuMemcpyHtoDAsync, slots[i], &functions[i],
+                              sizeof functions[i], stream);
+    }
+    return status == GA_OK ? GA_CUDA_CALL(s->driver, cuStreamSynchronize, stream) : status;
+}
+
 ga_status ga_cuda_instance_write(const ga_cuda_instance *it, const ga_cuda_code *code, bool is_open)
 {
-    static const uint64_t none[GA_CALLS_COUNT];
-    const size_t size = sizeof none;
+    static const char *const names[GA_CALLS_COUNT] = GA_CUBIN_SLOTS;
+    uint64_t none[GA_CALLS_COUNT];
+    CUdeviceptr slots[GA_CALLS_COUNT];
     CUdeviceptr at;
     scope s;
     ga_status status = enter(&s, it->context);
     if (status != GA_OK) {
         return status;
     }
-    status = find_variable(&s, &at, size, GA_CUBIN_VARIABLE, code->handle, !code->context);
-    if (status == GA_OK) {
-        status = GA_CUDA_CALL(s.driver, cuMemcpyHtoDAsync, at, is_open ? it->functions : none, size,
-                              it->stream);
+    status = find_variable(&s, &at, sizeof(ga_cubin_variable), GA_CUBIN_VARIABLE, code->handle,
+                           !code->context);
+    for (int i = 0; status == GA_OK && i < GA_CALLS_COUNT; i++) {
+        status =
+            find_variable(&s, &slots[i], sizeof none[i], names[i], code->handle, !code->context);
+    }
+    if (status == GA_OK && !is_open) {
+        status = read_none(&s, none, at, it->stream);
     }
     if (status == GA_OK) {
-        status = GA_CUDA_CALL(s.driver, cuStreamSynchronize, it->stream);
+        status = write_functions(&s, at, slots, is_open ? it->functions : none, it->stream);
     }
     leave(&s);
     return status;

@@ -39,8 +39,9 @@ bool ga_cuda_instance_lives(const ga_cuda_instance *it);
 /* Take it out of the context. With `waits`, the context's kernels end before. */
 void ga_cuda_instance_unload(ga_cuda_instance *it, bool waits);
 
-/* The addresses of our functions to the variable of `code`, in the instance's context; or zeros,
- * with which malloc gives NULL. The driver then loads a library there, if it has not yet. */
+/* The addresses of our functions to the variable of `code`, in the instance's context; or that of
+ * the function which gives NULL, as at first. The driver then loads a library there, if it has not
+ * yet. */
 ga_status ga_cuda_instance_write(const ga_cuda_instance *it, const ga_cuda_code *code,
                                  bool is_open);
 

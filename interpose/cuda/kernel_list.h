@@ -19,8 +19,10 @@ typedef struct ga_cuda_listed {
     ga_cuda_instance instance;
 
     /* The lock of the list guards the rest. */
-    bool has_failed;         /* told once; until the heap closes */
-    unsigned references;     /* of cuCtxCreate() and cuCtxAttach() */
+    bool has_failed;         /* until the heap closes */
+    bool is_delayed;         /* there was no memory */
+    int64_t due;             /* ms of the monotonic clock: if delayed, the earliest next try */
+    int place;               /* of the context in ga_cuda_listed_behind, from 1; 0: none */
     uint64_t filled, wanted; /* numbers of code: whose variables are written, and are to be */
     struct ga_cuda_listed *next;
 } ga_cuda_listed;
@@ -31,17 +33,13 @@ ga_cuda_listed *ga_cuda_listed_add(const ga_cuda_target *target);
 /* NULL: it is not in the list. */
 ga_cuda_listed *ga_cuda_listed_find(CUcontext context);
 
-void ga_cuda_listed_remove(const ga_cuda_listed *gone);
+void ga_cuda_listed_remove(ga_cuda_listed *gone);
 
 /* The next context of a device. NULL as `before`: the first. NULL: there is none. */
 ga_cuda_listed *ga_cuda_listed_next(int device, const ga_cuda_listed *before);
 
-/* The device of a context; -1: it is not in the list, or, with `is_behind`, lacks no code. */
-int ga_cuda_listed_device(CUcontext context, bool is_behind);
-
-/* A number to be added to the references to a context, if it is in the list. Returns their number;
- * 1: it is not. */
-unsigned ga_cuda_listed_refer(CUcontext context, int change);
+/* The device of a context; -1: it is not in the list. */
+int ga_cuda_listed_device(CUcontext context);
 
 /* ---- the program's code ---------------------------------------------------------------------- */
 
@@ -52,8 +50,8 @@ void ga_cuda_listed_want_all(uint64_t number, CUcontext done);
 /* The number up to which it is wanted, and up to which it is there. */
 uint64_t ga_cuda_listed_wants(const ga_cuda_listed *c, uint64_t *filled);
 
-/* All code up to `number` is there. */
-void ga_cuda_listed_filled(ga_cuda_listed *c, uint64_t number);
+/* All code up to `number` is there. Returns true if the context was delayed. */
+bool ga_cuda_listed_filled(ga_cuda_listed *c, uint64_t number);
 
 /* The code with `number`, the last one, is there; others may not be. */
 void ga_cuda_listed_loaded(ga_cuda_listed *c, uint64_t number);
@@ -64,16 +62,39 @@ void ga_cuda_listed_emptied(ga_cuda_listed *c, uint64_t number);
 /* The context cannot be opened, and wants nothing until it is emptied, or filled by other means. */
 void ga_cuda_listed_failed(ga_cuda_listed *c);
 
-/* A context that is behind: it lacks code. NULL: there is none. */
-CUcontext ga_cuda_listed_find_behind(void);
+/* There was no memory for code behind `number`, in a try that began at `began`, in ms of the
+ * monotonic clock. The next one is due after 20 times the time of this one, and after 100 ms at
+ * least. Returns true if the context was delayed before. */
+bool ga_cuda_listed_delay(ga_cuda_listed *c, uint64_t number, int64_t began);
 
-extern unsigned ga_cuda_listed_behind; /* their number */
+/* ---- contexts that are behind: they lack code ------------------------------------------------ */
 
-static inline bool ga_cuda_listed_is_behind(void)
+enum {
+    GA_CUDA_BEHIND_PLACES = 8
+};
+
+typedef struct ga_cuda_behind {
+    unsigned count;                          /* contexts that are behind */
+    unsigned unplaced;                       /* of these, the ones without a place */
+    CUcontext places[GA_CUDA_BEHIND_PLACES]; /* of the others; NULL: free */
+} ga_cuda_behind;
+
+extern ga_cuda_behind ga_cuda_listed_behind;
+
+/* Whether any context is behind. */
+static inline bool ga_cuda_listed_any_is_behind(void)
 {
     /* KL2: acquire. Pairs with KL1. */
-    return __builtin_expect(__atomic_load_n(&ga_cuda_listed_behind, __ATOMIC_ACQUIRE) != 0, 0);
+    return __builtin_expect(__atomic_load_n(&ga_cuda_listed_behind.count, __ATOMIC_ACQUIRE) != 0,
+                            0);
 }
+
+/* Whether a context may be behind. Takes no lock. */
+bool ga_cuda_listed_may_be_behind(CUcontext context);
+
+/* Whether a context is behind, and not delayed. The second form: any of a device. */
+bool ga_cuda_listed_is_due(CUcontext context);
+bool ga_cuda_listed_device_is_due(int device);
 
 /* In the child of a fork. */
 void ga_cuda_listed_child(void);

@@ -3,6 +3,7 @@
  * The heap of each device, and the image of our module with the view of that heap in it.
  *
  *   CLOSED --first code that allocates--> OPEN or FAILED --primary context goes--> CLOSED
+ *      |---> CLOSED, if there is no memory
  *
  *   ga_cuda_place_open -> open_closed
  *     open_heap       as GPUALLOC_KERNEL says
@@ -132,6 +133,16 @@ static ga_status open_closed(record *it, int device, unsigned sm)
     return status == GA_OK ? write_view(it, code->cubin.image, &view) : status;
 }
 
+static void drop(record *it)
+{
+    if (it->heap) {
+        ga_heap_close(it->heap);
+    }
+    ga_libc.free((void *)(uintptr_t)it->image.bytes);
+    it->heap = NULL;
+    it->image = (ga_image){0};
+}
+
 static void open_record(record *it, int device, unsigned sm)
 {
     it->state = OPEN;
@@ -143,11 +154,8 @@ static void open_record(record *it, int device, unsigned sm)
         return;
     }
     snprintf(it->reason, sizeof it->reason, "%s", ga_error_text());
-    it->state = FAILED;
-    if (it->heap) {
-        ga_heap_close(it->heap);
-        it->heap = NULL;
-    }
+    it->state = it->status == GA_ERR_MEMORY ? CLOSED : FAILED; /* there may be memory later */
+    drop(it);
 }
 
 ga_status ga_cuda_place_open(ga_image *out, int device, unsigned sm)
@@ -167,10 +175,6 @@ bool ga_cuda_place_is_open(int device)
 
 void ga_cuda_place_close(int device)
 {
-    record *it = &records[device];
-    if (it->state == OPEN) {
-        ga_heap_close(it->heap);
-    }
-    ga_libc.free((void *)(uintptr_t)it->image.bytes);
-    *it = (record){0};
+    drop(&records[device]);
+    records[device] = (record){0};
 }

@@ -20,7 +20,7 @@ void ga_cuda_kernel_stop_if_strict(void);
 
 /* `*out` is our module with the view of the heap in it, until ga_cuda_place_close(). The first call
  * for a device, of compute capability `sm`, whose code was prepared, opens the heap; a failure is
- * remembered until then, too. */
+ * remembered until then, too, except GA_ERR_MEMORY: the next call tries again. */
 ga_status ga_cuda_place_open(ga_image *out, int device, unsigned sm);
 bool ga_cuda_place_is_open(int device);
 

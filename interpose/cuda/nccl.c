@@ -162,10 +162,17 @@ int ncclGroupSimulateEnd(void *info)
 
 /* ---- registrations ----------------------------------------------------------------------- */
 
+/* Those that have failed or ended after their calls. */
+static void end_late(const void *comm)
+{
+    ga_cuda_registration_end(ga_cuda_registration_take_ended(comm));
+}
+
 /* NCCL returns no handle if it does not register on this machine. */
 int ncclCommRegister(const void *comm, void *start, size_t size, void **handle)
 {
     register_fn *next = NEXT(register_fn, ncclCommRegister);
+    end_late(comm);
     ga_cuda_registration *made = next ? ga_cuda_registration_new(comm, start, size) : NULL;
     if (!made) {
         return next ? SYSTEM_ERROR : INVALID_USAGE;
@@ -185,6 +192,7 @@ int ncclCommDeregister(const void *comm, void *handle)
     if (!next) {
         return INVALID_USAGE;
     }
+    end_late(comm);
     ga_cuda_registration *taken = ga_cuda_registration_take(comm, handle);
     return finish(taken, next(comm, handle));
 }
@@ -234,6 +242,7 @@ int ncclCommWindowRegister(void *comm, void *start, size_t size, void **window, 
     if (!next || !window) {
         return next ? next(comm, start, size, window, flags) : INVALID_USAGE;
     }
+    end_late(comm);
     ga_cuda_registration *made = ga_cuda_registration_new(comm, start, size);
     pending *later = made ? ga_libc.malloc(sizeof *later) : NULL;
     if (!later) {
@@ -253,6 +262,7 @@ int ncclCommWindowDeregister(void *comm, void *window)
     if (!next) {
         return INVALID_USAGE;
     }
+    end_late(comm);
     ga_cuda_registration *taken = ga_cuda_registration_take(comm, window);
     return finish(taken, next(comm, window));
 }
@@ -284,12 +294,14 @@ int ncclCommAbort(void *comm)
     return end_communicator(NEXT(comm_fn, ncclCommAbort), comm);
 }
 
+/* Ends nothing: frees may wait for the device, but a program calls this when its work does not
+ * end, to abort the communicator then. */
 int ncclCommGetAsyncError(void *comm, int *error)
 {
     comm_error_fn *next = NEXT(comm_error_fn, ncclCommGetAsyncError);
     int result = next ? next(comm, error) : INVALID_USAGE;
     if (result == SUCCESS && *error != IN_PROGRESS) {
-        ga_cuda_registration_end(ga_cuda_registration_take_settled(comm));
+        ga_cuda_registration_settle(comm);
     }
     return result;
 }

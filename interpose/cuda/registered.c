@@ -23,8 +23,9 @@ struct ga_cuda_registration {
     CUdeviceptr start, end;
     int device; /* -1: unknown */
     uint64_t number;
-    void **awaited; /* where the library will store the handle; NULL: it has, or is in a group */
-    bool ends;      /* once the owner has no operation in progress */
+    void **awaited;  /* where the library will store the handle; NULL: it has, or is in a group */
+    bool ends;       /* once the owner has no operation in progress, */
+    bool is_settled; /* as was then the case */
     bool is_taken;
     bool is_over; /* its device was reset, while it was taken */
     ga_cuda_registration *next, *next_taken;
@@ -184,19 +185,33 @@ ga_cuda_registration *ga_cuda_registration_take_all(const void *owner)
     return taken;
 }
 
-/* With the lock held. True: the registration ends, or the library has made none. */
-static bool is_settled_as_over(ga_cuda_registration *one)
+/* With the lock held. The one that the library has not made is to end. */
+static void settle(ga_cuda_registration *one)
 {
-    bool is_made = true;
     if (one->awaited) { /* relaxed: an address, which the library may be storing again */
         one->handle = __atomic_load_n(one->awaited, __ATOMIC_RELAXED);
         one->awaited = NULL;
-        is_made = one->handle != NULL;
+        one->ends = one->ends || !one->handle;
     }
-    return one->ends || !is_made;
+    one->is_settled = true;
 }
 
-ga_cuda_registration *ga_cuda_registration_take_settled(const void *owner)
+void ga_cuda_registration_settle(const void *owner)
+{
+    /* relaxed: see ORDER */
+    if (__builtin_expect(!__atomic_load_n(&any_in_progress, __ATOMIC_RELAXED), 1)) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    for (ga_cuda_registration *at = registrations; at; at = at->next) {
+        if (at->owner == owner) {
+            settle(at);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+ga_cuda_registration *ga_cuda_registration_take_ended(const void *owner)
 {
     ga_cuda_registration *taken = NULL;
     /* relaxed: see ORDER */
@@ -205,7 +220,7 @@ ga_cuda_registration *ga_cuda_registration_take_settled(const void *owner)
     }
     pthread_mutex_lock(&lock);
     for (ga_cuda_registration *at = registrations; at; at = at->next) {
-        if (at->owner == owner && !at->is_taken && is_settled_as_over(at)) {
+        if (at->owner == owner && !at->is_taken && at->ends && at->is_settled) {
             take(at, &taken);
         }
     }
@@ -338,6 +353,7 @@ void ga_cuda_registration_restore(ga_cuda_registration *taken, bool ends)
         taken = one->next_taken;
         one->is_taken = false;
         one->ends = one->ends || ends;
+        one->is_settled = one->is_settled && !ends;
         if (one->is_over) {
             ga_libc.free(one);
         }

@@ -32,9 +32,11 @@ ga_cuda_registration *ga_cuda_registration_take(const void *owner, const void *h
 ga_cuda_registration *ga_cuda_registration_take_number(uint64_t number);
 ga_cuda_registration *ga_cuda_registration_take_all(const void *owner);
 
-/* The owner has no operation in progress: read the handles that were awaited, and take what has
- * failed or was to end. */
-ga_cuda_registration *ga_cuda_registration_take_settled(const void *owner);
+/* The owner has no operation in progress: read the handles that were awaited. */
+void ga_cuda_registration_settle(const void *owner);
+
+/* Take what had failed or was to end when the owner's were last settled. */
+ga_cuda_registration *ga_cuda_registration_take_ended(const void *owner);
 
 /* One list of two. */
 ga_cuda_registration *ga_cuda_registration_join(ga_cuda_registration *taken,

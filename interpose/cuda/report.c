@@ -7,6 +7,7 @@
 #include "modules.h"
 
 #include "../../liballoc/runtime/report.h"
+#include "../version_note.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -11,8 +11,10 @@
  *                                        relocation in the instruction
  *
  * ga_cubin_serve() defines these functions: by stubs, which call the address that a variable has.
- * Relocations stay as they are. So the driver puts stubs and variable into each context in which it
- * loads the code, and the address can be another one in each.
+ * Relocations of the program's code stay as they are. So the driver puts stubs and variable into
+ * each context in which it loads the code, and the address can be another one in each. Code that
+ * was compiled as a whole then reads addresses from a copy of .nv.constant4, in which those of our
+ * functions are written, too, and calls them without a stub.
  *
  * Kernels whose parameters are at another offset than the callee's kernels expect are refused:
  * their constant bank 0 has another layout.
@@ -57,14 +59,29 @@ typedef struct ga_cubin_needs {
                           * the driver, which the functions read */
 } ga_cubin_needs;
 
-/* The stubs, in the order of GA_CALLS_*, and the variable, a constant: words of 64 bits in the same
- * order, each the address of a function of the stub's type. 0: the stub gives NULL, or does
- * nothing. */
+/* The stubs, in the order of GA_CALLS_*, and a function that gives NULL instead. */
 #define GA_CUBIN_STUBS                                                                             \
     {                                                                                              \
         "gpualloc_call_malloc", "gpualloc_call_free", "gpualloc_call_malloc_aligned"               \
     }
+#define GA_CUBIN_NONE "gpualloc_call_none"
+
+/* The variable of the stubs, a constant. The driver writes the address of GA_CUBIN_NONE into each
+ * word. */
 #define GA_CUBIN_VARIABLE "gpualloc_calls"
+
+typedef struct ga_cubin_variable {
+    uint64_t functions[GA_CALLS_COUNT]; /* the address of each function, of the stub's type */
+    uint64_t none;                      /* stays as it is */
+} ga_cubin_variable;
+
+/* Where kernels that were compiled as a whole find the address of each function, without its stub.
+ * A function that has no such calls has its word of the variable there. No name ends as CUDA's do,
+ * because a damaged symbol may have its name in the middle of one. */
+#define GA_CUBIN_SLOTS                                                                             \
+    {                                                                                              \
+        "gpualloc_malloc_slot", "gpualloc_free_slot", "gpualloc_malloc_aligned_slot"               \
+    }
 
 /* In stubs, the address of this variable stands for the offset of the other in constant bank 3. */
 #define GA_CUBIN_OFFSET "gpualloc_offset"

@@ -4,15 +4,25 @@
  *
  *   ga_cubin_serve
  *     ga_cubin_raise_needs   registers and stacks of the kernels, in the copy
+ *     find_addresses         in .nv.constant4, by which code that was compiled as a whole calls
  *     add_variable           at the end of the program's constants, .nv.constant3
+ *       add_addresses        a copy of the addresses behind it, in which ours can be written
+ *     add_none               the function whose address the variable has at first
+ *       add_relocations      for the driver, which writes that
  *     define                 for each function that the cubin calls: the symbol gets a section
  *       add_code             the stub's code: see stubs.c
+ *     move_all_reads         of the addresses, to the copy
  *     finish                 tables and the file's header
  *
  * All is appended: what was in the file stays at its offset; constants and the tables that grow are
  * written anew behind it, and the old ones stay as bytes that no header names. No symbol or section
  * gets another number, so nothing else in the file changes. The driver (580) looks at sections: it
  * needs neither program headers nor attributes for the added ones.
+ *
+ * The driver does not tell where .nv.constant4 is in a context, so that nothing can be written
+ * there. Of instructions that read it, only LDC with an offset and a register is known here; all
+ * others still get the stub's address. A stub has no branch, because that would take as long as its
+ * jump: there is always a function to jump to.
  *
  * The variable is a constant, because functions that order memory empty the L1 cache, but not the
  * cache of constants.
@@ -28,10 +38,18 @@
 #include <string.h>
 
 enum {
-    VARIABLE_SIZE = GA_CALLS_COUNT * sizeof(uint64_t),
+    VARIABLE_SIZE = sizeof(ga_cubin_variable),
+    VARIABLE_WORDS = VARIABLE_SIZE / sizeof(uint64_t),
     CONSTANTS_MOST = 1 << 16,        /* bytes of a bank */
-    ADDED_MOST = 1 + GA_CALLS_COUNT, /* sections: constants, and code */
-    NAME_SIZE = 64
+    ADDED_MOST = 3 + GA_CALLS_COUNT, /* sections: constants, their relocations, and code */
+    REACH = 1 << 15,                 /* of the offset in an instruction */
+    NAME_SIZE = 64,
+    ADDRESS = 8, /* bytes */
+
+    STEP = 16, /* bytes of an instruction */
+    OP_LDC = 0xb82,
+    BANK_BIT = 54, /* of its low 64 bits: 5 bits, and below 16 of the offset */
+    OFFSET_BIT = 38
 };
 
 /* Bytes that grow. After a failure it stays as it is. */
@@ -46,7 +64,11 @@ typedef struct graft {
     buffer file, names, strings, symbols;
     Elf64_Shdr *sections;
     size_t section_count;
-    uint32_t variable;                  /* its offset in the constants */
+    uint32_t variable;          /* its offset in the constants, */
+    uint32_t constants;         /* their section */
+    ga_cubin_section addresses; /* .nv.constant4; all zeros: there is no copy of it */
+    ga_cubin_section address_relocations;
+    uint32_t moved; /* from the offset of an address to that of its copy in the constants */
     uint32_t code[GA_CALLS_COUNT];      /* the sections of the stubs; 0: not added */
     uint64_t code_size[GA_CALLS_COUNT]; /* and their sizes */
 } graft;
@@ -96,6 +118,62 @@ static uint32_t append_section(graft *g, const Elf64_Shdr *section)
     return (uint32_t)g->section_count++;
 }
 
+static void append_object(graft *g, const char *name, uint64_t at, uint64_t size)
+{
+    Elf64_Sym symbol = {.st_name = append_name(&g->strings, "", name),
+                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+                        .st_shndx = (uint16_t)g->constants,
+                        .st_value = at,
+                        .st_size = size};
+    append(&g->symbols, &symbol, sizeof symbol, 1);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static size_t step_of(const ga_cubin_section *relocations)
+{
+    return relocations->header.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+}
+
+/* Whether relocations are all of addresses without an addend, some of them of our functions. */
+static bool are_addresses(const graft *g, const ga_cubin_section *from, size_t size)
+{
+    bool is_called = false;
+    for (size_t at = 0; at < from->content.size; at += step_of(from)) {
+        ga_cubin_relocation r = ga_cubin_relocation_at(from, at);
+        if (r.type != GA_R_64 || r.addend || size < ADDRESS || r.offset > size - ADDRESS) {
+            return false;
+        }
+        is_called = is_called || ga_cubin_call_at(g->cubin, r.symbol);
+    }
+    return is_called;
+}
+
+/* Find the addresses in .nv.constant4, if the program calls our functions by them. */
+static ga_status find_addresses(graft *g)
+{
+    ga_cubin_section from;
+    ga_cubin_section target;
+    size_t step;
+    unsigned tables = 0;
+    ga_status status = GA_OK;
+    for (size_t i = 1; status == GA_OK && i < g->cubin->section_count; i++) {
+        if (!ga_cubin_section_at(g->cubin, i, &from) || !ga_cubin_has_relocations(&from)) {
+            continue;
+        }
+        status = ga_cubin_relocates(g->cubin, &from, &target, &step);
+        if (status == GA_OK && strcmp(target.name, ".nv.constant4") == 0) {
+            tables++;
+            g->addresses = target;
+            g->address_relocations = from;
+        }
+    }
+    if (tables != 1 || !are_addresses(g, &g->address_relocations, g->addresses.content.size)) {
+        g->addresses = (ga_cubin_section){0};
+    }
+    return status;
+}
+
 /* ---- the variable ---------------------------------------------------------------------------- */
 
 /* The section of constants; `*index` is 0 if there is none. */
@@ -116,9 +194,37 @@ static ga_status find_constants(const graft *g, ga_cubin_section *out, uint32_t 
     return GA_OK;
 }
 
+/* A copy of the addresses behind the variable, if instructions can reach it. */
+static void add_addresses(graft *g, Elf64_Shdr *constants)
+{
+    static const char *const names[GA_CALLS_COUNT] = GA_CUBIN_SLOTS;
+    uint64_t slots[GA_CALLS_COUNT];
+    ga_image table = g->addresses.content;
+    g->moved = g->variable + VARIABLE_SIZE;
+    if (g->moved + table.size > REACH) {
+        table.size = g->addresses.content.size = 0;
+    }
+    append(&g->file, table.bytes, table.size, 8);
+    constants->sh_size += table.size;
+    for (unsigned i = 0; i < GA_CALLS_COUNT; i++) {
+        slots[i] = g->variable + i * sizeof *slots;
+    }
+    const ga_cubin_section *from = &g->address_relocations;
+    for (size_t at = 0; table.size && at < from->content.size; at += step_of(from)) {
+        ga_cubin_relocation entry = ga_cubin_relocation_at(from, at);
+        unsigned call = ga_cubin_call_at(g->cubin, entry.symbol);
+        if (call) {
+            slots[__builtin_ctz(call)] = g->moved + entry.offset;
+        }
+    }
+    for (unsigned i = 0; i < GA_CALLS_COUNT; i++) {
+        append_object(g, names[i], slots[i], sizeof *slots);
+    }
+}
+
 static ga_status add_variable(graft *g)
 {
-    static const uint64_t zeros[GA_CALLS_COUNT];
+    static const ga_cubin_variable zeros;
     ga_cubin_section before;
     uint32_t section;
     ga_status status = find_constants(g, &before, &section);
@@ -142,38 +248,111 @@ static ga_status add_variable(graft *g)
     constants->sh_addralign = align;
     constants->sh_offset = append(&g->file, before.content.bytes, before.content.size, 16);
     constants->sh_size = at + VARIABLE_SIZE;
-    append(&g->file, zeros, sizeof zeros, 8);
-    Elf64_Sym symbol = {.st_name = append_name(&g->strings, "", GA_CUBIN_VARIABLE),
-                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
-                        .st_shndx = (uint16_t)section,
-                        .st_value = at,
-                        .st_size = VARIABLE_SIZE};
-    append(&g->symbols, &symbol, sizeof symbol, 1);
+    append(&g->file, &zeros, sizeof zeros, 8);
     g->variable = (uint32_t)at;
+    g->constants = section;
+    append_object(g, GA_CUBIN_VARIABLE, at, VARIABLE_SIZE);
+    add_addresses(g, constants);
+    return GA_OK;
+}
+
+/* The relocations of the constants; `*index` is 0 if there are none. */
+static ga_status find_relocations(const graft *g, ga_cubin_section *out, uint32_t *index)
+{
+    ga_cubin_section ignored;
+    size_t step;
+    *index = 0;
+    for (uint32_t i = 1; i < g->cubin->section_count; i++) {
+        if (ga_cubin_section_at(g->cubin, i, out) && ga_cubin_has_relocations(out) &&
+            out->header.sh_info == g->constants) {
+            *index = i;
+            return ga_cubin_relocates(g->cubin, out, &ignored, &step);
+        }
+    }
+    *out = (ga_cubin_section){.header = {.sh_type = SHT_RELA,
+                                         .sh_flags = SHF_INFO_LINK,
+                                         .sh_link = (uint32_t)g->cubin->symbols_index,
+                                         .sh_info = g->constants,
+                                         .sh_addralign = 8,
+                                         .sh_entsize = sizeof(Elf64_Rela)}};
+    return GA_OK;
+}
+
+/* Each word of the variable gets the address of the function with that symbol. */
+static ga_status add_relocations(graft *g, uint32_t symbol)
+{
+    ga_cubin_section from;
+    uint32_t section;
+    ga_status status = find_relocations(g, &from, &section);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (!section) {
+        from.header.sh_name = append_name(&g->names, "", ".rela.nv.constant3");
+        section = append_section(g, &from.header);
+    }
+    size_t at = append(&g->file, from.content.bytes, from.content.size, 8);
+    for (uint32_t i = 0; i < VARIABLE_WORDS; i++) {
+        Elf64_Rela entry = {.r_offset = g->variable + i * sizeof(uint64_t),
+                            .r_info = ELF64_R_INFO((uint64_t)symbol, GA_R_64)};
+        append(&g->file, &entry, (size_t)from.header.sh_entsize, 1);
+    }
+    const ga_cubin_section *moved = &g->address_relocations;
+    for (size_t i = 0; g->addresses.content.size && i < moved->content.size; i += step_of(moved)) {
+        ga_cubin_relocation r = ga_cubin_relocation_at(moved, i);
+        Elf64_Rela entry = {.r_offset = g->moved + r.offset,
+                            .r_info = ELF64_R_INFO((uint64_t)r.symbol, GA_R_64)};
+        append(&g->file, &entry, (size_t)from.header.sh_entsize, 1);
+    }
+    g->sections[section].sh_offset = at;
+    g->sections[section].sh_size = g->file.size - at;
     return GA_OK;
 }
 
 /* ---- stubs ----------------------------------------------------------------------------------- */
 
-/* Before sm_90, the top 8 bits of sh_info are the registers; the rest is the function's symbol. */
-static ga_status add_code(graft *g, unsigned call, uint32_t symbol, const char *name)
+/* Append a section with the code of `stub`, for the symbol of that index and name. Before sm_90,
+ * the top 8 bits of sh_info are the registers; the rest is the function's symbol. */
+static uint32_t append_code(graft *g, const ga_stub *stub, uint32_t symbol, const char *name)
 {
-    ga_stub stub;
-    ga_status status = ga_stub_find(&stub, g->stubs, call);
-    if (status != GA_OK) {
-        return status;
-    }
-    ga_image code = stub.section.content;
-    Elf64_Shdr section = stub.section.header;
+    ga_image code = stub->section.content;
+    Elf64_Shdr section = stub->section.header;
     section.sh_name = append_name(&g->names, ".text.", name);
     section.sh_offset = append(&g->file, code.bytes, code.size, 128);
     section.sh_link = (uint32_t)g->cubin->symbols_index;
     section.sh_info = (section.sh_info & 0xff000000) | symbol;
-    g->code_size[call] = code.size;
-    g->code[call] = append_section(g, &section);
-    return g->file.has_failed
-               ? GA_OK /* add_all() will say */
-               : ga_stub_finish(g->file.bytes + section.sh_offset, &stub, g->stubs, g->variable);
+    return append_section(g, &section);
+}
+
+static ga_status add_code(graft *g, unsigned call, uint32_t symbol, const char *name)
+{
+    static const char *const names[GA_CALLS_COUNT] = GA_CUBIN_STUBS;
+    ga_stub stub;
+    ga_status status = ga_stub_find(&stub, g->stubs, names[call]);
+    if (status != GA_OK) {
+        return status;
+    }
+    g->code_size[call] = stub.section.content.size;
+    g->code[call] = append_code(g, &stub, symbol, name);
+    uint64_t at = g->sections[g->code[call]].sh_offset;
+    return g->file.has_failed ? GA_OK /* add_all() will say */
+                              : ga_stub_finish(g->file.bytes + at, &stub, g->stubs, g->variable);
+}
+
+static ga_status add_none(graft *g)
+{
+    ga_stub none;
+    uint32_t index = (uint32_t)(g->symbols.size / sizeof(Elf64_Sym));
+    ga_status status = ga_stub_find(&none, g->stubs, GA_CUBIN_NONE);
+    if (status != GA_OK) {
+        return status;
+    }
+    Elf64_Sym symbol = {.st_name = append_name(&g->strings, "", GA_CUBIN_NONE),
+                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+                        .st_shndx = (uint16_t)append_code(g, &none, index, GA_CUBIN_NONE),
+                        .st_size = none.section.content.size};
+    append(&g->symbols, &symbol, sizeof symbol, 1);
+    return add_relocations(g, index);
 }
 
 static ga_status define(graft *g, uint32_t index, unsigned call)
@@ -201,6 +380,36 @@ static ga_status define_all(graft *g)
         status = call ? define(g, i, (unsigned)__builtin_ctz(call)) : GA_OK;
     }
     return status;
+}
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+/* LDC R, c[0x4][r + offset] becomes LDC R, c[0x3][r + offset + moved]. Other ways to read the bank
+ * find the stub's address there. */
+static void move_reads(graft *g, uint8_t *code, size_t size)
+{
+    for (size_t at = 0; at + STEP <= size; at += STEP) {
+        uint64_t word;
+        memcpy(&word, code + at, sizeof word);
+        uint64_t bank = word >> BANK_BIT & 0x1f;
+        uint64_t offset = word >> OFFSET_BIT & 0xffff;
+        if ((word & 0xfff) == OP_LDC && bank == 4 && offset + g->moved < REACH) {
+            word &= ~(UINT64_C(0x1f) << BANK_BIT | UINT64_C(0xffff) << OFFSET_BIT);
+            word |= UINT64_C(3) << BANK_BIT | (offset + g->moved) << OFFSET_BIT;
+            memcpy(code + at, &word, sizeof word);
+        }
+    }
+}
+
+static void move_all_reads(graft *g)
+{
+    ga_cubin_section section;
+    for (size_t i = 1; i < g->cubin->section_count && g->addresses.content.size; i++) {
+        if (ga_cubin_section_at(g->cubin, i, &section) && section.header.sh_type == SHT_PROGBITS &&
+            strncmp(section.name, ".text.", 6) == 0) {
+            move_reads(g, g->file.bytes + section.header.sh_offset, section.content.size);
+        }
+    }
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -287,12 +496,19 @@ static ga_status add_all(graft *g, const ga_cubin_needs *needs)
     if (status == GA_OK) { /* which may have raised registers in headers */
         memcpy(g->sections, g->file.bytes + g->cubin->sections,
                g->section_count * sizeof *g->sections);
+        status = find_addresses(g);
+    }
+    if (status == GA_OK) {
         status = add_variable(g);
+    }
+    if (status == GA_OK) {
+        status = add_none(g);
     }
     if (status == GA_OK) {
         status = define_all(g);
     }
-    if (status == GA_OK) {
+    if (status == GA_OK && !g->file.has_failed) {
+        move_all_reads(g);
         finish(g);
     }
     bool has_failed =

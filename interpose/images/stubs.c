@@ -8,10 +8,10 @@
  *   MOV R20, return;   MOV R21, return                    the relocations against the stub itself
  *   CALL.ABS.NOINC R6
  *   LDL R20, [R1];     LDL R21, [R1+4];  IADD3 R1, R1, 8  restore
- *   RET.ABS.NODEC R20                                     reached if there is no function to call
+ *   RET.ABS.NODEC R20                                     no longer reached
  *
- * A NOP keeps the instruction's cycles and waits, so that no other one comes too early. The form is
- * the same for sm_75 to sm_121; another one is refused.
+ * A NOP keeps the instruction's waits, but not its cycles, because nothing needs its result. The
+ * form is the same for sm_75 to sm_121; another one is refused.
  */
 #include "stubs.h"
 
@@ -37,9 +37,10 @@ enum {
     RETURN_HIGH = 21
 };
 
-/* Of the high 64 bits: cycles to wait, and events to wait for; and the events that it signals to
- * others, as two numbers of which 7 is none. */
-#define KEPT_BY_NOP  (UINT64_C(0x1f) << 41 | UINT64_C(0x3f) << 52)
+/* Of the high 64 bits: whether another warp may come next, and events to wait for; cycles until the
+ * next instruction; and the events that it signals to others, as two numbers of which 7 is none. */
+#define KEPT_BY_NOP  (UINT64_C(1) << 45 | UINT64_C(0x3f) << 52)
+#define ONE_CYCLE    (UINT64_C(1) << 41)
 #define SIGNALS_NONE (UINT64_C(0x3f) << 46)
 
 /* How many of each a stub has. */
@@ -111,7 +112,8 @@ static ga_status make_jump(uint8_t *code, const ga_stub *stub)
     for (size_t at = 0; at + STEP <= stub->section.content.size; at += STEP) {
         if (count(&f, load64(code + at))) {
             store64(code + at, NOP_LOW);
-            store64(code + at + 8, (load64(code + at + 8) & KEPT_BY_NOP) | SIGNALS_NONE);
+            store64(code + at + 8,
+                    (load64(code + at + 8) & KEPT_BY_NOP) | ONE_CYCLE | SIGNALS_NONE);
         }
     }
     bool is_known = f.frames == 2 && f.saves == 2 && f.restores == 2 && f.returns == 2 &&
@@ -174,19 +176,18 @@ ga_status ga_stub_finish(uint8_t *code, const ga_stub *stub, const ga_cubin *cub
     return status == GA_OK ? make_jump(code, stub) : status;
 }
 
-ga_status ga_stub_find(ga_stub *out, const ga_cubin *cubin, unsigned call)
+ga_status ga_stub_find(ga_stub *out, const ga_cubin *cubin, const char *wanted)
 {
-    static const char *const names[GA_CALLS_COUNT] = GA_CUBIN_STUBS;
     Elf64_Sym symbol;
     const char *name;
     for (uint32_t i = 1; i < cubin->symbols.size / sizeof symbol; i++) {
-        if (ga_cubin_symbol_at(cubin, i, &symbol, &name) && strcmp(name, names[call]) == 0 &&
-            !symbol.st_value && symbol.st_shndx < cubin->section_count &&
+        if (ga_cubin_symbol_at(cubin, i, &symbol, &name) && strcmp(name, wanted) == 0 &&
+            symbol.st_shndx && !symbol.st_value && symbol.st_shndx < cubin->section_count &&
             ga_cubin_section_at(cubin, symbol.st_shndx, &out->section)) {
             out->section_index = symbol.st_shndx;
             out->symbol = i;
             return GA_OK;
         }
     }
-    return ga_fail(GA_ERR_UNSUPPORTED, "cubin with stubs: expected %s in it", names[call]);
+    return ga_fail(GA_ERR_UNSUPPORTED, "cubin with stubs: expected %s in it", wanted);
 }

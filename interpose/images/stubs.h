@@ -12,11 +12,11 @@ typedef struct ga_stub {
     uint32_t section_index, symbol;
 } ga_stub;
 
-/* Find the stub for the function of bit `call` in GA_CALLS_*.
+/* Find a function of GA_CUBIN_STUBS, or GA_CUBIN_NONE.
  *
  * GA_ERR_UNSUPPORTED  the cubin has none
  */
-ga_status ga_stub_find(ga_stub *out, const ga_cubin *cubin, unsigned call);
+ga_status ga_stub_find(ga_stub *out, const ga_cubin *cubin, const char *name);
 
 /* Finish `code`, a copy of the stub's code: for the variable at `offset` of constant bank 3, and
  * such that the function returns to the stub's caller. It needs no relocations then.

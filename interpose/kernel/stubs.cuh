@@ -2,7 +2,8 @@
  *
  * The functions that the CUDA preload adds to the program's modules as malloc, free and
  * __cuda_syscall_aligned_malloc. They call the functions whose addresses are in constant bank 3 of
- * the kernel's module; 0: there are none (interpose/images/graft.c).
+ * the kernel's module. Where there are none, these are addresses of gpualloc_call_none()
+ * (interpose/images/graft.c).
  *
  * interpose/images/stubs.c rewrites the code, and knows the form that ptxas gives it: linked, and
  * compiled with --disable-optimizer-constants.
@@ -29,22 +30,25 @@ template <int PLACE> static __device__ __forceinline__ unsigned long long stub_a
 
 extern "C" __device__ __noinline__ void *gpualloc_call_malloc(size_t size)
 {
-    auto *call = (void *(*)(size_t))stub_address<0>();
-    return call ? call(size) : nullptr;
+    return ((void *(*)(size_t))stub_address<0>())(size);
 }
 
 extern "C" __device__ __noinline__ void gpualloc_call_free(void *block)
 {
-    auto *call = (void (*)(void *))stub_address<8>();
-    if (call) {
-        call(block);
-    }
+    ((void (*)(void *))stub_address<8>())(block);
 }
 
 extern "C" __device__ __noinline__ void *gpualloc_call_malloc_aligned(size_t size, size_t align)
 {
-    auto *call = (void *(*)(size_t, size_t))stub_address<16>();
-    return call ? call(size, align) : nullptr;
+    return ((void *(*)(size_t, size_t))stub_address<16>())(size, align);
+}
+
+/* Gives NULL, as any of these functions. Assembly, so that callers do not know. */
+extern "C" __device__ __noinline__ void *gpualloc_call_none()
+{
+    void *none;
+    asm volatile("mov.u64 %0, 0;" : "=l"(none));
+    return none;
 }
 
 /* Never launched: its registers and stack are those that a kernel needs which calls the stubs,
@@ -54,6 +58,7 @@ extern "C" __global__ void ga_module_needs_stubs(void **out)
     out[0] = gpualloc_call_malloc((size_t)out[0]);
     gpualloc_call_free(out[1]);
     out[2] = gpualloc_call_malloc_aligned((size_t)out[2], (size_t)out[3]);
+    out[3] = gpualloc_call_none();
 }
 
 #endif

@@ -4,11 +4,12 @@
  * tcmalloc and jemalloc allocate from the program break where they can, and fall back to mmap.
  */
 #include "break.h"
+
+#include "../version_note.h"
 #include "libc_next.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))

@@ -10,9 +10,10 @@
 #include "break.h"
 
 #include <dlfcn.h>
-#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
+
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden"))); /* this object's */
 
 extern void *__libc_malloc(size_t size);
 extern void __libc_free(void *block);
@@ -69,6 +70,17 @@ void ga_libc_find(void)
     if (next_mallinfo2) {
         ga_libc.totals = totals;
     }
+}
+
+const char *ga_malloc_before(void)
+{
+    const struct link_map *object = _r_debug.r_map;
+    while (object && object->l_ld != _DYNAMIC && !ga_object_symbol(object, "malloc")) {
+        object = object->l_next;
+    }
+    return !object || object->l_ld == _DYNAMIC ? NULL
+           : *object->l_name                   ? object->l_name
+                                               : "the program";
 }
 
 void ga_libc_print_stats(void)

@@ -205,14 +205,30 @@ bool ga_served_owns(const void *block)
     return open && ga_owns(open, block);
 }
 
+/* A library that is loaded before the C library is initialised, as that of `dl`, initialises it
+ * without the program's arguments. The C library then does not know the program's name. */
+static void name_program(char **argv)
+{
+    if (argv && argv[0] && !*program_invocation_name) {
+        char *slash = strrchr(argv[0], '/');
+        program_invocation_name = argv[0];
+        program_invocation_short_name = slash ? slash + 1 : argv[0];
+    }
+}
+
 /* Runs even if the program never allocates, so that its setting is checked, and registers fork
  * handlers before any library does. The preload is linked with -z initfirst: this runs before all
  * other constructors, even the C library's, which sets `environ` to the same value. */
 __attribute__((constructor)) static void start_at_load(int argc, char **argv, char **variables)
 {
-    (void)argc, (void)argv;
+    (void)argc;
     if (!environ) {
         environ = variables;
     }
     ga_served_start();
+    name_program(argv);
+    const char *before = ga_malloc_before();
+    if (before) {
+        ga_log(GA_LOG_INFO, "malloc of \"%s\" comes before gpualloc's", before);
+    }
 }

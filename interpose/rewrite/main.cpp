@@ -172,7 +172,7 @@ error_t parse(int key, char *text, argp_state *state)
 void print_version(FILE *stream, argp_state *state)
 {
     (void)state;
-    std::fprintf(stream, "gpualloc " GA_VERSION ", with Clang " CLANG_VERSION_STRING "\n");
+    std::fprintf(stream, "gpualloc " GA_REWRITE_VERSION ", with Clang " CLANG_VERSION_STRING "\n");
 }
 
 int complain(const llvm::Twine &text)

@@ -2,6 +2,7 @@
  *
  * The embedded device code, and the modules loaded from it, one for each device in use.
  */
+#include "code_file.h"
 #include "device.h"
 
 #include "../platform/forks.h"
@@ -11,8 +12,9 @@
 #include <pthread.h>
 #include <string.h>
 
-/* From device_code.S. A build without nvcc has size 0. The size is data of that file, not the
- * distance to an end symbol, because C assumes that two objects have different addresses. */
+/* From device_code.S. Its size is 0 in a build without nvcc or with -Ddevice_code=file. The size is
+ * data of that file, not the distance to an end symbol, because C assumes that two objects have
+ * different addresses. */
 extern const unsigned char ga_device_code[] __attribute__((visibility("hidden")));
 extern const uint64_t ga_device_code_size __attribute__((visibility("hidden")));
 
@@ -44,7 +46,14 @@ static ga_status load_locked(const ga_cuda_driver *driver, int device)
     if (modules[device]) {
         return GA_OK;
     }
-    ga_status status = GA_CUDA_CALL(driver, cuModuleLoadData, &modules[device], ga_device_code);
+    ga_code_file file = {0};
+    ga_status status = ga_device_code_size ? GA_OK : ga_code_file_open(&file);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(driver, cuModuleLoadData, &modules[device],
+                          file.code ? file.code : ga_device_code);
+    ga_code_file_close(&file);
     return status == GA_OK ? GA_OK
                            : ga_fail(status, "device %d: cannot load the device code: %s", device,
                                      ga_error_text());
@@ -56,9 +65,6 @@ ga_status ga_device_function(CUfunction *out, int device, const char *name)
     *out = test_find ? test_find(name) : NULL;
     if (test_find) {
         return *out ? GA_OK : ga_fail(GA_ERR_DEVICE, "device %d: no kernel \"%s\"", device, name);
-    }
-    if (ga_device_code_size == 0) {
-        return ga_fail(GA_ERR_DEVICE, "this build has no device code: nvcc was not found for it");
     }
     ga_status status = ga_cuda_enter(&scope, device);
     if (status != GA_OK) {

@@ -138,6 +138,29 @@ ga_heap *ga_framework_heap(int device)
     return it ? it->heap : NULL;
 }
 
+typedef struct block_list {
+    ga_framework_block *blocks;
+    size_t room, count;
+} block_list;
+
+static void list_block(void *context, void *block, size_t size)
+{
+    block_list *list = context;
+    if (list->count < list->room) {
+        list->blocks[list->count] = (ga_framework_block){block, size};
+    }
+    list->count++;
+}
+
+ga_status ga_framework_blocks(int device, ga_framework_block *blocks, size_t *count)
+{
+    slot *it = slot_of(device);
+    block_list list = {.blocks = blocks, .room = *count};
+    ga_status status = it ? ga_heap_each_live(it->heap, list_block, &list) : GA_ERR_DEVICE;
+    *count = list.count;
+    return status;
+}
+
 /* ---- how much there may be ----------------------------------------------------------------- */
 
 /* relaxed, all: figures. A request above the limit is never added, because other threads would see
@@ -165,6 +188,18 @@ static void uncharge(slot *it, uint64_t size)
     __atomic_fetch_sub(&it->used, size, __ATOMIC_RELAXED); /* relaxed: a figure */
 }
 
+ga_status ga_framework_limit(int device, uint64_t bytes)
+{
+    slot *it = slot_of(device);
+    if (!it) {
+        return GA_ERR_DEVICE;
+    }
+    /* relaxed: figures */
+    __atomic_store_n(&it->limit, bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&it->limited, bytes != UINT64_MAX, __ATOMIC_RELAXED);
+    return GA_OK;
+}
+
 static ga_status device_memory(int device, size_t *total)
 {
     ga_cuda_scope scope;
@@ -183,18 +218,16 @@ static ga_status device_memory(int device, size_t *total)
 
 void ga_torch_memory_fraction(double fraction, int device)
 {
-    slot *it = slot_of(device);
     size_t total = 0;
-    if (!it || !(fraction >= 0 && fraction <= 1) || device_memory(device, &total) != GA_OK) {
+    if (!slot_of(device) || !(fraction >= 0 && fraction <= 1) ||
+        device_memory(device, &total) != GA_OK) {
         ga_log(GA_LOG_WARN,
                "ga_torch_memory_fraction: device %d, %g: expected a device and a part "
                "from 0 to 1; nothing is changed",
                device, fraction);
         return;
     }
-    /* relaxed: figures */
-    __atomic_store_n(&it->limit, (uint64_t)(fraction * (double)total), __ATOMIC_RELAXED);
-    __atomic_store_n(&it->limited, true, __ATOMIC_RELAXED);
+    ga_framework_limit(device, (uint64_t)(fraction * (double)total));
 }
 
 /* ---- blocks that streams share ------------------------------------------------------------- */
@@ -495,11 +528,37 @@ void *ga_torch_base_alloc(void *block, size_t *size)
 
 /* ---- CuPy ---------------------------------------------------------------------------------- */
 
+/* A free has no size, so the block counts with its usable bytes. */
+static ga_status alloc_unordered(slot *it, size_t size, void **out)
+{
+    if (size > PTRDIFF_MAX || !charge(it, size)) {
+        return size > PTRDIFF_MAX ? ga_alloc(it->heap, size, 0, out) : GA_ERR_MEMORY;
+    }
+    ga_status status = ga_alloc(it->heap, size, 0, out);
+    uncharge(it, size);
+    if (status == GA_OK) { /* relaxed: a figure */
+        __atomic_fetch_add(&it->used, ga_usable_size(it->heap, *out), __ATOMIC_RELAXED);
+    }
+    return status;
+}
+
+static ga_status free_unordered(slot *it, void *block)
+{
+    size_t size = ga_usable_size(it->heap, block);
+    ga_status status = free_after_device(it, block, !it->streams);
+    uncharge(it, status == GA_OK ? size : 0);
+    return status;
+}
+
 void *ga_cupy_malloc(void *heap, size_t size, int device)
 {
     void *block = NULL;
-    ga_heap *from = heap ? heap : ga_framework_heap(device);
-    return from && ga_alloc(from, size, 0, &block) == GA_OK ? block : NULL;
+    slot *it = heap ? NULL : slot_of(device);
+    if (!heap && !it) {
+        return NULL;
+    }
+    ga_status status = heap ? ga_alloc(heap, size, 0, &block) : alloc_unordered(it, size, &block);
+    return status == GA_OK ? block : NULL;
 }
 
 void ga_cupy_free(void *heap, void *block, int device)
@@ -508,7 +567,7 @@ void ga_cupy_free(void *heap, void *block, int device)
     if (!block || (!heap && !it)) {
         return;
     }
-    ga_status status = heap ? ga_free(heap, block) : free_after_device(it, block, !it->streams);
+    ga_status status = heap ? ga_free(heap, block) : free_unordered(it, block);
     if (status != GA_OK) {
         ga_log(GA_LOG_ERROR, "ga_cupy_free: %s", ga_error_text());
     }

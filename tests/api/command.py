@@ -18,7 +18,7 @@ from pathlib import Path
 
 BINARY = os.environ["GPUALLOC_BIN"]
 SANITIZED = bool(os.environ.get("GPUALLOC_SANITIZED"))
-COMMANDS = ("run", "bench", "trace", "rewrite", "list", "check", "help")
+COMMANDS = ("run", "env", "bench", "trace", "rewrite", "list", "check", "help")
 # Those that run here: `rewrite` needs Clang's development files.
 PRESENT = [name for name in COMMANDS if name != "rewrite" or os.environ.get("GPUALLOC_REWRITE")]
 REPO = Path(__file__).resolve().parents[2]
@@ -28,15 +28,18 @@ CUDA_PRELOAD = "libgpualloc-cuda.so"
 
 
 def empty_preload() -> str:
-    """A folder with libraries of the preloads' names and nothing in them."""
+    """A folder with libraries of the preloads' names, which have nothing but a version."""
     folder = tempfile.mkdtemp(prefix="gpualloc-preload-")
     atexit.register(shutil.rmtree, folder)
     for name in (PRELOAD, ALIGN_PRELOAD, CUDA_PRELOAD):
-        subprocess.run(["cc", "-shared", "-o", f"{folder}/{name}", "-x", "c", "/dev/null"],
-                       check=True)
+        subprocess.run(["cc", "-shared", "-I", REPO / "liballoc/include", "-include",
+                        REPO / "interpose/version_note.h", "-o", f"{folder}/{name}", "-x", "c",
+                        "/dev/null"], check=True)
     return folder
 
 
+CLEAN = {name: value for name, value in os.environ.items()
+         if not name.startswith("GPUALLOC_") and name not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
 SETTINGS = {"GPUALLOC_PRELOAD_DIR": empty_preload()} if SANITIZED else {}
 
 
@@ -59,11 +62,9 @@ class CommandTest(unittest.TestCase):
 
     def gpualloc(self, *args: object, env: dict[str, str] | None = None,
                  **more: object) -> Answer:
-        clean = {name: value for name, value in os.environ.items()
-                 if not name.startswith("GPUALLOC_") and name != "LD_PRELOAD"}
         settings: dict = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
                           "cwd": self.folder, "timeout": 120, "stdin": subprocess.DEVNULL}
-        return Answer(subprocess.run([BINARY, *map(str, args)], env=clean | SETTINGS | (env or {}),
+        return Answer(subprocess.run([BINARY, *map(str, args)], env=CLEAN | SETTINGS | (env or {}),
                                      **(settings | more)))
 
     def refused(self, answer: Answer, status: int, *parts: str) -> None:
@@ -74,6 +75,25 @@ class CommandTest(unittest.TestCase):
         self.assertRegex(lines[0], rf"^gpualloc( [a-z-]+)*: (?!({'|'.join(COMMANDS)})\\b.*:)")
         for part in parts:
             self.assertIn(part, lines[0])
+
+
+class RunTest(CommandTest):
+    def run_shell(self, script: str, *options: object, **more: object) -> Answer:
+        return self.gpualloc("run", *options, "--", "/bin/sh", "-c", script, **more)
+
+    def variable(self, name: str, *options: object, env: dict[str, str] | None = None) -> str:
+        answer = self.run_shell(f'printf %s "${{{name}-unset}}"', *options, env=env)
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        return answer.out
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def make(self, name: str, content: str | bytes, mode: int) -> Path:
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        path.chmod(mode)
+        return path
 
 
 def options_in_help(text: str) -> set[str]:

@@ -41,10 +41,13 @@ class Completion:
     def test_options(self) -> None:
         self.assertEqual({"--stats", "--stats-children", "--strict"},
                          set(self.complete("run", "--st")))
+        self.assertEqual(["--shell"], self.complete("run", "--sh"))
+        self.assertEqual(["--unset"], self.complete("env", "--un"))
         self.assertIn("--json", self.complete("list", "--"))
 
     def test_values(self) -> None:
         self.assertEqual(["system"], self.complete("run", "--host", "sy"))
+        self.assertEqual(["system"], self.complete("env", "--host", "sy"))
         self.assertEqual(["system"], self.complete("list", "sy"))
         self.assertNotIn("5", self.complete("list", ""))
         self.assertEqual(["warn"], self.complete("run", "--log", "w"))

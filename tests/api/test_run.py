@@ -7,197 +7,17 @@ import json
 import os
 import shutil
 import signal
-import stat
-import struct
+import statistics
 import subprocess
 import sys
 import unittest
 from pathlib import Path
 
 import command
-from command import ALIGN_PRELOAD, PRELOAD, Answer, CommandTest
+from command import PRELOAD, RunTest
 
 TRACE_HEADER_BYTES = 40
 PLAIN_PATH = {"PATH": "/usr/bin:/bin"}  # a folder that may not be searched makes a 127 a 126
-
-
-class RunTest(CommandTest):
-    def run_shell(self, script: str, *options: object, **more: object) -> Answer:
-        return self.gpualloc("run", *options, "--", "/bin/sh", "-c", script, **more)
-
-    def variable(self, name: str, *options: object, env: dict[str, str] | None = None) -> str:
-        answer = self.run_shell(f'printf %s "${{{name}-unset}}"', *options, env=env)
-        self.assertEqual((0, ""), (answer.status, answer.err))
-        return answer.out
-
-    def files(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir())
-
-    def make(self, name: str, content: str | bytes, mode: int) -> Path:
-        path = self.folder / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        path.chmod(mode)
-        return path
-
-
-FOUR = ("void *malloc(size_t size) { return __libc_malloc(size); }\n"
-        "void *calloc(size_t count, size_t size) { return __libc_calloc(count, size); }\n"
-        "void *realloc(void *old, size_t size) { return __libc_realloc(old, size); }\n"
-        "void free(void *block) { __libc_free(block); }\n")
-MEMALIGN = "void *memalign(size_t align, size_t size) { return __libc_memalign(align, size); }\n"
-ALIGNED = ("void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }\n"
-           "void *valloc(size_t size) { return memalign(4096, size); }\n"
-           "int posix_memalign(void **out, size_t align, size_t size)\n"
-           "{ return (*out = memalign(align, size)) ? 0 : 12; }\n")
-USABLE = ("size_t malloc_usable_size(void *block)\n"
-          "{ return block ? (((size_t *)block)[-1] & -16) - 16 : 0; }\n")
-PVALLOC = "void *pvalloc(size_t size) { return memalign(4096, size + 4095 & -4096); }\n"
-FAMILY = FOUR + MEMALIGN + ALIGNED + USABLE
-
-
-@unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
-class DirectLibrary(RunTest):
-    """The library of dl: is preloaded itself where nothing is lost."""
-
-    def library(self, name: str, source: str, *options: str) -> Path:
-        (self.folder / "family.c").write_text(
-            "#include <stddef.h>\nextern void *__libc_malloc(size_t), *__libc_calloc(size_t, "
-            "size_t), *__libc_realloc(void *, size_t), __libc_free(void *), "
-            "*__libc_memalign(size_t, size_t);\n" + source)
-        path = self.folder / name
-        subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", *options, "-o", path,
-                        self.folder / "family.c"], check=True)
-        return path
-
-    def preloads(self, *options: object, env: dict[str, str] | None = None) -> list[str]:
-        return [Path(name).name for name in
-                self.variable("LD_PRELOAD", *options, env=env).split(":")]
-
-    def test_whole_family(self) -> None:
-        path = self.library("whole.so", FAMILY + PVALLOC)
-        for host in (f"--host=dl:{path}", f'--host=dl:path="{path}"'):
-            self.assertEqual(str(path), self.variable("LD_PRELOAD", host))
-            self.assertEqual(host.partition("=")[2], self.variable("GPUALLOC_HOST", host))
-        self.assertEqual(["whole.so"], self.preloads(env={"GPUALLOC_HOST": f"dl:{path}"}))
-
-    def test_a_relative_path_becomes_absolute(self) -> None:
-        path = self.library("whole.so", FAMILY + PVALLOC)
-        self.assertEqual(str(path), self.variable("LD_PRELOAD", "--host=dl:./whole.so"))
-
-    def test_part_of_the_family(self) -> None:
-        """The C library's pvalloc would return blocks that this library's free does not know."""
-        path = self.library("part.so", FAMILY)
-        self.assertEqual([ALIGN_PRELOAD, "part.so"], self.preloads(f"--host=dl:{path}"))
-
-    def test_one_function_for_aligned_blocks_is_enough(self) -> None:
-        for one in (MEMALIGN, MEMALIGN.replace("memalign(size_t", "aligned_alloc(size_t")):
-            path = self.library("one.so", FOUR + one + USABLE)
-            self.assertEqual([ALIGN_PRELOAD, "one.so"], self.preloads(f"--host=dl:{path}"), one)
-
-    def test_families_that_cannot_be_completed(self) -> None:
-        never = MEMALIGN.replace("__libc_memalign(align, size)", "__libc_malloc(size)")
-        strict = MEMALIGN.replace("return", "return size % align ? NULL :")
-        for family in (FOUR + USABLE, FOUR + MEMALIGN + ALIGNED + PVALLOC,
-                       FOUR + never + ALIGNED + USABLE, FOUR + strict + ALIGNED + USABLE):
-            path = self.library("behind.so", family)
-            self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{path}"), family)
-
-    def test_blocks_that_are_not_aligned(self) -> None:
-        """As by mimalloc 2.0.9."""
-        for function in ("memalign", "aligned_alloc"):
-            name = f"void *{function}(size_t align, size_t size) {{ return "
-            self.assertIn(name, FAMILY)
-            wrong = FAMILY.replace(name, name + "align == 64 && size == 64 ? malloc(size) : ")
-            path = self.library("wrong.so", wrong + PVALLOC)
-            self.assertEqual([ALIGN_PRELOAD, "wrong.so"], self.preloads(f"--host=dl:{path}"),
-                             function)
-
-    def test_statistics_and_traces_need_ours(self) -> None:
-        host = f"--host=dl:{self.library('whole.so', FAMILY + PVALLOC)}"
-        stats, trace = f"{self.folder}/stats.json", f"{self.folder}/trace"
-        for options, env in (([f"--stats={stats}"], {}), ([f"--trace={trace}"], {}),
-                             ([], {"GPUALLOC_STATS": stats}), ([], {"GPUALLOC_TRACE": trace})):
-            with self.subTest(options=options, env=env):
-                self.assertEqual([PRELOAD], self.preloads(host, *options, env=env))
-        self.assertEqual([PRELOAD], self.preloads(host.replace("=dl", "=hazard/dl")))
-
-    def test_a_path_that_the_loader_would_split(self) -> None:
-        for family in (FAMILY, FAMILY + PVALLOC):
-            for name in ("with space.so", "with:colon.so"):
-                path = self.library(name, family)
-                self.assertEqual([PRELOAD], self.preloads(f'--host=dl:path="{path}"'))
-
-    def test_other_preloads_stay_behind(self) -> None:
-        host = f"--host=dl:{self.library('part.so', FAMILY)}"
-        self.assertEqual([ALIGN_PRELOAD, "part.so", "libm.so.6", "libdl.so.2"],
-                         self.preloads(host, env={"LD_PRELOAD": "libm.so.6:libdl.so.2"}))
-
-    def test_folder_of_preloads(self) -> None:
-        """Only a run that needs the library for aligned blocks misses it there."""
-        (self.folder / "there").mkdir()
-        (self.folder / "there" / PRELOAD).symlink_to(self.variable("LD_PRELOAD"))
-        env = {"GPUALLOC_PRELOAD_DIR": str(self.folder / "there")}
-        part, whole = self.library("part.so", FAMILY), self.library("whole.so", FAMILY + PVALLOC)
-        self.assertEqual(["whole.so"], self.preloads(f"--host=dl:{whole}", env=env))
-        self.refused(self.gpualloc("run", f"--host=dl:{part}", "true", env=env), 2, ALIGN_PRELOAD)
-
-    def test_program_without_loader(self) -> None:
-        """Static, or one that gains rights: the warning does not depend on the library."""
-        (self.folder / "empty.c").write_text("int main(void) { return 7; }\n")
-        subprocess.run(["cc", "-static", "-o", self.folder / "static", self.folder / "empty.c"],
-                       check=True)
-        host = f"--host=dl:{self.library('part.so', FAMILY)}"
-        answer = self.gpualloc("run", host, self.folder / "static")
-        self.assertEqual(7, answer.status)
-        self.assertIn("it is linked statically", answer.err)
-        self.refused(self.gpualloc("run", "--strict", host, self.folder / "static"), 2, "static")
-
-    def test_nested_runs(self) -> None:
-        path = self.library("whole.so", FAMILY + PVALLOC)
-        nested = f"{command.BINARY} run --host={{}} -- /bin/sh -c 'echo $LD_PRELOAD'"
-        inner = self.run_shell(nested.format(f"dl:{path}"), "--host=system").out
-        self.assertEqual(f"{path}\n", inner)
-        inner = self.run_shell(nested.format("system"), f"--host=dl:{path}").out
-        first, second = inner.strip().split(":")
-        self.assertEqual((PRELOAD, str(path)), (Path(first).name, second))
-
-    def test_runs_nested_in_one_for_aligned_blocks(self) -> None:
-        """The outer pair goes: its operators would serve C++."""
-        part, other = self.library("part.so", FAMILY), self.library("other.so", FAMILY)
-        outer = f"--host=dl:{part}"
-        for inner, expected in (("system", [PRELOAD]), (f"dl:{part}", [ALIGN_PRELOAD, "part.so"]),
-                                (f"dl:{other}", [ALIGN_PRELOAD, "other.so"])):
-            for env, behind in (({}, []), ({"LD_PRELOAD": "libm.so.6"}, ["libm.so.6"])):
-                out = self.run_shell(f"{command.BINARY} run --host={inner} -- "
-                                     "/bin/sh -c 'echo $LD_PRELOAD'", outer, env=env).out
-                names = [Path(name).name for name in out.strip().split(":")]
-                self.assertEqual(expected + behind, names, inner)
-
-    def test_deep_nesting_does_not_lengthen_the_list(self) -> None:
-        run = f"{command.BINARY} run --host=dl:{self.library('part.so', FAMILY)} --device=vmm -- "
-        once, thrice = (self.run_shell(run * depth + "/bin/sh -c 'echo $LD_PRELOAD'").out
-                        for depth in (1, 3))
-        self.assertEqual(once, thrice)
-        self.assertEqual(3, len(once.split(":")), once)
-
-    def test_more_static_thread_local_storage(self) -> None:
-        """For a library that the loader has no space for, as Debian's jemalloc."""
-        part = "static __thread char large[1 << 13];\n" + FAMILY.replace("{ return __libc_malloc",
-                                                                       "{ large[0]++; return "
-                                                                       "__libc_malloc")
-        host = f"--host=dl:{self.library('large.so', part, '-ftls-model=initial-exec')}"
-        perturb, more = "glibc.malloc.perturb=0", "glibc.rtld.optional_static_tls=16000"
-        self.assertEqual([ALIGN_PRELOAD, "large.so"], self.preloads(host))
-        self.assertEqual("unset", self.variable("GLIBC_TUNABLES", host))
-        self.assertEqual(perturb,
-                         self.variable("GLIBC_TUNABLES", host, env={"GLIBC_TUNABLES": perturb}))
-        for env, expected in (({}, more), ({"GLIBC_TUNABLES": perturb}, f"{perturb}:{more}")):
-            forwarded = self.run_shell('printf %s "$GLIBC_TUNABLES"', host,
-                                       f"--stats={self.folder}/stats", env=env)
-            self.assertEqual((0, expected, ""),
-                             (forwarded.status, forwarded.out, forwarded.err))
-        chosen = {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=600"}
-        self.refused(self.gpualloc("run", host, "true", env=chosen), 2, "static TLS")
 
 
 class Status(RunTest):
@@ -261,6 +81,15 @@ class Environment(RunTest):
                              self.variable("LD_PRELOAD", env={"LD_PRELOAD": others}))
 
     @unittest.skipIf(command.SANITIZED, "a sanitizer's runtime must come before any preload")
+    def test_libraries_of_another_installation_go(self) -> None:
+        path = self.variable("LD_PRELOAD")
+        other = shutil.copy(path, self.folder)
+        for before, after in ((other, ""), (f"{other}:libm.so.6", ":libm.so.6"),
+                              (f"libm.so.6 {other}", ":libm.so.6"),
+                              (f"libm.so.6:{other}:libdl.so.2", ":libm.so.6:libdl.so.2")):
+            self.assertEqual(path + after, self.variable("LD_PRELOAD", env={"LD_PRELOAD": before}))
+
+    @unittest.skipIf(command.SANITIZED, "a sanitizer's runtime must come before any preload")
     def test_run_within_run(self) -> None:
         answer = self.gpualloc("run", "--host=system", command.BINARY, "run", "--stats", "/bin/sh",
                                "-c", 'echo "$LD_PRELOAD $GPUALLOC_HOST $GPUALLOC_STATS"')
@@ -294,6 +123,18 @@ class Environment(RunTest):
                                     ("--trace=/dev/shm/%p", "TRACE", "/dev/shm/%p")):
             out = self.run_shell(f'printf %s "$GPUALLOC_{name}"; rm -f /dev/shm/$$*', option).out
             self.assertEqual(value, out)
+
+    def test_settings_of_another_jemalloc(self) -> None:
+        """One line says that they are not read."""
+        names = [b["name"] for b in json.loads(self.gpualloc("list", "--json").out)["backends"]]
+        if "jemalloc" not in names:
+            self.skipTest("built without jemalloc")
+        env = {"MALLOC_CONF": "narenas:1"}
+        for host, own, lines in (("jemalloc", None, 1), ("hazard/jemalloc", None, 1),
+                                 ("jemalloc", "narenas:1", 0), ("system", None, 0)):
+            more = {"GA_JE_MALLOC_CONF": own} if own else {}
+            answer = self.run_shell("exit 0", f"--host={host}", env=env | more)
+            self.assertEqual((0, lines), (answer.status, answer.err.count("GA_JE_MALLOC_CONF is")))
 
     def test_preloads(self) -> None:
         """The preload for CUDA programs only if a spec for them is set."""
@@ -377,36 +218,6 @@ class Refused(RunTest):
     def test_control_characters_are_not_shown(self) -> None:
         self.refused(self.gpualloc("run", "--", "\033[31m\nx"), 127, '"?[31m?x"')
 
-    def test_preload_is_missing(self) -> None:
-        answer = self.gpualloc("run", "true", env={"GPUALLOC_PRELOAD_DIR": "nonesuch"})
-        self.refused(answer, 2, "GPUALLOC_PRELOAD_DIR", PRELOAD, f'"{self.folder}/nonesuch"')
-        lonely = self.folder / "bin" / "gpualloc"
-        lonely.parent.mkdir()
-        shutil.copy(command.BINARY, lonely)
-        done = subprocess.run([lonely, "run", "true"], capture_output=True,
-                              env={name: value for name, value in os.environ.items()
-                                   if name != "GPUALLOC_PRELOAD_DIR"})
-        self.refused(Answer(done), 2, PRELOAD, str(self.folder), "GPUALLOC_PRELOAD_DIR")
-
-    def test_preload_beside_a_moved_command(self) -> None:
-        command_path = self.folder / "bin" / "gpualloc"
-        command_path.parent.mkdir()
-        shutil.copy(command.BINARY, command_path)
-        env = {name: value for name, value in os.environ.items() if name != "GPUALLOC_PRELOAD_DIR"}
-        for place in ("lib", "lib64", "malloc"):
-            (self.folder / place).mkdir()
-            (self.folder / place / PRELOAD).touch()
-            done = subprocess.run([command_path, "run", "/bin/sh", "-c", "echo $LD_PRELOAD"],
-                                  capture_output=True, env=env, text=True)
-            self.assertEqual(f"{self.folder}/{place}/{PRELOAD}\n", done.stdout)
-
-    def test_preload_that_cannot_be_named(self) -> None:
-        for name in ("a space", "a:colon"):
-            (self.folder / name).mkdir()
-            (self.folder / name / PRELOAD).touch()
-            answer = self.gpualloc("run", "true", env={"GPUALLOC_PRELOAD_DIR": name})
-            self.refused(answer, 2, name, "space or a colon")
-
     def test_files(self) -> None:
         thesis = self.make("thesis", "years of work", 0o644)
         pipe = self.folder / "pipe"
@@ -425,6 +236,22 @@ class Refused(RunTest):
         answer = self.gpualloc("run", "--trace", trace, "nonesuch-program", env=PLAIN_PATH)
         self.assertEqual(127, answer.status)
         self.assertEqual(b"GATRACE\0 and more", trace.read_bytes())
+
+
+@unittest.skipIf(command.SANITIZED, "a sanitizer takes its own time to start")
+class Cost(RunTest):
+    def test_start(self) -> None:
+        """Of processor time, which other processes disturb little: below 5 ms."""
+        def milliseconds(*args: str) -> float:
+            def once() -> float:
+                pid = os.posix_spawn(args[0], args, command.CLEAN)
+                _, status, used = os.wait4(pid, 0)
+                self.assertEqual(0, status)
+                return (used.ru_utime + used.ru_stime) * 1000
+            return statistics.median(once() for _ in range(21))
+
+        run = milliseconds(command.BINARY, "run", "/bin/true")
+        self.assertLess(run - milliseconds("/bin/true"), 5)
 
 
 @unittest.skipIf(command.SANITIZED, "the preload is not the real one")
@@ -542,103 +369,6 @@ class Output(RunTest):
         self.assertEqual(0, self.gpualloc("run", *self.PROGRAM, env=env).status)
         self.assertEqual(["s.json", "u"], self.files())
         self.assertEqual(1, len((self.folder / "s.json").read_text().splitlines()))
-
-
-def small_program(loader: bytes = b"") -> bytes | None:
-    """A program that exits with 7; `loader` names its loader, which is not run if it is the
-    program itself. Without one it is static."""
-    codes = {"x86_64": (62, b"\xbf\x07\0\0\0\xb8\x3c\0\0\0\x0f\x05"),
-             "aarch64": (183, struct.pack("<III", 0xD28000E0, 0xD2800BA8, 0xD4000001))}
-    if os.uname().machine not in codes:
-        return None
-    machine, code = codes[os.uname().machine]
-    base, start = 0x800000 if loader else 0x400000, 64 + 2 * 56
-    name = loader + b"\0" if loader else b""
-    size = start + len(code) + len(name)
-    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, machine, 1, base + start,
-                         64, 0, 0, 64, 56, 2 if loader else 1, 0, 0, 0)
-    load = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 0x10000)
-    at = start + len(code)
-    interpreter = struct.pack("<IIQQQQQQ", 3, 4, at, base + at, base + at, len(name), len(name), 1)
-    return header + load + interpreter + code + name
-
-
-class OutOfReach(RunTest):
-    def check(self, program: object, reason: str, status: int) -> None:
-        answer = self.gpualloc("run", program)
-        self.assertEqual(status, answer.status, answer.err)
-        self.assertEqual(1, answer.err.count("\n"), answer.err)
-        self.assertIn(reason, answer.err)
-        self.refused(self.gpualloc("run", "--strict", program), 2, reason)
-        self.assertEqual("", self.gpualloc("run", "--log=error", program).err)
-
-    def test_static(self) -> None:
-        content = small_program()
-        if content is None:
-            self.skipTest("no static program for this processor")
-        path = self.make("static", content, 0o755)
-        self.check(path, "statically", 7)
-        self.check(self.make("script", f"#!{path} -x\n", 0o755), "statically", 7)
-
-    def test_musl(self) -> None:
-        """Its loader would end a program that has the preload: it runs without, with a message.
-        The loader here is a static program with musl's name."""
-        content = small_program()
-        if content is None:
-            self.skipTest("no small program for this processor")
-        loader = self.make("ld-musl-any.so.1", content, 0o755)
-        path = self.make("musl", small_program(bytes(loader)), 0o755)
-        self.check(path, "made for musl", 7)
-
-    def test_musl_is_not_preloaded(self) -> None:
-        compiler = shutil.which("musl-gcc")
-        if not compiler:
-            self.skipTest("there is no musl-gcc")
-        source = self.make("print.c", '#include <stdio.h>\n#include <stdlib.h>\nint main(void)'
-                           '{ puts(getenv("LD_PRELOAD") ? "preloaded" : "alone"); return 0; }',
-                           0o644)
-        subprocess.run([compiler, str(source), "-o", str(self.folder / "print")], check=True)
-        answer = self.gpualloc("run", self.folder / "print")
-        self.assertEqual((0, "alone\n"), (answer.status, answer.out), answer.err)
-        self.assertIn("made for musl", answer.err)
-
-    def test_other_processor(self) -> None:
-        content = small_program() or b"\x7fELF\x02\x01\x01" + bytes(57)
-        path = self.make("foreign", content[:18] + b"\x08\0" + content[20:], 0o755)
-        answer = self.gpualloc("run", path)
-        self.assertNotEqual(0, answer.status)
-        self.assertIn("another kind of processor", answer.err.splitlines()[0])
-
-    def test_gains_rights(self) -> None:
-        if os.getuid() == 0:
-            path = self.make("true", Path("/bin/true").read_bytes(), 0o755)
-            os.chown(path, 65534, 65534)
-            path.chmod(0o4755)
-            self.folder.chmod(0o755)
-            self.check(path, "gains rights", 0)
-            path.chmod(0o755)
-        else:
-            su = shutil.which("su")
-            if not su or not os.stat(su).st_mode & stat.S_ISUID:
-                self.skipTest("no setuid program here")
-            self.assertIn("gains rights", self.gpualloc("run", su, "--version").err)
-
-    def test_within_reach(self) -> None:
-        for program in ("/bin/true", self.make("s", "#!/bin/sh\n", 0o755),
-                        self.make("e", "#! /usr/bin/env sh\n", 0o755)):
-            answer = self.gpualloc("run", "--strict", program)
-            self.assertEqual((0, ""), (answer.status, answer.err))
-
-    def test_files_that_are_no_programs(self) -> None:
-        for content in (b"\x7fELF", b"\x7fELF\x02\x01\x01" + b"\xff" * 200, b"#!", b"#!\n", b"",
-                        b"#!" + b"x" * 1000):
-            path = self.make("odd", content, 0o755)
-            self.assertGreaterEqual(self.gpualloc("run", path).status, 0)
-
-    def test_pipe_as_interpreter_is_not_waited_for(self) -> None:
-        os.mkfifo(self.folder / "pipe")
-        script = self.make("script", f"#!{self.folder}/pipe\n", 0o755)
-        self.refused(self.gpualloc("run", script, timeout=30), 126, "Permission denied")
 
 
 if __name__ == "__main__":

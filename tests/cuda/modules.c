@@ -165,11 +165,11 @@ static void unfillable(void)
 {
     build(true);
     CUmodule first = load_module(scene.bytes);
-    load.hide_variables(1);
+    load.refuse_variables(1, CUDA_ERROR_UNKNOWN);
     CUmodule second = load_module(scene.bytes);
     expect_passed(scene.bytes, second);
     CHECK_SAME(1, cu.calls("cuModuleUnload"));
-    load.hide_variables(1);
+    load.refuse_variables(1, CUDA_ERROR_UNKNOWN);
     expect_passed(scene.bytes, load_library(scene.bytes));
     CHECK_SAME(1, cu.calls("cuLibraryUnload"));
     expect_filled(first);
@@ -293,15 +293,15 @@ static void reset_beside(void)
     CUmodule module = load_module(scene.bytes);
     expect_filled(module);
     CHECK_SAME(0, cu.reset(0));
-    expect_zeros(library);
-    expect_zeros(module);
+    expect_none(library);
+    expect_none(module);
     CHECK_SAME(0, cu.retain(&primary, 0));
     expect_filled_by_launch(library);
     expect_filled(module);
     CHECK_SAME(0, cu.create(&second, NULL, 0, 0, 0));
     expect_filled_by_launch(library);
     CHECK_SAME(0, cu.reset(0));
-    expect_zeros(library);
+    expect_none(library);
     expect_filled(load_module(scene.bytes));
     expect_filled(library);
     CHECK_SAME(0, cu.pop(&second));
@@ -340,6 +340,64 @@ static void unload(void)
     CHECK_SAME(0, load.cuLibraryUnload(stays));
     CHECK_SAME(0, cu.reset(0));
     CHECK_SAME(0, load.stale());
+}
+
+static CUmodule staying;
+static CUcontext doomed;
+
+static void destroy_doomed(void)
+{
+    CHECK_SAME(0, cu.destroy(doomed));
+}
+
+static void launch_in_another(void)
+{
+    CUcontext other;
+    CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
+    launch();
+}
+
+/* The driver refuses to unload code: it is served as before, also in a context that is filled
+ * meanwhile, and after a reset. */
+static void refused_unload(void)
+{
+    CUcontext other;
+    build(true);
+    staying = load_library(scene.bytes);
+    CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
+    CUmodule module = load_module(scene.bytes);
+    cu.fail("cuModuleUnload", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_SAME(CUDA_ERROR_UNKNOWN, load.cuModuleUnload(module));
+    load.meanwhile("cuLibraryUnload", launch_in_another);
+    cu.fail("cuLibraryUnload", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_SAME(CUDA_ERROR_UNKNOWN, load.cuLibraryUnload(staying));
+    expect_filled_by_launch(staying);
+    CHECK_SAME(0, cu.reset(0));
+    expect_none(staying);
+    expect_filled_by_launch(staying);
+    CHECK_SAME(0, cu.push(other));
+    expect_none(module);
+    expect_filled_by_launch(module);
+    CHECK_SAME(0, load.cuModuleUnload(module));
+    CHECK_SAME(0, load.cuLibraryUnload(staying));
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(0, load.stale());
+}
+
+/* Its context is destroyed meanwhile. */
+static void refused_unload_without_context(void)
+{
+    CUcontext other;
+    build(true);
+    CHECK_SAME(0, cu.create(&other, NULL, 0, 0, 0));
+    staying = load_module(scene.bytes);
+    doomed = other;
+    load.meanwhile("cuModuleUnload", destroy_doomed);
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, load.cuModuleUnload(staying));
+    CHECK_SAME(1, load.stale());
+    load_library(scene.bytes);
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(1, load.stale());
 }
 
 /* Each thread loads and unloads, every second one in a context of its own. */
@@ -445,6 +503,8 @@ int main(int argc, char **argv)
         {"reset_beside", reset_beside},
         {"unknown_holder", unknown_holder},
         {"unload", unload},
+        {"refused_unload", refused_unload},
+        {"refused_unload_without_context", refused_unload_without_context},
         {"crowd", crowd},
         {"preserved", preserved},
         {"mixed", mixed},

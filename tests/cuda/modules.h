@@ -40,10 +40,11 @@ static struct {
     int (*images)(void);
     const void *(*image)(int number, const void **passed);
     const uint64_t *(*calls_of)(CUmodule code);
+    uint64_t (*slot_of)(CUmodule code, int i);
     uint64_t (*functions)(void);
     int (*stale)(void);
     int (*bad_devices)(void);
-    void (*hide_variables)(int n);
+    int (*refuse_variables)(int n, CUresult result);
     void (*meanwhile)(const char *symbol, void (*run)(void));
     CUcontext (*link_context)(void);
     uint64_t (*links)(void);
@@ -64,10 +65,11 @@ static inline void find_all(void)
     *(void **)&load.images = dlsym(driver, "stand_in_images");
     *(void **)&load.image = dlsym(driver, "stand_in_image");
     *(void **)&load.calls_of = dlsym(driver, "stand_in_calls_of");
+    *(void **)&load.slot_of = dlsym(driver, "stand_in_slot_of");
     *(void **)&load.functions = dlsym(driver, "stand_in_functions");
     *(void **)&load.bad_devices = dlsym(driver, "stand_in_bad_devices");
     *(void **)&load.stale = dlsym(driver, "stand_in_stale");
-    *(void **)&load.hide_variables = dlsym(driver, "stand_in_hide_variables");
+    *(void **)&load.refuse_variables = dlsym(driver, "stand_in_refuse_variables");
     *(void **)&load.meanwhile = dlsym(driver, "stand_in_meanwhile");
     *(void **)&load.link_context = dlsym(driver, "stand_in_link_context");
     *(void **)&load.links = dlsym(driver, "stand_in_links");
@@ -93,6 +95,7 @@ static inline void expect_filled(CUmodule code)
     for (unsigned i = 0; calls && i < 3; i++) {
         CHECK(calls[i] == functions + i * STAND_IN_STEP, "function %u: %#llx, expected %#llx", i,
               (unsigned long long)calls[i], (unsigned long long)functions + i * STAND_IN_STEP);
+        CHECK(load.slot_of(code, (int)i) == calls[i], "slot %u", i);
     }
 }
 
@@ -110,11 +113,14 @@ static inline void expect_filled_by_launch(CUmodule code)
 }
 
 /* They give NULL. */
-static inline void expect_zeros(CUmodule code)
+static inline void expect_none(CUmodule code)
 {
     const uint64_t *calls = load.calls_of(code);
-    CHECK(calls && !calls[0] && !calls[1] && !calls[2], "%#llx",
-          calls ? (unsigned long long)calls[0] : 1);
+    CHECK(calls, "no variable");
+    for (unsigned i = 0; calls && i < 3; i++) {
+        CHECK(calls[i] == STAND_IN_NONE, "function %u: %#llx", i, (unsigned long long)calls[i]);
+        CHECK(load.slot_of(code, (int)i) == calls[i], "slot %u", i);
+    }
 }
 
 static inline void expect_served(const void *given, CUmodule code)

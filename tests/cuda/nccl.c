@@ -377,6 +377,7 @@ static void nonblocking(void)
         nccl.proceed(NCCL_CUDA_ERROR);
         check_stays(true, block, 8 * MIB);
         check_state(NCCL_CUDA_ERROR);
+        expel(NULL); /* any other call: that for the state does not wait for the device */
         check_is_reused(true, block, 8 * MIB);
         nccl.proceed(NCCL_SUCCESS);
     }
@@ -411,8 +412,11 @@ static void ended_later(void)
     nccl.block(0);
     nccl.fail("ncclCommDeregister", NCCL_IN_PROGRESS);
     CHECK_SAME(NCCL_IN_PROGRESS, nccl.expel(&comm, handle));
+    expel(NULL); /* still in progress */
     check_stays(true, block, 8 * MIB);
     check_state(NCCL_SUCCESS);
+    check_stays(true, block, 8 * MIB);
+    expel(NULL);
     check_is_reused(true, block, 8 * MIB);
 }
 

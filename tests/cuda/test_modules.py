@@ -122,6 +122,11 @@ class Modules(Served):
     def test_unload(self) -> None:
         self.served("unload")
 
+    def test_the_driver_refuses_to_unload(self) -> None:
+        said = self.served("refused_unload", "kernels of 2 other contexts lose their blocks")
+        self.assertEqual(said.count("lose their blocks"), 1, said)
+        self.served("refused_unload_without_context")
+
     def test_many_threads(self) -> None:
         self.served("crowd")
 
@@ -233,6 +238,39 @@ class Contexts(Served):
     def test_contexts_that_end_by_early_functions(self) -> None:
         self.served("early_functions")
         self.served("attached", self.LOST)
+
+
+class Graphs(Served):
+    """Launches while contexts are behind."""
+
+    PROGRAM = "module_graphs"
+
+    def test_the_contexts_of_a_graph(self) -> None:
+        for name in ("own_contexts", "children"):
+            self.served(name, STAND_IN_DEVICES="2")
+
+    def test_each_function_that_instantiates(self) -> None:
+        self.served("each_function", "kernels of 1 other contexts lose", STAND_IN_DEVICES="2")
+
+    def test_graphs_of_unknown_contexts(self) -> None:
+        self.served("unknown", "kernels of 2 other contexts lose", STAND_IN_DEVICES="2")
+
+    def test_no_memory_at_a_launch(self) -> None:
+        """Two lines: that there is none, and that there is again. Launches go on meanwhile."""
+        for name in ("for_code", "for_module", "for_heap", "for_one_context"):
+            with self.subTest(name):
+                said = self.served(name, "get NULL from malloc until there is memory: ",
+                                   "are served: there is memory again", STAND_IN_DEVICES="2")
+                self.assertEqual(said.count("get NULL"), 1, said)
+                self.assertEqual(said.count("memory again"), 1, said)
+
+    def test_no_memory_if_strict(self) -> None:
+        outcome = self.run_cuda(self.PROGRAM, "for_heap", GPUALLOC_KERNEL=SPEC,
+                                GPUALLOC_STRICT="1", STAND_IN_DEVICES="2")
+        self.assertEqual(outcome.status, 2, outcome.stderr)
+
+    def test_programs_without_malloc(self) -> None:
+        self.served("not_read")
 
 
 if __name__ == "__main__":

@@ -117,6 +117,13 @@ class Serving(Case):
     def test_captures(self) -> None:
         self.under_each("capture")
 
+    def test_captures_in_a_context_with_several_references(self) -> None:
+        for name in ("captures", "refused"):
+            self.passes("attached", name, "driver", preload=False)
+            for device in ("vmm", "slab/vmm"):
+                with self.subTest(f"{name} {device}"):
+                    self.passes("attached", name, "heap", device=device)
+
     def test_reset(self) -> None:
         self.under_each("reset")
 

@@ -82,8 +82,9 @@ ga_status largest(void *, uint64_t *values, uint32_t count, void *stream)
 {
     size_t bytes = count * sizeof *values;
     CHECK(count <= WORDS);
-    CHECK_CUDA(cudaStreamSynchronize((cudaStream_t)stream));
-    CHECK_CUDA(cudaMemcpy(ours->words[rank], values, bytes, cudaMemcpyDeviceToHost));
+    cudaStream_t on = (cudaStream_t)stream;
+    CHECK_CUDA(cudaMemcpyAsync(ours->words[rank], values, bytes, cudaMemcpyDeviceToHost, on));
+    CHECK_CUDA(cudaStreamSynchronize(on));
     meet();
     uint64_t found[WORDS] = {};
     for (const uint64_t *words : ours->words) {
@@ -92,7 +93,8 @@ ga_status largest(void *, uint64_t *values, uint32_t count, void *stream)
         }
     }
     meet();
-    CHECK_CUDA(cudaMemcpy(values, found, bytes, cudaMemcpyHostToDevice));
+    CHECK_CUDA(cudaMemcpyAsync(values, found, bytes, cudaMemcpyHostToDevice, on));
+    CHECK_CUDA(cudaStreamSynchronize(on));
     return GA_OK;
 }
 
@@ -308,8 +310,9 @@ int run_rank()
         return SKIP;
     }
     CHECK_CUDA(cudaSetDevice((int)rank % devices));
-    refused(0, "slab:unit=128/vmm", "expected a heap that does not grow");
-    refused(0, "slab:unit=128,addressing=light,capacity=64M/vmm", "expected a heap over cuda");
+    refused(0, "slab:unit=128/vmm", "expected slabs from a heap that does not grow");
+    refused(0, "slab:unit=128,addressing=light,capacity=64M/vmm",
+            "expected slabs from a heap over cuda");
     refused(GA_SLABHASH_GROW, fixed_heap, "shards that grow");
     one_table<GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false)>(GA_SLABHASH_MAP32, "a map of 32 bits");
     one_table<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false)>(GA_SLABHASH_MAP64, "a map of 64 bits");

@@ -113,55 +113,6 @@ __global__ void compare(const uint32_t *keys, uint64_t count, const uint64_t *co
     }
 }
 
-/* ---- kernels --------------------------------------------------------------------------------- */
-
-template <typename T> T *driver_function(const char *name)
-{
-    void *found = NULL;
-    cudaDriverEntryPointQueryResult how;
-    bool good = cudaGetDriverEntryPointByVersion(name, &found, 12040, cudaEnableDefault, &how) ==
-                    cudaSuccess &&
-                how == cudaDriverEntryPointSuccess;
-    return good ? (T *)found : NULL;
-}
-
-/* Whether CUDA has loaded the kernel on the current device. 1: it has; 0: not yet; -1: it does not
- * say. */
-int is_loaded(const void *kernel)
-{
-    typedef int function_fn(void **function, cudaKernel_t kernel);
-    typedef int is_loaded_fn(int *state, void *function);
-    function_fn *function_of = driver_function<function_fn>("cuKernelGetFunction");
-    is_loaded_fn *ask = driver_function<is_loaded_fn>("cuFuncIsLoaded");
-    cudaKernel_t handle;
-    void *function = NULL;
-    int state = 0;
-    bool known = function_of && ask && cudaGetKernel(&handle, kernel) == cudaSuccess &&
-                 !function_of(&function, handle) && !ask(&state, function);
-    return known ? state : -1;
-}
-
-const void *const kernels[] = {(const void *)ga_slabhash_batch_kernel<5u, GA_SLABHASH_INSERT>,
-                               (const void *)ga_slabhash_batch_kernel<5u, GA_SLABHASH_SEARCH>,
-                               (const void *)ga_slabhash_all_kernel<5u, true>,
-                               (const void *)ga_slabhash_move_kernel<5u>,
-                               (const void *)ga_slabhash_part_place_kernel<uint32_t>};
-
-/* Before a table is open a program may have used none of its kernels; then all are loaded. */
-void check_loaded(int rank, bool is_open)
-{
-    for (int i = 0; i < (int)(sizeof kernels / sizeof *kernels); i++) {
-        int loaded = is_loaded(kernels[i]);
-        CHECK(!is_open || loaded);
-        if (!is_open && rank == 0) {
-            printf("kernel %d: %s\n", i,
-                   loaded < 0   ? "the driver does not say whether it is loaded"
-                   : loaded > 0 ? "loaded before the table is open"
-                                : "not loaded yet");
-        }
-    }
-}
-
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
 template <typename T> T *device_array(uint64_t count)
@@ -317,9 +268,7 @@ void work(int rank, void *comm, uint32_t flags)
     options.buckets = (uint32_t)(((UINT64_C(1) << log_keys) * (uint64_t)ranks) / 6 + 1);
     sharded.options_size = sizeof sharded;
     sharded.piece = (UINT64_C(1) << log_keys) / 4 * 3; /* two pieces */
-    check_loaded(rank, false);
     CHECK(ga_slabhash_nccl_open(&r.table, &options, comm, r.stream, NULL, &sharded) == GA_OK);
-    check_loaded(rank, true);
     r.keys = device_array<uint32_t>(r.count);
     r.counts = device_array<uint64_t>(r.count);
     r.firsts = device_array<uint64_t>(r.count);

@@ -62,6 +62,8 @@ static void build_scene(cubin_scene *scene, size_t number)
                            .is_old = number >> 2 & 1,
                            .is_relocatable = (number & 0xf) == 0xf,
                            .has_addends = number >> 3 & 1,
+                           .constants = number >> 2 & 1 ? 16 : 0,
+                           .has_pointers = number >> 2 & 1,
                            .call_type = sm >= 90 ? GA_R_ABS55_16_34 : GA_R_ABS47_34};
     cubin_scene_build(scene);
 }

@@ -48,11 +48,11 @@ class Case(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def run_command(self, *command: object, env: dict[str, str] | None = None,
-                    silent: bool = True) -> str:
+                    silent: bool = True, timeout: int = 120) -> str:
         """The command's output; it must succeed, without output to standard error."""
         done = subprocess.run([str(part) for part in command], cwd=self.folder,
                               env=quiet_environment() | (env or {}), capture_output=True,
-                              text=True, timeout=120)
+                              text=True, timeout=timeout)
         told = f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
         self.assertEqual(0, done.returncode, told)
         if silent:

@@ -4,7 +4,7 @@
 
 A link is `[text](target)` or `[name]: target` in a document; its file and its heading must exist. A
 name is a path below docs/ or bench/results/ in any text of the project. Each file of bench/results
-is in the table there."""
+is in the table there, and each page of docs/ in the index."""
 
 import os
 import re
@@ -13,8 +13,8 @@ from pathlib import Path
 
 SOURCE = Path(os.environ.get("TEST_SOURCE", Path(__file__).resolve().parents[2]))
 RESULTS = SOURCE / "bench" / "results"
-ROOMS = (".ci", "bench", "docs", "examples", "hashtables", "interpose", "liballoc", "scripts",
-         "spgemm", "tests")
+ROOMS = (".ci", "bench", "docs", "examples", "hashtables", "interpose", "liballoc", "packaging",
+         "scripts", "spgemm", "tests")
 PLANTED = {"test_prose.py", "test_docs.py"}  # they name files that need not exist
 LINK = re.compile(r"\]\(([^()\s]+)\)|^\[[^\]]+\]:\s+(\S+)$", re.MULTILINE)
 NAMED = re.compile(r"(?<![\w/.-])(?:docs|bench/results)/[\w/.-]*"
@@ -73,6 +73,15 @@ class Docs(unittest.TestCase):
     def test_names(self) -> None:
         self.assertEqual([], [name for path in texts(SOURCE)
                               for name in missing_names(SOURCE, path)])
+
+    def test_index(self) -> None:
+        """docs/README.md names each page, and thereby its place in the site."""
+        index = SOURCE / "docs/README.md"
+        linked = {(index.parent / target[1]).resolve() for target in LINK.finditer(read(index))
+                  if target[1]}
+        pages = set((SOURCE / "docs").resolve().rglob("*.md")) - {index.resolve()}
+        self.assertGreater(len(pages), 20)
+        self.assertEqual([], sorted(str(page) for page in pages - linked))
 
     def test_results(self) -> None:
         table = read(RESULTS / "README.md")

@@ -52,7 +52,6 @@ class Installed(Case):
         self.root = self.folder / "root"
         self.run_command(*meson_command(), "install", "-C", BUILD, "--no-rebuild", "--quiet",
                          "--destdir", self.root)
-        self.config = ["pkg-config"]
         self.env = {"PKG_CONFIG_PATH": str(self.one("gpualloc.pc").parent),
                     "PKG_CONFIG_SYSROOT_DIR": str(self.root)}
 
@@ -62,17 +61,16 @@ class Installed(Case):
         return found[0]
 
     def move(self) -> None:
-        """All of it to another prefix, which is passed to pkg-config."""
+        """All of it to another prefix."""
         prefix = self.one("gpualloc.h").parents[2]
         place = self.folder / "some/where"
         shutil.copytree(prefix, place, symlinks=True)
         shutil.rmtree(self.root)
         self.root = place
-        self.config = ["pkg-config", f"--define-variable=prefix={place}"]
         self.env = {"PKG_CONFIG_PATH": str(self.one("gpualloc.pc").parent)}
 
     def flags(self, *options: str) -> list[str]:
-        return self.run_command(*self.config, *options, "gpualloc", env=self.env).split()
+        return self.run_command("pkg-config", *options, "gpualloc", env=self.env).split()
 
     def version(self) -> str:
         return self.flags("--modversion")[0]
@@ -198,64 +196,6 @@ class Install(Installed):
                                 "/bin/cat", "/proc/self/maps")
         self.assertIn(str(self.one("libgpualloc-align.so")), maps)
         self.assertNotIn(str(self.one("libgpualloc-malloc.so")), maps)
-
-
-class Readme(Installed):
-    """Each command that README prints, as it stands, in the environment that README sets; but for
-    those that build the project, which is what these tests come from, and those that need root. A
-    benchmark has one short round."""
-
-    NOT_HERE = ("scripts/quickstart", "ninja ", "sudo ", "export ")
-
-    def setUp(self) -> None:
-        """The folders that `scripts/quickstart --prefix ~/gpualloc` leads to."""
-        super().setUp()
-        self.readme = (SOURCE / "README.md").read_text(encoding="utf-8")
-        self.move()
-        installed = self.one("gpualloc.pc").parents[1]
-        self.prefix = self.folder / "gpualloc"
-        shutil.copytree(self.root, self.prefix, symlinks=True)
-        shutil.copytree(installed, self.prefix / "lib", symlinks=True, dirs_exist_ok=True)
-        for config in (self.prefix / "lib/pkgconfig").iterdir():
-            text = re.sub(r"(?m)^prefix=.*", f"prefix={self.prefix}", config.read_text())
-            config.write_text(re.sub(r"(?m)^libdir=.*", "libdir=${prefix}/lib", text))
-        self.env = {"HOME": str(self.folder)}
-
-    def blocks(self, language: str) -> list[str]:
-        return re.findall(rf"^```{language}\n(.*?)^```$", self.readme, re.MULTILINE | re.DOTALL)
-
-    def commands(self) -> list[str]:
-        lines = "".join(self.blocks("console")).splitlines()
-        self.assertTrue(all(line.startswith("$ ") for line in lines), lines)
-        return [line[2:] for line in lines]
-
-    def run_in_readme(self, command: str, leave_out: str = "nothing") -> None:
-        exports = [line for line in self.commands()
-                   if line.startswith("export ") and leave_out not in line]
-        self.run_command("bash", "-ec", "\n".join([*exports, command]), env=self.env,
-                         silent=False)
-
-    def write_example(self) -> None:
-        programs = self.blocks("c")
-        self.assertEqual(1, len(programs))
-        self.write("app.c", programs[0])
-
-    def test_commands(self) -> None:
-        self.write_example()
-        commands = [line for line in self.commands() if not line.startswith(self.NOT_HERE)]
-        self.assertGreater(len(commands), 3)
-        for command in commands:
-            short = " --rounds=1 --milliseconds=5" if "gpualloc bench" in command else ""
-            with self.subTest(command):
-                self.run_in_readme(command + short)
-
-    def test_a_program_with_the_path_in_it(self) -> None:
-        """It starts without LD_LIBRARY_PATH."""
-        self.write_example()
-        link = next(line for line in self.commands() if line.startswith("cc "))
-        found = re.search(r"`(-Wl,-rpath,[^`]*)`", self.readme)
-        self.assertTrue(found, "README says how")
-        self.run_in_readme(f"{link} {found[1]}\n./app", leave_out="LD_LIBRARY_PATH")
 
 
 if __name__ == "__main__":

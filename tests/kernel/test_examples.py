@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """examples/kernel-malloc builds as its README.md says, by nvcc, CMake and meson, with the
-pkg-config file of an installed tree, and examples/kernel-include as its comment says; and
+pkg-config and CMake files of an installed tree; examples/kernel-include, as its comment says; and
 programs that include malloc.cuh. Nothing here needs a GPU."""
 
 import os
@@ -52,20 +52,24 @@ class Case(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="gpualloc-kernel-")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        libraries = self.folder / "prefix/lib"
-        (libraries / "pkgconfig").mkdir(parents=True)
+        configured = (BUILD / "meson-private/gpualloc.pc").read_text(encoding="utf-8")
+        libdir = re.search(r"(?m)^libdir=\$\{prefix\}/(.*)$", configured)
+        assert libdir, configured
+        libraries = self.folder / "prefix" / libdir[1]
+        for place, pattern in {"pkgconfig": "meson-private/gpualloc*.pc",
+                                "cmake/gpualloc": "packaging/*.cmake"}.items():
+            (libraries / place).mkdir(parents=True)
+            for file in BUILD.glob(pattern):
+                shutil.copy(file, libraries / place)
         shutil.copy(ARCHIVE, libraries)
-        shutil.copy(LIBRARY, libraries / "libgpualloc.so.0")
-        (libraries / "libgpualloc.so").symlink_to("libgpualloc.so.0")
+        shutil.copy(LIBRARY, libraries)
+        for link in ("libgpualloc.so.0", "libgpualloc.so"):
+            (libraries / link).symlink_to(LIBRARY.name)
         (self.folder / "prefix/include").symlink_to(SOURCE / "liballoc/include")
-        for name in ("gpualloc.pc", "gpualloc-kernel.pc"):
-            text = (BUILD / "meson-private" / name).read_text(encoding="utf-8")
-            text = re.sub(r"(?m)^prefix=.*", f"prefix={self.folder}/prefix", text)
-            text = re.sub(r"(?m)^libdir=.*", "libdir=${prefix}/lib", text)
-            (libraries / "pkgconfig" / name).write_text(text, encoding="utf-8")
         self.env = {key: value for key, value in os.environ.items()
                     if not key.startswith("GPUALLOC_")} | {
             "PKG_CONFIG_PATH": str(libraries / "pkgconfig"), "CUDACXX": NVCC,
+            "CMAKE_PREFIX_PATH": str(self.folder / "prefix"),
             "LD_LIBRARY_PATH": str(libraries),
             "PATH": f"{Path(NVCC).parent}:{os.environ['PATH']}"}
 

@@ -26,6 +26,7 @@ enum {
     CUBIN_TEXT,
     CUBIN_LOCAL_INFO,
     CUBIN_CONSTANTS_OF_PROGRAM,
+    CUBIN_RELOCATIONS_OF_PROGRAM, /* of these */
     CUBIN_SECTIONS,
     CUBIN_SECTIONS_MOST = 16,
 
@@ -37,7 +38,8 @@ enum {
 
     CUBIN_CONSTANTS = 3, /* of malloc, vprintf and free */
     CUBIN_PROGRAM_CONSTANTS_MOST = 64,
-    CUBIN_CALL_OFFSET = 16, /* in the code: calls of malloc, vprintf and free follow */
+    CUBIN_CALL_OFFSET = 16, /* in the code: calls of malloc, vprintf and free follow, */
+    CUBIN_READ_OFFSET = 64, /* and a read of an address */
     CUBIN_REGISTERS = 24,
     CUBIN_STACK = 16,
     CUBIN_PARAMETERS = 0x210 /* of sm_90; here for all */
@@ -52,6 +54,7 @@ typedef struct cubin_scene {
     uint32_t call_type;  /* GA_R_ABS47_34 or GA_R_ABS55_16_34; 0: no relocations of the code */
     uint32_t stack;      /* 0: CUBIN_STACK */
     uint32_t constants;  /* bytes of the program's own, each 0x5a; 0: no such section */
+    bool has_pointers;   /* the first 8 of them are the address of the kernel */
     uint8_t bytes[CUBIN_SCENE_SIZE];
     size_t size;
     size_t offsets[CUBIN_SECTIONS_MOST]; /* of the sections */
@@ -145,10 +148,12 @@ static inline void cubin_scene_code(cubin_scene *scene, Elf64_Shdr *sections)
 {
     /* CALL.ABS.NOINC, as nvdisasm prints it, without its target */
     static const uint64_t call[] = {UINT64_C(0x7943), UINT64_C(0x000fea0003c00000)};
+    static const uint64_t read = UINT64_C(0x0100020002027b82); /* LDC R2, c[0x4][R2+0x8] */
     uint64_t code[2 + 2 * CUBIN_CONSTANTS + 2] = {0};
     for (unsigned i = 0; i < CUBIN_CONSTANTS; i++) {
         memcpy(code + 2 + 2 * i, call, sizeof call);
     }
+    code[CUBIN_READ_OFFSET / sizeof read] = read;
     cubin_scene_section(scene, sections, CUBIN_TEXT, SHT_PROGBITS, code, sizeof code);
     sections[CUBIN_TEXT].sh_info = CUBIN_KERNEL;
     if (scene->sm < 90) {
@@ -156,13 +161,25 @@ static inline void cubin_scene_code(cubin_scene *scene, Elf64_Shdr *sections)
     }
 }
 
+static inline void cubin_scene_pointer(cubin_scene *scene, Elf64_Shdr *sections)
+{
+    Elf64_Rela with = {.r_info = ELF64_R_INFO((uint64_t)CUBIN_KERNEL, GA_R_64)};
+    const unsigned index = CUBIN_RELOCATIONS_OF_PROGRAM;
+    size_t size = scene->has_addends ? sizeof with : sizeof(Elf64_Rel);
+    cubin_scene_section(scene, sections, index, scene->has_addends ? SHT_RELA : SHT_REL, &with,
+                        size);
+    sections[index].sh_entsize = size;
+    sections[index].sh_link = CUBIN_SYMBOLS;
+    sections[index].sh_info = CUBIN_CONSTANTS_OF_PROGRAM;
+}
+
 /* Build the cubin that the members in front of `bytes` describe. */
 static inline void cubin_scene_build(cubin_scene *scene)
 {
     static const char names[] = "\0.shstrtab\0.strtab\0.symtab\0.nv.info\0.rel.nv.constant4\0"
                                 ".nv.constant4\0.rel.text.kernel\0.text.kernel\0.nv.info.kernel\0"
-                                ".nv.constant3";
-    static const uint32_t name_offsets[] = {0, 1, 11, 19, 27, 36, 54, 68, 85, 98, 114};
+                                ".nv.constant3\0.rel.nv.constant3";
+    static const uint32_t name_offsets[] = {0, 1, 11, 19, 27, 36, 54, 68, 85, 98, 114, 128};
     static const uint8_t zeros[8 * CUBIN_CONSTANTS];
     Elf64_Shdr sections[CUBIN_SECTIONS] = {0};
     Elf64_Ehdr header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT,
@@ -192,6 +209,9 @@ static inline void cubin_scene_build(cubin_scene *scene)
         cubin_scene_section(scene, sections, CUBIN_CONSTANTS_OF_PROGRAM, SHT_PROGBITS, content,
                             scene->constants);
         sections[CUBIN_CONSTANTS_OF_PROGRAM].sh_addralign = 4;
+    }
+    if (scene->has_pointers) {
+        cubin_scene_pointer(scene, sections);
     }
     for (unsigned i = 0; i < CUBIN_SECTIONS; i++) {
         sections[i].sh_name = name_offsets[i];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A cubin with the stubs, made without nvcc, in the form that ptxas gives them. Stub i has i + 1
- * more instructions at its end. Each has three relocations: one for the offset of the variable, in
+ * more instructions at its end. Then comes GA_CUBIN_NONE, of which the code is a number here. Each
+ * stub has three relocations: one for the offset of the variable, in
  * a section of its own for the first stub, as nvlink has it before sm_90; and two against itself.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_STUBS_SCENE_H
@@ -19,11 +20,13 @@ enum {
     STUBS_WITHOUT, /* .rel.text of the first stub */
     STUBS_TEXT,    /* of each stub, and behind these .rela.text */
     STUBS_WITH = STUBS_TEXT + GA_CALLS_COUNT,
-    STUBS_SECTIONS = STUBS_WITH + GA_CALLS_COUNT,
+    STUBS_NONE = STUBS_WITH + GA_CALLS_COUNT,
+    STUBS_SECTIONS,
 
     STUBS_FIRST = 1, /* the symbols */
     STUBS_OFFSET = STUBS_FIRST + GA_CALLS_COUNT,
     STUBS_OTHER,
+    STUBS_NONE_SYMBOL,
     STUBS_SYMBOL_COUNT,
 
     STUBS_INSTRUCTIONS = 12, /* of the form; in them, and in the order of their places: */
@@ -49,26 +52,30 @@ static const uint64_t stubs_scene_form[STUBS_INSTRUCTIONS][2] = {
     {UINT64_C(0x0000000014007950), UINT64_C(0x004fec0003e00000)}, /* RET.ABS.NODEC R20 0x0 */
 };
 
-/* As a jump: NOPs take as many cycles, and wait for the same events. */
+/* As a jump: NOPs take one cycle, and wait for the same events. */
 static const uint64_t stubs_scene_jump[STUBS_INSTRUCTIONS][2] = {
-    {UINT64_C(0x7918), UINT64_C(0x000fca0000000000)},
-    {UINT64_C(0x7918), UINT64_C(0x000fe80000000000)},
+    {UINT64_C(0x7918), UINT64_C(0x000fc20000000000)},
+    {UINT64_C(0x7918), UINT64_C(0x000fe20000000000)},
     {UINT64_C(0x7918), UINT64_C(0x000fe20000000000)},
     {UINT64_C(0x0000000000067802), UINT64_C(0x000fcc0000000f00)},
     {UINT64_C(0x00c0020006067b82), UINT64_C(0x000e640000000a00)},
-    {UINT64_C(0x7918), UINT64_C(0x000fe40000000000)},
-    {UINT64_C(0x7918), UINT64_C(0x000fce0000000000)},
+    {UINT64_C(0x7918), UINT64_C(0x000fe20000000000)},
+    {UINT64_C(0x7918), UINT64_C(0x000fc20000000000)},
     {UINT64_C(0x0000000006007343), UINT64_C(0x000fea0003c00000)},
-    {UINT64_C(0x7918), UINT64_C(0x000fe80000000000)},
-    {UINT64_C(0x7918), UINT64_C(0x000fe40000000000)},
+    {UINT64_C(0x7918), UINT64_C(0x000fe20000000000)},
+    {UINT64_C(0x7918), UINT64_C(0x000fe20000000000)},
     {UINT64_C(0x7918), UINT64_C(0x001fe20000000000)},
     {UINT64_C(0x0000000014007950), UINT64_C(0x004fec0003e00000)},
 };
 
+/* The code of GA_CUBIN_NONE. */
+static const uint64_t stubs_scene_none[2] = {UINT64_C(0x7950), 1};
+
 typedef struct stubs_scene {
     unsigned sm;
     uint32_t target; /* the symbol of the first stub's first relocation; 0: the offset's */
-    int broken;      /* number of an instruction of the first stub that is another one; 0: none */
+    bool has_no_none;
+    int broken; /* number of an instruction of the first stub that is another one; 0: none */
     cubin_scene cubin;
 } stubs_scene;
 
@@ -79,9 +86,12 @@ static inline size_t stubs_scene_size(unsigned stub)
 
 static inline void stubs_scene_symbols(stubs_scene *scene, Elf64_Shdr *sections)
 {
-    static const char *const names[STUBS_SYMBOL_COUNT - 1] = {
-        "gpualloc_call_malloc", "gpualloc_call_free", "gpualloc_call_malloc_aligned",
-        GA_CUBIN_OFFSET, "other"};
+    static const char *const names[STUBS_SYMBOL_COUNT - 1] = {"gpualloc_call_malloc",
+                                                              "gpualloc_call_free",
+                                                              "gpualloc_call_malloc_aligned",
+                                                              GA_CUBIN_OFFSET,
+                                                              "other",
+                                                              GA_CUBIN_NONE};
     char strings[256] = "";
     size_t size = 1;
     Elf64_Sym symbols[STUBS_SYMBOL_COUNT] = {0};
@@ -92,6 +102,9 @@ static inline void stubs_scene_symbols(stubs_scene *scene, Elf64_Shdr *sections)
             .st_info = ELF64_ST_INFO(STB_GLOBAL, is_stub ? STT_FUNC : STT_OBJECT),
             .st_shndx = (uint16_t)(is_stub ? STUBS_TEXT + i - STUBS_FIRST : STUBS_GLOBAL),
             .st_size = is_stub ? stubs_scene_size(i - STUBS_FIRST) : 1};
+        if (i == STUBS_NONE_SYMBOL) {
+            symbols[i].st_shndx = scene->has_no_none ? SHN_UNDEF : STUBS_NONE;
+        }
         size_t length = strlen(names[i - 1]) + 1;
         memcpy(strings + size, names[i - 1], length);
         size += length;
@@ -163,6 +176,8 @@ static inline void stubs_scene_build(stubs_scene *scene)
     for (unsigned i = 0; i < GA_CALLS_COUNT; i++) {
         stubs_scene_code(scene, sections, i);
     }
+    cubin_scene_section(cubin, sections, STUBS_NONE, SHT_PROGBITS, stubs_scene_none,
+                        sizeof stubs_scene_none);
     for (unsigned i = 1; i < STUBS_SECTIONS; i++) {
         sections[i].sh_name = 1;
     }

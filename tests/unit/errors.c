@@ -98,4 +98,7 @@ Test(errors, the_version_is_the_project_s)
              GA_VERSION_PATCH);
     cr_assert_str_eq(ga_version_text(), header);
     cr_assert_str_eq(ga_version_text(), PROJECT_VERSION);
+    snprintf(header, sizeof header, "%d.%d.%d", GA_VERSION / 10000, GA_VERSION / 100 % 100,
+             GA_VERSION % 100);
+    cr_assert_str_eq(ga_version_text(), header);
 }

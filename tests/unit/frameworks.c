@@ -204,6 +204,50 @@ Test(frameworks, torch_fraction)
     cr_assert_not(ga_torch_alloc(10 * MIB, 0, NULL));
 }
 
+/* Blocks of all forms count. */
+Test(frameworks, limit)
+{
+    start("vmm", 2);
+    assert_ok(ga_framework_limit(0, 64 * MIB));
+    void *block = ga_cupy_malloc(NULL, 40 * MIB, 0);
+    cr_assert(block);
+    cr_assert_not(ga_cupy_malloc(NULL, 40 * MIB, 0));
+    cr_assert_not(ga_framework_alloc(40 * MIB, 0, NULL));
+    cr_assert(ga_framework_alloc(40 * MIB, 1, NULL), "each device has its own");
+    ga_cupy_free(NULL, block, 0);
+    cr_assert(ga_framework_alloc(40 * MIB, 0, NULL));
+    assert_ok(ga_framework_limit(0, UINT64_MAX));
+    cr_assert(ga_cupy_malloc(NULL, 40 * MIB, 0));
+    cr_assert_eq(ga_framework_limit(-1, 0), GA_ERR_DEVICE);
+}
+
+Test(frameworks, live_blocks)
+{
+    start("vmm", 1);
+    void *expected[] = {ga_framework_alloc(5 * MIB, 0, NULL), ga_cupy_malloc(NULL, 5 * MIB, 0)};
+    ga_framework_block blocks[4];
+    size_t count = 4;
+    assert_ok(ga_framework_blocks(0, blocks, &count));
+    cr_assert_eq(count, 2);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(blocks[i].address == expected[0] || blocks[i].address == expected[1]);
+        cr_assert_geq(blocks[i].size, 5 * MIB);
+    }
+    cr_assert_neq(blocks[0].address, blocks[1].address);
+    count = 1;
+    assert_ok(ga_framework_blocks(0, blocks, &count));
+    cr_assert_eq(count, 2);
+    cr_assert_eq(ga_framework_blocks(-1, blocks, &count), GA_ERR_DEVICE);
+}
+
+Test(frameworks, a_backend_without_a_list_of_its_blocks)
+{
+    start("cuda", 1);
+    size_t count = 0;
+    cr_assert_eq(ga_framework_blocks(0, NULL, &count), GA_ERR_UNSUPPORTED);
+    cr_assert_eq(count, 0);
+}
+
 Test(frameworks, torch_empties_caches)
 {
     start("vmm", 1);

@@ -6,6 +6,7 @@
  */
 #include "../../interpose/images/cubin.h"
 #include "../../interpose/images/fatbin.h"
+#include "../../interpose/images/info.h"
 #include "../../interpose/images/ptx.h"
 #include "../../interpose/kernel/module.h"
 #include "../../liballoc/platform/libc.h"
@@ -142,6 +143,31 @@ static void expect_stub(const ga_cubin *cubin, const ga_cubin *stubs, int i)
     cr_assert_eq(code[0].header.sh_info >> 24, code[1].header.sh_info >> 24);
 }
 
+/* The function that gives NULL: zeros to R4 and R5, and a return to R20 and R21, as callers of
+ * malloc expect. It needs no relocations. */
+static void expect_none(const ga_cubin *cubin)
+{
+    enum {
+        CS2R = 0x805,
+        RET = 0x950
+    };
+    Elf64_Sym symbol;
+    ga_cubin_section code;
+    ga_cubin_section section;
+    uint64_t words[4];
+    symbol_called(cubin, GA_CUBIN_NONE, &symbol);
+    cr_assert(ga_cubin_section_at(cubin, symbol.st_shndx, &code));
+    cr_assert(code.content.size >= sizeof words);
+    memcpy(words, code.content.bytes, sizeof words);
+    cr_assert((words[0] & 0xfff) == CS2R && (words[0] >> 16 & 0xff) == 4, "sm_%u", cubin->sm);
+    cr_assert((words[2] & 0xfff) == RET && (words[2] >> 24 & 0xff) == 20, "sm_%u", cubin->sm);
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        cr_assert(!ga_cubin_has_relocations(&section) || !section.content.size ||
+                  section.header.sh_info != symbol.st_shndx);
+    }
+}
+
 /* The program's constants, and with stubs the variable behind them, are zeros, and in the file. */
 static void expect_zero_constants(const ga_cubin *cubin, size_t size)
 {
@@ -180,10 +206,56 @@ static void expect_disassembled(ga_image image)
     unlink(path);
 }
 
+/* Relocations of .nv.constant4 against `callee`; NULL: the bytes there. */
+static unsigned count_addresses(const ga_cubin *cubin, const char *callee)
+{
+    ga_cubin_section section;
+    ga_cubin_section target;
+    Elf64_Sym symbol;
+    const char *name;
+    size_t step;
+    unsigned count = 0;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        if (!callee && strcmp(section.name, ".nv.constant4") == 0) {
+            count += (unsigned)section.content.size;
+        }
+        if (!callee || !ga_cubin_has_relocations(&section) ||
+            ga_cubin_relocates(cubin, &section, &target, &step) != GA_OK ||
+            strcmp(target.name, ".nv.constant4") != 0) {
+            continue;
+        }
+        for (size_t at = 0; at < section.content.size; at += step) {
+            ga_cubin_relocation r = ga_cubin_relocation_at(&section, at);
+            count +=
+                ga_cubin_symbol_at(cubin, r.symbol, &symbol, &name) && strcmp(name, callee) == 0;
+        }
+    }
+    return count;
+}
+
+/* Instructions that read an address in a bank by LDC. */
+static unsigned count_reads(const ga_cubin *cubin, unsigned bank)
+{
+    ga_cubin_section section;
+    unsigned count = 0;
+    for (size_t i = 1; i < cubin->section_count; i++) {
+        cr_assert(ga_cubin_section_at(cubin, i, &section));
+        for (size_t at = 0;
+             strncmp(section.name, ".text.", 6) == 0 && at + 16 <= section.content.size; at += 16) {
+            uint64_t word;
+            memcpy(&word, section.content.bytes + at, sizeof word);
+            count += (word & 0xfff) == 0xb82 && (word >> 54 & 0x1f) == bank;
+        }
+    }
+    return count;
+}
+
 static void serve_and_check(ga_image image)
 {
     ga_cubin cubin;
     unsigned before[3];
+    unsigned moved = 0; /* addresses of our functions */
     void *owned;
     cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK, "%s", ga_error_text());
     cr_assert(cubin.is_final);
@@ -193,7 +265,14 @@ static void serve_and_check(ga_image image)
     for (int i = 0; i < 3; i++) {
         before[i] = count_relocations(&cubin, names[i]);
         cr_assert(before[i] && printfs, "sm_%u: %s", cubin.sm, names[i]);
+        moved += count_addresses(&cubin, names[i]);
     }
+    unsigned moved_printfs = moved ? count_addresses(&cubin, "vprintf") : 0;
+    unsigned moved_bytes = moved ? count_addresses(&cubin, NULL) : 0;
+    unsigned reads = count_reads(&cubin, 4);
+    unsigned others = count_reads(&cubin, 3);
+    cr_assert(!moved || moved == 3);
+    cr_assert(!moved || reads > 3, "sm_%u: %u", cubin.sm, reads);
     expect_zero_constants(&cubin, ZEROS_SIZE);
     ga_cubin_needs needs = raised;
     needs.parameters = parameters_of(cubin.sm);
@@ -203,13 +282,18 @@ static void serve_and_check(ga_image image)
     cr_assert_eq(ga_cubin_calls(&cubin), 0);
     for (int i = 0; i < 3; i++) {
         expect_stub(&cubin, &stubs, i);
-        cr_assert_eq(count_relocations(&cubin, names[i]), before[i], "sm_%u: %s", cubin.sm,
-                     names[i]);
+        cr_assert_eq(count_relocations(&cubin, names[i]), before[i] + (moved ? 1 : 0), "sm_%u: %s",
+                     cubin.sm, names[i]);
     }
+    expect_none(&stubs);
+    cr_assert_eq(count_relocations(&cubin, GA_CUBIN_NONE),
+                 sizeof(ga_cubin_variable) / sizeof(uint64_t));
+    cr_assert_eq(count_reads(&cubin, 4), moved ? 0 : reads, "sm_%u", cubin.sm);
+    cr_assert_eq(count_reads(&cubin, 3), (moved ? others + reads : others) + 3); /* of stubs */
     cr_assert_eq(count_relocations(&cubin, GA_CUBIN_OFFSET), 0, "sm_%u", cubin.sm);
-    cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs);
+    cr_assert_eq(count_relocations(&cubin, "vprintf"), printfs + moved_printfs);
     cr_assert(count_relocations(&cubin, "__assertfail") > 0);
-    expect_zero_constants(&cubin, ZEROS_SIZE + GA_CALLS_COUNT * sizeof(uint64_t));
+    expect_zero_constants(&cubin, ZEROS_SIZE + sizeof(ga_cubin_variable) + moved_bytes);
     expect_needs(&cubin, "below");
     expect_needs(&cubin, "with_new");
     expect_needs(&cubin, "recursive");

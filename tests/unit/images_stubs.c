@@ -4,6 +4,7 @@
  * that are made here.
  */
 #include "../../interpose/images/cubin.h"
+#include "../../interpose/images/info.h"
 #include "../../liballoc/platform/libc.h"
 
 #include "support/stubs_scene.h"
@@ -264,14 +265,17 @@ static void expect_kept(const served *it, const cubin_scene *scene)
 {
     static const unsigned kept[] = {CUBIN_CONSTANT_RELOCATIONS, CUBIN_CONSTANT,
                                     CUBIN_TEXT_RELOCATIONS, CUBIN_TEXT, CUBIN_LOCAL_INFO};
+    cubin_scene expected = *scene; /* but for the read, of which expect_addresses() tells */
+    memcpy(expected.bytes + scene->offsets[CUBIN_TEXT] + CUBIN_READ_OFFSET,
+           it->image.bytes + scene->offsets[CUBIN_TEXT] + CUBIN_READ_OFFSET, 8);
     ga_cubin_section section;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         Elf64_Shdr before = header_at(scene, kept[i]);
         cr_assert(ga_cubin_section_at(&it->cubin, kept[i], &section));
         cr_assert(section.header.sh_offset == before.sh_offset &&
                   section.content.size == before.sh_size);
-        cr_assert_eq(memcmp(section.content.bytes, scene->bytes + before.sh_offset, before.sh_size),
-                     0);
+        cr_assert_eq(
+            memcmp(section.content.bytes, expected.bytes + before.sh_offset, before.sh_size), 0);
     }
 }
 
@@ -293,9 +297,71 @@ Test(images_stubs, stubs_take_the_place_of_functions)
     }
 }
 
+/* The copy of the addresses is at `at` of the constants: the read leads there, and so do the slots
+ * of malloc and free; that of the third function is in the variable. */
+static void expect_addresses(const served *it, const cubin_scene *scene, uint64_t at)
+{
+    static const char *const names[] = GA_CUBIN_SLOTS;
+    const uint64_t slots[] = {at, at + 16, at - 16};
+    Elf64_Sym symbol;
+    Elf64_Sym variable;
+    uint64_t word;
+    memcpy(&word, it->image.bytes + scene->offsets[CUBIN_TEXT] + CUBIN_READ_OFFSET, sizeof word);
+    cr_assert_eq(word, UINT64_C(0x00c0000002027b82) | (at + 8) << 38); /* c[0x3][R2+8+at] */
+    symbol_called(&it->cubin, GA_CUBIN_VARIABLE, &variable);
+    for (int i = 0; i < GA_CALLS_COUNT; i++) {
+        symbol_called(&it->cubin, names[i], &symbol);
+        cr_assert(symbol.st_shndx == variable.st_shndx && symbol.st_size == 8);
+        cr_assert_eq(symbol.st_value, slots[i]);
+    }
+}
+
+/* The driver writes addresses: `before` words of the program, that of GA_CUBIN_NONE into each word
+ * of the variable at `offset` of a section, and behind it the copy of those in .nv.constant4. */
+static void expect_relocations(const served *it, uint32_t section, uint64_t offset, unsigned before)
+{
+    enum {
+        WORDS = sizeof(ga_cubin_variable) / 8
+    };
+    Elf64_Sym none;
+    ga_cubin_section code;
+    ga_cubin_section from;
+    ga_cubin_section target;
+    uint32_t index = symbol_called(&it->cubin, GA_CUBIN_NONE, &none);
+    unsigned tables = 0;
+    cr_assert(ga_cubin_section_at(&it->cubin, none.st_shndx, &code));
+    cr_assert_str_eq(code.name, ".text." GA_CUBIN_NONE);
+    cr_assert_eq(code.header.sh_info, index);
+    cr_assert(code.content.size == sizeof stubs_scene_none &&
+              memcmp(code.content.bytes, stubs_scene_none, sizeof stubs_scene_none) == 0);
+    for (size_t i = 1; i < it->cubin.section_count; i++) {
+        size_t step;
+        cr_assert(ga_cubin_section_at(&it->cubin, i, &from));
+        bool is_its = ga_cubin_has_relocations(&from) && from.header.sh_info == section;
+        if (!is_its) {
+            continue;
+        }
+        tables++;
+        cr_assert_eq(ga_cubin_relocates(&it->cubin, &from, &target, &step), GA_OK);
+        cr_assert_eq(from.content.size, (before + WORDS + CUBIN_CONSTANTS) * step);
+        cr_assert_eq(from.header.sh_link, CUBIN_SYMBOLS);
+        for (unsigned w = 0; w < before + WORDS + CUBIN_CONSTANTS; w++) {
+            ga_cubin_relocation r = ga_cubin_relocation_at(&from, w * step);
+            static const uint32_t moved[CUBIN_CONSTANTS] = {CUBIN_MALLOC, CUBIN_VPRINTF,
+                                                            CUBIN_FREE};
+            cr_assert_eq(r.offset, w < before ? w * 8 : offset + (w - before) * 8);
+            cr_assert_eq(r.symbol, w < before           ? (uint32_t)CUBIN_KERNEL
+                                   : w < before + WORDS ? index
+                                                        : moved[w - before - WORDS]);
+            cr_assert(r.type == GA_R_64 && r.addend == 0);
+        }
+    }
+    cr_assert_eq(tables, 1);
+}
+
 static void expect_variable(uint32_t before, uint64_t offset)
 {
-    static const uint8_t zeros[24];
+    static const uint8_t zeros[sizeof(ga_cubin_variable) + 8 * CUBIN_CONSTANTS];
     cubin_scene scene = {.sm = 90, .calls_cuda = true, .constants = before};
     Elf64_Sym symbol;
     ga_cubin_section constants;
@@ -303,7 +369,7 @@ static void expect_variable(uint32_t before, uint64_t offset)
     cubin_scene_build(&scene);
     cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
     symbol_called(&it.cubin, GA_CUBIN_VARIABLE, &symbol);
-    cr_assert(symbol.st_value == offset && symbol.st_size == sizeof zeros);
+    cr_assert(symbol.st_value == offset && symbol.st_size == sizeof(ga_cubin_variable));
     cr_assert_eq(symbol.st_info, ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT));
     cr_assert(ga_cubin_section_at(&it.cubin, symbol.st_shndx, &constants));
     cr_assert_str_eq(constants.name, ".nv.constant3");
@@ -317,7 +383,100 @@ static void expect_variable(uint32_t before, uint64_t offset)
     cr_assert_eq(memcmp(constants.content.bytes + offset, zeros, sizeof zeros), 0);
     expect_stub(&it, 0, "malloc", offset);
     expect_stub(&it, 1, "free", offset);
+    expect_relocations(&it, symbol.st_shndx, offset, 0);
+    expect_addresses(&it, &scene, offset + sizeof(ga_cubin_variable));
     drop(&it);
+}
+
+/* A second address of malloc stays that of the stub. */
+Test(images_stubs, two_addresses_of_a_function)
+{
+    cubin_scene scene = built(90);
+    ga_cubin_section from;
+    Elf64_Sym slot;
+    served it;
+    scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS] + sizeof(Elf64_Rela) + 12] = CUBIN_MALLOC;
+    cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
+    symbol_called(&it.cubin, "gpualloc_malloc_slot", &slot);
+    cr_assert_eq(slot.st_value, sizeof(ga_cubin_variable) + 8);           /* the last one */
+    cr_assert(ga_cubin_section_at(&it.cubin, CUBIN_SECTIONS + 2, &from)); /* behind the code */
+    cr_assert_str_eq(from.name, ".rela.nv.constant3");
+    ga_cubin_relocation r = ga_cubin_relocation_at(&from, 4 * sizeof(Elf64_Rela));
+    cr_assert(r.symbol == CUBIN_MALLOC && r.offset == sizeof(ga_cubin_variable));
+    drop(&it);
+}
+
+/* Nothing is copied if no function of ours is called there, by a relocation of another type, or if
+ * instructions cannot reach the copy. */
+static void expect_no_addresses(const cubin_scene *scene, ga_image image)
+{
+    static const char *const names[] = GA_CUBIN_SLOTS;
+    stubs_scene from = {.sm = 90};
+    ga_cubin cubin;
+    ga_cubin stubs;
+    Elf64_Sym variable;
+    Elf64_Sym slot;
+    void *owned;
+    stubs_scene_build(&from);
+    cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK);
+    cr_assert_eq(ga_cubin_open(&stubs, (ga_image){from.cubin.bytes, from.cubin.size}), GA_OK);
+    cr_assert_eq(ga_cubin_serve(&image, &owned, &cubin, &stubs, &needs), GA_OK, "%s",
+                 ga_error_text());
+    cr_assert_eq(ga_cubin_open(&cubin, image), GA_OK);
+    cr_assert_eq(memcmp(image.bytes + scene->offsets[CUBIN_TEXT],
+                        scene->bytes + scene->offsets[CUBIN_TEXT], CUBIN_READ_OFFSET + 8),
+                 0);
+    symbol_called(&cubin, GA_CUBIN_VARIABLE, &variable);
+    for (unsigned i = 0; i < GA_CALLS_COUNT; i++) {
+        symbol_called(&cubin, names[i], &slot);
+        cr_assert_eq(slot.st_value, variable.st_value + i * 8);
+    }
+    ga_libc.free(owned);
+}
+
+Test(images_stubs, addresses_that_stay_where_they_are)
+{
+    static uint8_t bytes[CUBIN_SCENE_SIZE + (1 << 15)];
+    cubin_scene scene = built(90);
+    scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS] + 8] = GA_R_ABS32_LO_32;
+    expect_no_addresses(&scene, (ga_image){scene.bytes, scene.size});
+    scene = built(90);
+    scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS]] = 8 * CUBIN_CONSTANTS - 4;
+    expect_no_addresses(&scene, (ga_image){scene.bytes, scene.size});
+    scene = (cubin_scene){.sm = 90, .calls_cuda = true, .constants = 8};
+    cubin_scene_build(&scene);
+    Elf64_Shdr constants = header_at(&scene, CUBIN_CONSTANTS_OF_PROGRAM);
+    Elf64_Ehdr header;
+    constants.sh_size = (1 << 15) - sizeof(ga_cubin_variable) - 8 * CUBIN_CONSTANTS + 8;
+    memcpy(&header, scene.bytes, sizeof header);
+    memcpy(bytes, scene.bytes, scene.size);
+    memcpy(bytes + header.e_shoff + CUBIN_CONSTANTS_OF_PROGRAM * sizeof constants, &constants,
+           sizeof constants);
+    expect_no_addresses(&scene, (ga_image){bytes, sizeof bytes});
+}
+
+/* Constants of the program are addresses, in either form of relocations. */
+Test(images_stubs, relocations_of_constants_are_kept)
+{
+    for (int i = 0; i < 2; i++) {
+        cubin_scene scene = {
+            .sm = 90, .calls_cuda = true, .constants = 8, .has_pointers = true, .has_addends = i};
+        Elf64_Sym symbol;
+        served it;
+        cubin_scene_build(&scene);
+        cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_OK, "%s", ga_error_text());
+        symbol_called(&it.cubin, GA_CUBIN_VARIABLE, &symbol);
+        expect_relocations(&it, symbol.st_shndx, 8, 1);
+        drop(&it);
+        Elf64_Shdr damaged = header_at(&scene, CUBIN_RELOCATIONS_OF_PROGRAM);
+        Elf64_Ehdr header;
+        damaged.sh_entsize = 5;
+        memcpy(&header, scene.bytes, sizeof header);
+        memcpy(scene.bytes + header.e_shoff + CUBIN_RELOCATIONS_OF_PROGRAM * sizeof damaged,
+               &damaged, sizeof damaged);
+        cr_assert_eq(serve(&it, &scene, (stubs_scene){0}), GA_ERR_UNSUPPORTED);
+        expect_sentence("expected entries of");
+    }
 }
 
 Test(images_stubs, the_variable_goes_behind_the_programs_constants)
@@ -385,6 +544,7 @@ Test(images_stubs, other_forms_of_stubs_are_refused)
     cubin_scene scene = built(90);
     expect_refused(&scene, (stubs_scene){.target = STUBS_OTHER}, "relocations for that address");
     expect_refused(&scene, (stubs_scene){.target = STUBS_FIRST}, "relocations for that address");
+    expect_refused(&scene, (stubs_scene){.has_no_none = true}, "expected " GA_CUBIN_NONE);
     for (int i = 1; i < STUBS_INSTRUCTIONS - 1; i++) {
         if (i != STUBS_OFFSET_MOVE + 1 && i != STUBS_OFFSET_MOVE) {
             expect_refused(&scene, (stubs_scene){.broken = i}, "a return address on the stack");
@@ -395,7 +555,7 @@ Test(images_stubs, other_forms_of_stubs_are_refused)
 Test(images_stubs, a_full_bank_of_constants_is_refused)
 {
     enum {
-        FULL = (1 << 16) - 16
+        FULL = (1 << 16) - 24
     };
     static uint8_t bytes[2 * CUBIN_SCENE_SIZE + FULL];
     cubin_scene scene = {.sm = 90, .calls_cuda = true, .constants = 8};
@@ -409,7 +569,7 @@ Test(images_stubs, a_full_bank_of_constants_is_refused)
     memcpy(bytes, scene.bytes, scene.size);
     Elf64_Shdr constants = header_at(&scene, CUBIN_CONSTANTS_OF_PROGRAM);
     cr_assert_eq(ga_cubin_open(&stubs, (ga_image){from.cubin.bytes, from.cubin.size}), GA_OK);
-    for (int i = 0; i < 2; i++) { /* 16 bytes too few, and enough */
+    for (int i = 0; i < 2; i++) { /* 8 bytes too few, and enough */
         cr_assert_eq(ga_cubin_open(&cubin, (ga_image){bytes, sizeof bytes}), GA_OK);
         constants.sh_size = i ? FULL - 8 : FULL;
         memcpy(bytes + cubin.sections + CUBIN_CONSTANTS_OF_PROGRAM * sizeof constants, &constants,

@@ -17,12 +17,12 @@
 #include "native.h"
 
 #include "../../platform/libc.h"
+#include "../../platform/mallinfo.h"
 #include "../../platform/pagemap.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <malloc.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -16,7 +16,7 @@
  *
  * Limit the registers of kernels that allocate, by __maxnreg__ or __launch_bounds__. Otherwise they
  * get more than 100, for code that rarely runs: a multiprocessor holds a quarter of the threads
- * then, and launches with more than 512 threads per block fail.
+ * then, and launches with more than 448 threads per block may fail.
  *
  * All lanes of one call must pass the same heap. To choose between heaps per lane, branch:
  *

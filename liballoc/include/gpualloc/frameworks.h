@@ -36,6 +36,20 @@ extern "C" {
  * is not tried again. */
 GA_API ga_heap *ga_framework_heap(int device);
 
+/* Bound the requested bytes of all live blocks on a device; UINT64_MAX: no bound, as before the
+ * first call. Requests above it fail with GA_ERR_MEMORY. Errors as ga_framework_heap(). */
+GA_API ga_status ga_framework_limit(int device, uint64_t bytes);
+
+typedef struct ga_framework_block {
+    void *address;
+    size_t size; /* usable bytes */
+} ga_framework_block;
+
+/* List the live blocks of a device's heap. `*count`: the size of the array; afterwards the number
+ * of live blocks, of which the array has the first. Errors as ga_heap_each_live(), and those of
+ * ga_framework_heap(). */
+GA_API ga_status ga_framework_blocks(int device, ga_framework_block *blocks, size_t *count);
+
 /* ga_framework_alloc(): as ga_torch_alloc(), but a failed request always returns NULL.
  * ga_framework_free(): as ga_torch_free(). */
 GA_API void *ga_framework_alloc(size_t size, int device, ga_stream stream);

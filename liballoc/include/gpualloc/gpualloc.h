@@ -27,9 +27,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The version of this header; #if GA_VERSION >= 10203 asks for 1.2.3 or later. */
 #define GA_VERSION_MAJOR 0
 #define GA_VERSION_MINOR 1
 #define GA_VERSION_PATCH 0
+#define GA_VERSION       (GA_VERSION_MAJOR * 10000 + GA_VERSION_MINOR * 100 + GA_VERSION_PATCH)
 
 #ifndef GA_API
 #define GA_API __attribute__((visibility("default")))
@@ -67,8 +69,7 @@ GA_API const char *ga_status_text(ga_status status);
  * Owned by the library. */
 GA_API const char *ga_error_text(void);
 
-/* The version of the running library, such as "0.1.0"; GA_VERSION_* are the version of this header.
- * Static. */
+/* The version of the running library, such as "0.1.0". Static. */
 GA_API const char *ga_version_text(void);
 
 /* ---- heaps ----------------------------------------------------------------------------- */

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph that a capture becomes: it holds user objects and has no other function. Also the
- * capture mode of each thread, and the streams that wait for the legacy one.
+ * The graph that a capture becomes: it holds user objects. Nodes are in the graphs of
+ * stand_in_new_graph() alone, and nothing runs. Also the capture mode of each thread, and the
+ * streams that wait for the legacy one.
  */
 #include "libcuda.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     OBJECTS = 64,  /* that one graph retains */
+    NODES = 32,    /* of one graph */
     STREAMS = 1024 /* that wait for the legacy stream */
 };
 
@@ -18,8 +21,16 @@ typedef struct user_object {
     void (*destroy)(void *pointer);
 } user_object;
 
+typedef struct graph_node {
+    int type;
+    CUcontext context;
+    stand_in_graph *child;
+} graph_node;
+
 struct stand_in_graph {
     uint64_t number;
+    graph_node nodes[NODES];
+    size_t node_count;
     user_object *objects[OBJECTS];
     int count;
     struct stand_in_graph *following;
@@ -134,6 +145,96 @@ CUresult cuGraphRetainUserObject(stand_in_graph *graph, user_object *object, uns
     }
     graph->objects[graph->count++] = object;
     return CUDA_SUCCESS;
+}
+
+/* ---- nodes, and executable graphs ------------------------------------------------------------ */
+
+static uint64_t reads;
+
+void *stand_in_new_graph(void)
+{
+    return stand_in_graph_create();
+}
+
+void stand_in_add_to(void *graph, int type, CUcontext context, void *child)
+{
+    stand_in_graph *to = graph;
+    to->nodes[to->node_count++] = (graph_node){type, context, child};
+}
+
+uint64_t stand_in_graph_reads(void)
+{
+    return __atomic_load_n(&reads, __ATOMIC_RELAXED); /* a figure */
+}
+
+/* CUDA_KERNEL_NODE_PARAMS_v2. */
+typedef struct kernel_params {
+    void *function;
+    unsigned sizes[7];
+    void **parameters;
+    void **extra;
+    void *kernel;
+    CUcontext context;
+} kernel_params;
+
+STAND_IN_API CUresult cuGraphGetNodes(stand_in_graph *graph, graph_node **nodes, size_t *count);
+STAND_IN_API CUresult cuGraphNodeGetType(const graph_node *node, int *type);
+STAND_IN_API CUresult cuGraphKernelNodeGetParams_v2(const graph_node *node, kernel_params *params);
+STAND_IN_API CUresult cuGraphChildGraphNodeGetGraph(const graph_node *node, stand_in_graph **graph);
+
+CUresult cuGraphGetNodes(stand_in_graph *graph, graph_node **nodes, size_t *count)
+{
+    __atomic_fetch_add(&reads, 1, __ATOMIC_RELAXED); /* a figure */
+    for (size_t i = 0; nodes && i < *count && i < graph->node_count; i++) {
+        nodes[i] = &graph->nodes[i];
+    }
+    *count = graph->node_count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(const graph_node *node, int *type)
+{
+    *type = node->type;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeGetParams_v2(const graph_node *node, kernel_params *params)
+{
+    if (node->type != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *params = (kernel_params){.context = node->context};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphChildGraphNodeGetGraph(const graph_node *node, stand_in_graph **graph)
+{
+    *graph = node->child;
+    return node->type == 4 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult instantiate(stand_in_word out, stand_in_word graph, stand_in_word c,
+                            stand_in_word d, stand_in_word e, stand_in_word f)
+{
+    (void)graph, (void)c, (void)d, (void)e, (void)f;
+    *(void **)out = malloc(1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy_exec(stand_in_word exec, stand_in_word b, stand_in_word c, stand_in_word d,
+                             stand_in_word e, stand_in_word f)
+{
+    (void)b, (void)c, (void)d, (void)e, (void)f;
+    free((void *)exec);
+    return CUDA_SUCCESS;
+}
+
+stand_in_function *stand_in_own_graph(const char *symbol)
+{
+    if (strncmp(symbol, "cuGraphInstantiate", strlen("cuGraphInstantiate")) == 0) {
+        return instantiate;
+    }
+    return strcmp(symbol, "cuGraphExecDestroy") == 0 ? destroy_exec : NULL;
 }
 
 /* ---- modes --------------------------------------------------------------------------------- */

@@ -90,6 +90,7 @@ static stand_in_function *function_of(int row)
 {
     const char *wanted = hooks[row].symbol;
     stand_in_function *found = stand_in_own_context(wanted);
+    found = found ? found : stand_in_own_graph(wanted);
     found = found ? found : stand_in_other_context(wanted);
     found = found ? found : stand_in_own_memory(wanted);
     found = found ? found : stand_in_own_module(wanted);
@@ -113,11 +114,11 @@ static CUresult call(int row, stand_in_word a, stand_in_word b, stand_in_word c,
     if (refusal != CUDA_SUCCESS) {
         return refusal;
     }
+    stand_in_during(hooks[row].symbol);
     if (rows.failures[row]) {
         rows.failures[row]--;
         return rows.error[row];
     }
-    stand_in_during(hooks[row].symbol);
     stand_in_function *real = __atomic_load_n(&known[row], __ATOMIC_RELAXED); /* see there */
     if (!real) {
         real = function_of(row);

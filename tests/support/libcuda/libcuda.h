@@ -67,23 +67,36 @@ STAND_IN_API CUresult stand_in_retain(CUcontext *context, CUdevice device);
  * objects. */
 STAND_IN_API uint64_t stand_in_graphs(void);
 
+/* A graph without nodes; and a node in it, of a type of CUgraphNodeType. Type 0 is a kernel in
+ * `context`, type 4 has the nodes of `child`. */
+STAND_IN_API void *stand_in_new_graph(void);
+STAND_IN_API void stand_in_add_to(void *graph, int type, CUcontext context, void *child);
+
+/* Calls that read the nodes of a graph so far. */
+STAND_IN_API uint64_t stand_in_graph_reads(void);
+
 /* Modules and libraries: images that arrived, in order; file names are images, too. Returns a copy
  * of a cubin, and NULL for others. `*passed` is the address that the caller gave. */
 STAND_IN_API int stand_in_images(void);
 STAND_IN_API const void *stand_in_image(int number, const void **passed);
 
 /* The variable GA_CUBIN_VARIABLE of a module, or of a library in the current context; NULL: it has
- * none. It begins with zeros in each context, and again after a reset. */
+ * none. It begins with the values of relocations in each context, and again after a reset: each is
+ * STAND_IN_NONE, as if it were of GA_CUBIN_NONE. */
 STAND_IN_API const uint64_t *stand_in_calls_of(CUmodule code);
+
+/* The word in slot `i` of code with that variable: see GA_CUBIN_SLOTS. */
+STAND_IN_API uint64_t stand_in_slot_of(CUmodule code, int i);
 
 /* The preload's module that was loaded last in the current context: the first of the addresses that
  * it has for its functions. They are other ones for each load. 0: there is none. */
 STAND_IN_API uint64_t stand_in_functions(void);
 #define STAND_IN_FUNCTIONS UINT64_C(0x7f8123456780) /* of the first image */
-#define STAND_IN_STEP      UINT64_C(0x1000)         /* from one function to the next */
+#define STAND_IN_NONE      UINT64_C(0x7f8100000100)
+#define STAND_IN_STEP      UINT64_C(0x1000) /* from one function to the next */
 
-/* The next `n` look-ups of variables fail. */
-STAND_IN_API void stand_in_hide_variables(int n);
+/* The next `n` look-ups of variables give `result`. Returns how many were to do so yet. */
+STAND_IN_API int stand_in_refuse_variables(int n, CUresult result);
 
 /* Questions about devices that do not exist. A tool like compute-sanitizer reports errors of the
  * driver's calls. */
@@ -112,9 +125,10 @@ extern ga_cuda_driver stand_in_table; /* vmm_driver's */
  * child of fork(). */
 CUresult stand_in_arrive(bool needs_init);
 
-/* Functions of the hook table that vmm_driver has not, in contexts.c, others.c, memory.c and
- * modules.c; NULL: not there. */
+/* Functions of the hook table that vmm_driver has not, in contexts.c, graphs.c, others.c, memory.c
+ * and modules.c; NULL: not there. */
 stand_in_function *stand_in_own_context(const char *symbol);
+stand_in_function *stand_in_own_graph(const char *symbol);
 stand_in_function *stand_in_other_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 stand_in_function *stand_in_own_module(const char *symbol);

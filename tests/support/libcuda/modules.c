@@ -40,7 +40,8 @@ struct CUmod_st {
 typedef struct variable {
     CUmodule code;
     CUcontext context;
-    uint64_t words[GA_CALLS_COUNT];
+    ga_cubin_variable value;
+    uint64_t slots[GA_CALLS_COUNT]; /* those that are not in it */
 } variable;
 
 static struct CUmod_st modules[IMAGES];
@@ -49,7 +50,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards modules and v
 static variable variables[VARIABLES];
 static int variable_count;
 static int stale;
-static int hidden;
+static int refused; /* look-ups of variables */
+static CUresult refusal;
 
 int stand_in_images(void)
 {
@@ -235,8 +237,8 @@ STAND_IN_API CUresult cuModuleGetGlobal_v2(CUdeviceptr *start, size_t *size, CUm
 STAND_IN_API CUresult cuLibraryGetGlobal(CUdeviceptr *start, size_t *size, CUmodule library,
                                          const char *name);
 
-/* The size of a variable that the cubin defines; 0: there is none. */
-static size_t size_of(const struct CUmod_st *code, const char *wanted)
+/* The symbol of a variable that the cubin defines; of size 0: there is none. */
+static Elf64_Sym symbol_of(const struct CUmod_st *code, const char *wanted)
 {
     const uint8_t *image = code->copy;
     size_t count = code->is_cubin ? section_count(image) : 0;
@@ -247,12 +249,58 @@ static size_t size_of(const struct CUmod_st *code, const char *wanted)
             memcpy(&symbol, image + table.sh_offset + at, sizeof symbol);
             const uint8_t *names = image + section_at(image, table.sh_link).sh_offset;
             if (symbol.st_shndx && strcmp((const char *)names + symbol.st_name, wanted) == 0) {
-                return symbol.st_size;
+                return symbol;
             }
             at += sizeof symbol;
         }
     }
-    return 0;
+    return (Elf64_Sym){0};
+}
+
+static size_t size_of(const struct CUmod_st *code, const char *wanted)
+{
+    return symbol_of(code, wanted).st_size;
+}
+
+static const char *const slot_names[GA_CALLS_COUNT] = GA_CUBIN_SLOTS;
+
+/* Words at a symbol for which the cubin has a relocation are STAND_IN_NONE. */
+static void relocate(const struct CUmod_st *code, const char *name, void *words)
+{
+    const uint8_t *image = code->copy;
+    Elf64_Sym symbol = symbol_of(code, name);
+    for (size_t i = 1; symbol.st_size && i < section_count(image); i++) {
+        Elf64_Shdr section = section_at(image, i);
+        bool is_its = (section.sh_type == SHT_REL || section.sh_type == SHT_RELA) &&
+                      section.sh_info == symbol.st_shndx;
+        for (uint64_t at = 0; is_its && at < section.sh_size; at += section.sh_entsize) {
+            Elf64_Rel entry;
+            memcpy(&entry, image + section.sh_offset + at, sizeof entry);
+            uint64_t offset = entry.r_offset - symbol.st_value;
+            if (ELF64_R_TYPE(entry.r_info) == GA_R_64 && offset < symbol.st_size) {
+                memcpy((char *)words + offset, &(uint64_t){STAND_IN_NONE}, sizeof(uint64_t));
+            }
+        }
+    }
+}
+
+/* The word of a slot, in the variable or beside it. */
+static uint64_t *slot_of(variable *v, int i)
+{
+    uint64_t variable_at = symbol_of(v->code, GA_CUBIN_VARIABLE).st_value;
+    uint64_t offset = symbol_of(v->code, slot_names[i]).st_value - variable_at;
+    return offset < sizeof v->value.functions ? &v->value.functions[offset / sizeof(uint64_t)]
+                                              : &v->slots[i];
+}
+
+static void *word_of(variable *v, const char *name)
+{
+    for (int i = 0; i < GA_CALLS_COUNT; i++) {
+        if (strcmp(name, slot_names[i]) == 0) {
+            return slot_of(v, i);
+        }
+    }
+    return &v->value;
 }
 
 /* The variable's instance in the current context. */
@@ -269,7 +317,11 @@ static variable *instance_of(CUmodule code)
     }
     if (!found && variable_count < VARIABLES) {
         found = &variables[variable_count++];
-        *found = (variable){code, context, {0}};
+        *found = (variable){code, context, {{0}, 0}, {0}};
+        relocate(code, GA_CUBIN_VARIABLE, &found->value);
+        for (int i = 0; i < GA_CALLS_COUNT; i++) {
+            relocate(code, slot_names[i], &found->slots[i]);
+        }
     }
     pthread_mutex_unlock(&lock);
     return found;
@@ -280,9 +332,12 @@ static uint64_t functions_of(CUmodule module)
     return STAND_IN_FUNCTIONS + ((uint64_t)(module - modules) << 20);
 }
 
-void stand_in_hide_variables(int n)
+int stand_in_refuse_variables(int n, CUresult result)
 {
-    hidden = n;
+    int left = refused;
+    refused = n;
+    refusal = result;
+    return left;
 }
 
 /* Device pointers are host pointers here. */
@@ -293,21 +348,21 @@ static CUresult get_global(CUdeviceptr *start, size_t *size, CUmodule code, cons
     if (result == CUDA_SUCCESS && (cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (result == CUDA_SUCCESS && hidden) {
-        hidden--;
-        result = LIBRARY_NOT_FOUND;
+    if (result == CUDA_SUCCESS && refused) {
+        refused--;
+        result = refusal;
     }
     *size = result == CUDA_SUCCESS ? size_of(code, name) : 0;
-    variable *v = *size == sizeof v->words ? instance_of(code) : NULL;
+    variable *v = *size && *size <= sizeof v->value ? instance_of(code) : NULL;
     if (!v) {
         return result == CUDA_SUCCESS ? LIBRARY_NOT_FOUND : result;
     }
     if (strcmp(name, GA_KERNEL_MODULE_FUNCTIONS) == 0) {
         for (int i = 0; i < GA_CALLS_COUNT; i++) {
-            v->words[i] = functions_of(code) + (uint64_t)i * STAND_IN_STEP;
+            v->value.functions[i] = functions_of(code) + (uint64_t)i * STAND_IN_STEP;
         }
     }
-    *start = (CUdeviceptr)(uintptr_t)v->words;
+    *start = (CUdeviceptr)(uintptr_t)word_of(v, name);
     return CUDA_SUCCESS;
 }
 
@@ -324,7 +379,12 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *start, size_t *size, CUmodule library, 
 
 const uint64_t *stand_in_calls_of(CUmodule code)
 {
-    return size_of(code, GA_CUBIN_VARIABLE) ? instance_of(code)->words : NULL;
+    return size_of(code, GA_CUBIN_VARIABLE) ? instance_of(code)->value.functions : NULL;
+}
+
+uint64_t stand_in_slot_of(CUmodule code, int i)
+{
+    return *slot_of(instance_of(code), i);
 }
 
 uint64_t stand_in_functions(void)

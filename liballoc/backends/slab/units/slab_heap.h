@@ -17,10 +17,11 @@
 #include "../../../simt/planted.h"
 #include "report.h"
 
-#define GA_SLAB_BLOCK_BITS  10u
-#define GA_SLAB_BLOCK_UNITS 1024u /* units of a memory block; also the bits of a row */
-#define GA_SLAB_ROW_WORDS   32u
-#define GA_SLAB_FULL        0xffffffffu /* no unit, no block; never a unit's number */
+#define GA_SLAB_BLOCK_BITS   10u
+#define GA_SLAB_BLOCK_UNITS  1024u /* units of a memory block; also the bits of a row */
+#define GA_SLAB_ROW_WORDS    32u
+#define GA_SLAB_SECTOR_WORDS 8u          /* 32 bytes, what the GPU reads from memory at least */
+#define GA_SLAB_FULL         0xffffffffu /* no unit, no block; never a unit's number */
 
 #define GA_SLAB_HINT_COPIES 1024u /* tiles read different copies of the hint */
 #define GA_SLAB_WORD_COPIES 256u  /* and of the number of words, if the heap grows under kernels */

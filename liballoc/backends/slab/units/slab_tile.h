@@ -7,8 +7,8 @@
  *    |- claim_fast          a whole warp: one atomic on the home word, then one on the word that
  *    |                      the hint names. claim_lowest for some lanes: one on the home word
  *    `- claim_slow          the rest; a function of its own, for a whole warp or for some lanes
- *        `- claim_search    a new hint (slab_hint.h); the block of the last word; 32 random words,
- *                           3 times; then each block whose count says that it has room
+ *        `- claim_search    a new hint (slab_hint.h); the block of the last word; 4 random
+ *                           sectors, 3 times; then each block whose count says that it has room
  *   ga_slab_claim_one       one unit for the tile: the paper's warp_allocate()
  *    `- claim_resident      from the resident block, whose bitmap the tile keeps in registers
  *        `- walk            the next block that has room becomes the resident one
@@ -273,20 +273,22 @@ GA_SIMT void ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t pr
     search->lost_race = ga_lanes_any(tile, missed) && !GA_PLANTED(slab_lost_race_is_failure);
 }
 
-/* A random word below `word_count` for each lane. */
+/* A random word below `word_count` for each lane. Eight lanes get the words of one random sector of
+ * 32 bytes, because a warp then reads 4 sectors instead of 32. */
 GA_SIMT ga_lanes ga_slab_random_words(uint32_t word_count, ga_tile tile, uint32_t seed)
 {
     ga_lanes words = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        uint64_t random = ga_bits_mix(seed + ga_lane_read(words, own));
-        ga_lane_write(&words, own, (uint32_t)(random * word_count >> 32));
+        uint64_t random = ga_bits_mix(seed + ga_lane_read(words, own) / GA_SLAB_SECTOR_WORDS);
+        uint32_t word = (uint32_t)(random * word_count >> 32);
+        ga_lane_write(&words, own, word & ~(GA_SLAB_SECTOR_WORDS - 1u));
     }
-    return words;
+    return words + (ga_tile_ranks(tile) & ga_lanes_all(GA_SLAB_SECTOR_WORDS - 1u));
 }
 
-/* Probe the whole row of `block`, beginning with its word `start`; or, for GA_SLAB_FULL, 32 random
- * words chosen by `start`. A tile of fewer than 32 lanes does it in several steps. */
+/* Probe the whole row of `block`, beginning with its word `start`; or, for GA_SLAB_FULL, 4 random
+ * sectors chosen by `start`. A tile of fewer than 32 lanes does it in several steps. */
 GA_SIMT void ga_slab_claim_in_row(ga_slab_heap *heap, uint32_t word_count, ga_tile tile,
                                   uint32_t block, uint32_t start, ga_slab_search *search)
 {
@@ -317,7 +319,7 @@ GA_SIMT uint32_t ga_slab_claim_lowest(ga_slab_view slab, ga_tile tile, uint32_t 
 /* The steps of a search, in order. */
 typedef enum ga_slab_search_step {
     GA_SLAB_SEARCH_SAME_BLOCK = 0, /* the block of the last word tried */
-    GA_SLAB_SEARCH_RANDOM,         /* 32 words anywhere, 3 times */
+    GA_SLAB_SEARCH_RANDOM,         /* 4 sectors anywhere, 3 times */
     GA_SLAB_SEARCH_WALK = GA_SLAB_SEARCH_RANDOM + 3
 } ga_slab_search_step;
 
@@ -325,8 +327,8 @@ typedef enum ga_slab_search_step {
  * word tried, which may be the home word; `got` is the mask of the units that the claim got there.
  * If it got none, the hint may name another word. The search then probes 32 words at a time: the
  * block of `tried`, unless that word gave nothing, or is the home word and gave less than half of
- * the request; random words, because 32 words hold about 100 free units where 1 unit in 10 is free;
- * and at last each block whose count says that it has room. */
+ * the request; random sectors, because 32 words hold about 100 free units where 1 unit in 10 is
+ * free; and at last each block whose count says that it has room. */
 GA_SIMT ga_lanes ga_slab_claim_search(ga_slab_heap *heap, ga_tile tile, uint32_t requesting,
                                       uint32_t home, uint32_t tried, uint32_t got, uint32_t words)
 {

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT */
+#include "settings.h"
+
+#include "../../liballoc/platform/environment.h"
+#include "../../liballoc/platform/log.h"
+#include "../../liballoc/runtime/registry.h"
+
+#include <gpualloc/backend.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    KEY_HOST = 0x100,
+    KEY_DEVICE,
+    KEY_KERNEL,
+    KEY_STATS,
+    KEY_STATS_CHILDREN,
+    KEY_TRACE,
+    KEY_LOG,
+    KEY_STRICT
+};
+
+bool ga_settings_refuse(const ga_settings *settings, const char *name)
+{
+    fprintf(stderr, "gpualloc %s: %s%s%s\n", settings->command, name ? name : "", name ? ": " : "",
+            ga_error_text());
+    return false;
+}
+
+/* ---- trying the settings ------------------------------------------------------------------- */
+
+/* Space for the thread-local storage of libraries that are loaded late, in bytes. The loader's
+ * default is 512; Debian's jemalloc needs more. */
+#define MORE_TLS "glibc.rtld.optional_static_tls=16000"
+
+static bool set_more_tls(void)
+{
+    const char *before = ga_environment("GLIBC_TUNABLES");
+    char *both = NULL;
+    if (before && strstr(before, "optional_static_tls")) {
+        return false; /* that did not help, or the user's choice */
+    }
+    bool done = asprintf(&both, "%s%s" MORE_TLS, before ? before : "", before ? ":" : "") > 0 &&
+                setenv("GLIBC_TUNABLES", both, 1) == 0;
+    free(both);
+    return done;
+}
+
+/* If the library of `dl` could not be loaded for lack of static thread-local storage, start this
+ * command again with more of it. Returns if that cannot help. */
+static void restart_with_tls(const ga_settings *settings)
+{
+    char name[] = "gpualloc";
+    char command[8];
+    snprintf(command, sizeof command, "%s", settings->command);
+    char **argv = strstr(ga_error_text(), "static TLS") && set_more_tls()
+                      ? calloc((size_t)settings->argc + 2, sizeof *argv)
+                      : NULL;
+    if (argv) {
+        argv[0] = name;
+        argv[1] = command;
+        memcpy(argv + 2, settings->argv + 1, (size_t)(settings->argc - 1) * sizeof *argv);
+        execv("/proc/self/exe", argv);
+        free(argv);
+    }
+}
+
+/* The program needs the space only where our library loads that of `dl`. */
+static bool drop_tls(void)
+{
+    const char *tunables = ga_environment("GLIBC_TUNABLES");
+    const char *more = tunables ? strstr(tunables, MORE_TLS) : NULL;
+    if (!more || more[sizeof MORE_TLS - 1]) {
+        return true;
+    }
+    if (more == tunables) {
+        return unsetenv("GLIBC_TUNABLES") == 0;
+    }
+    char *before = strndup(tunables, (size_t)(more - tunables) - 1);
+    bool done = before && setenv("GLIBC_TUNABLES", before, 1) == 0;
+    free(before);
+    return done;
+}
+
+/* The variable is for a jemalloc that the program links, which may be there beside ours. */
+static void tell_unread(const char *host)
+{
+    if (strstr(host, "jemalloc") && !strstr(host, "dl:") && ga_environment("MALLOC_CONF") &&
+        !ga_environment("GA_JE_MALLOC_CONF")) {
+        ga_log(GA_LOG_WARN, "MALLOC_CONF is not read by the backend \"jemalloc\"; "
+                            "GA_JE_MALLOC_CONF is, in the same form");
+    }
+}
+
+static bool try_host(ga_settings *settings)
+{
+    const char *from_environment = ga_environment("GPUALLOC_HOST");
+    const char *source = settings->host ? "--host" : "GPUALLOC_HOST";
+    if (!settings->host && from_environment && *from_environment) {
+        settings->host = from_environment;
+    }
+    if (!settings->host) {
+        settings->host = ga_registry_find("jemalloc") ? "jemalloc" : "system";
+    }
+    if (ga_trial_host(settings->host, &settings->preloadable) == GA_OK) {
+        tell_unread(settings->host);
+        return true;
+    }
+    restart_with_tls(settings);
+    return ga_settings_refuse(settings, source);
+}
+
+static bool try_specs(ga_settings *settings)
+{
+    const char *source = settings->device ? "--device" : "GPUALLOC_DEVICE";
+    const char *from_environment = ga_environment("GPUALLOC_DEVICE");
+    if (!settings->device && from_environment && *from_environment) {
+        settings->device = from_environment;
+    }
+    if (settings->device && ga_trial_syntax(settings->device) != GA_OK) {
+        return ga_settings_refuse(settings, source);
+    }
+    if (settings->kernel && ga_trial_syntax(settings->kernel) != GA_OK) {
+        return ga_settings_refuse(settings, "--kernel");
+    }
+    return try_host(settings);
+}
+
+bool ga_settings_try_files(const ga_settings *settings)
+{
+    bool to_file =
+        settings->stats && strcmp(settings->stats, "1") != 0 && strcmp(settings->stats, "-") != 0;
+    if (to_file && ga_trial_stats_file(settings->stats) != GA_OK) {
+        return ga_settings_refuse(settings, "--stats");
+    }
+    bool named = settings->trace && !strstr(settings->trace, "%p");
+    return !named || ga_trial_trace_file(settings->trace) == GA_OK ||
+           ga_settings_refuse(settings, "--trace");
+}
+
+static bool is_set(const char *option, const char *variable)
+{
+    const char *value = option ? option : ga_environment(variable);
+    return value && *value;
+}
+
+/* Whether to preload the library of `dl` instead of ours. Calls that we forward take longer, and
+ * only statistics and traces need them. */
+static bool preloads_directly(const ga_settings *settings)
+{
+    return *settings->preloadable.path && !is_set(settings->stats, "GPUALLOC_STATS") &&
+           !is_set(settings->trace, "GPUALLOC_TRACE");
+}
+
+static bool wants_kernel(const ga_settings *settings)
+{
+    const char *spec = settings->kernel ? settings->kernel : ga_environment("GPUALLOC_KERNEL");
+    return spec && *spec && strcmp(spec, "cuda") != 0;
+}
+
+/* CUDA programs are served only if a spec for device memory or for kernels is set. A spec for
+ * kernels in the environment may be for a linked program, which needs no preload. */
+static bool find_libraries(ga_settings *settings)
+{
+    ga_path align, device;
+    bool direct = preloads_directly(settings);
+    bool aligns = direct && !settings->preloadable.aligns;
+    bool must = settings->device || settings->kernel;
+    bool cuda = settings->device || wants_kernel(settings);
+    if ((aligns && ga_preload_find(&align, GA_PRELOAD_ALIGN) != GA_OK) ||
+        ga_preload_find(&settings->malloc, GA_PRELOAD_MALLOC) != GA_OK) {
+        return ga_settings_refuse(settings, NULL);
+    }
+    if (cuda && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK) {
+        if (must) {
+            return ga_settings_refuse(settings, NULL);
+        }
+        cuda = false;
+    }
+    if (direct) {
+        snprintf(settings->malloc.text, sizeof settings->malloc.text, "%s",
+                 settings->preloadable.path);
+    }
+    if (aligns) {
+        ga_preload_list_add(&settings->libraries, align.text);
+    }
+    ga_preload_list_add(&settings->libraries, settings->malloc.text);
+    if (cuda) {
+        ga_preload_list_add(&settings->libraries, device.text);
+    }
+    return true;
+}
+
+static bool set(const char *variable, const char *value)
+{
+    return !value || setenv(variable, value, 1) == 0;
+}
+
+bool ga_settings_try(ga_settings *settings)
+{
+    set("GPUALLOC_LOG", settings->log); /* also for messages of this process */
+    return try_specs(settings) && find_libraries(settings);
+}
+
+/* ---- the environment ----------------------------------------------------------------------- */
+
+bool ga_settings_export(const ga_settings *settings)
+{
+    bool all = !settings->children || unsetenv("GPUALLOC_STATS_PID") == 0;
+    return all && (!preloads_directly(settings) || drop_tls()) &&
+           ga_preload_list_set(&settings->libraries) && set("GPUALLOC_HOST", settings->host) &&
+           set("GPUALLOC_DEVICE", settings->device) && set("GPUALLOC_KERNEL", settings->kernel) &&
+           set("GPUALLOC_STATS", settings->stats) && set("GPUALLOC_TRACE", settings->trace) &&
+           set("GPUALLOC_STRICT", settings->strict ? "1" : NULL);
+}
+
+bool ga_settings_remove(ga_settings *settings)
+{
+    static const char *const variables[] = {
+        "GPUALLOC_HOST",  "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS",
+        "GPUALLOC_TRACE", "GPUALLOC_LOG",    "GPUALLOC_STRICT", "GPUALLOC_STATS_PID"};
+    const char *host = ga_environment("GPUALLOC_HOST");
+    ga_path ours;
+    if (host && ga_trial_host(host, &settings->preloadable) == GA_OK &&
+        *settings->preloadable.path) {
+        ga_preload_list_add(&settings->libraries, settings->preloadable.path);
+    }
+    if (ga_preload_find(&ours, GA_PRELOAD_MALLOC) == GA_OK) {
+        ga_preload_list_add(&settings->libraries, ours.text);
+    }
+    bool done = drop_tls() && ga_preload_list_unset(&settings->libraries);
+    for (size_t i = 0; done && i < sizeof variables / sizeof *variables; i++) {
+        done = unsetenv(variables[i]) == 0;
+    }
+    return done;
+}
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+static const struct argp_option options[] = {
+    {NULL, 0, NULL, 0, "Allocators:", 2},
+    {"host", KEY_HOST, "SPEC", 0,
+     "for malloc and its family (default: GPUALLOC_HOST, else jemalloc, else system)", 0},
+    {"device", KEY_DEVICE, "SPEC", 0,
+     "for device memory, of CUDA programs and in those that link -lgpualloc", 0},
+    {"kernel", KEY_KERNEL, "SPEC", 0,
+     "for malloc in kernels, of CUDA programs and in those that link -lgpualloc", 0},
+    {NULL, 0, NULL, 0, "What to write:", 3},
+    {"stats", KEY_STATS, "FILE", OPTION_ARG_OPTIONAL,
+     "statistics at exit: a table on standard error, or appended to FILE, as JSON where its name "
+     "ends in .json; - is standard output",
+     0},
+    {"stats-children", KEY_STATS_CHILDREN, NULL, 0,
+     "statistics of the processes that PROGRAM starts, too; without it, a program that PROGRAM "
+     "replaces itself with by exec reports, and no child",
+     0},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "every allocation, to FILE; %p in its name is the process id. What the program forks or execs "
+     "writes FILE.PID",
+     0},
+    {"log", KEY_LOG, "LEVEL", 0, "error, warn (default), info or debug", 0},
+    {NULL, 0, NULL, 0, "What to do in trouble:", 4},
+    {"strict", KEY_STRICT, NULL, 0,
+     "do not run the program where it would not run on the requested allocator", 0},
+    {0},
+};
+
+static void take_file(struct argp_state *state, const char *option, const char *file, ga_path *out,
+                      const char **path)
+{
+    if (!*file) {
+        argp_error(state, "%s: expected the name of a file", option);
+    } else if (ga_path_absolute(out, file) != GA_OK) {
+        argp_error(state, "%s: %s", option, ga_error_text());
+    }
+    *path = out->text;
+}
+
+static void take_log(struct argp_state *state, ga_settings *settings, const char *level)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (strcmp(level, levels[i]) == 0) {
+            settings->log = level;
+            return;
+        }
+    }
+    argp_error(state, "--log: expected error, warn, info or debug, got \"%s\"", level);
+}
+
+static void check_files(struct argp_state *state, const ga_settings *settings)
+{
+    if (settings->stats && settings->trace && strcmp(settings->stats, settings->trace) == 0) {
+        argp_error(state, "--stats and --trace: expected two files, got one: \"%s\"",
+                   settings->trace);
+    }
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    ga_settings *settings = state->input;
+    switch (key) {
+    case KEY_HOST:
+        settings->host = arg;
+        return 0;
+    case KEY_DEVICE:
+        settings->device = arg;
+        return 0;
+    case KEY_KERNEL:
+        settings->kernel = arg;
+        return 0;
+    case KEY_STATS_CHILDREN:
+        settings->children = true;
+        settings->stats = settings->stats ? settings->stats : "1";
+        return 0;
+    case KEY_STATS:
+        settings->stats = "1";
+        if (arg && strcmp(arg, "-") == 0) {
+            settings->stats = arg;
+        } else if (arg) {
+            take_file(state, "--stats", arg, &settings->stats_path, &settings->stats);
+        }
+        return 0;
+    case KEY_TRACE:
+        if (strcmp(arg, "-") == 0) {
+            argp_error(state, "--trace: expected a file, got \"-\": a trace cannot go to a pipe");
+        }
+        take_file(state, "--trace", arg, &settings->trace_path, &settings->trace);
+        return 0;
+    case KEY_LOG:
+        take_log(state, settings, arg);
+        return 0;
+    case KEY_STRICT:
+        settings->strict = true;
+        return 0;
+    case ARGP_KEY_END:
+        check_files(state, settings);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp ga_settings_argp = {.options = options, .parser = parse};

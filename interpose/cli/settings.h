@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The settings that `gpualloc run` and `gpualloc env` make: their options, and the environment that
+ * results. The specs are tried first, then the libraries, and last the files, because that replaces
+ * an old trace.
+ */
+#ifndef INTERPOSE_CLI_SETTINGS_H
+#define INTERPOSE_CLI_SETTINGS_H
+
+#include "paths.h"
+#include "preload_list.h"
+#include "trial.h"
+
+#include <argp.h>
+
+/* A text is NULL if its option was not given. */
+typedef struct ga_settings {
+    const char *command; /* "run" or "env", whose arguments these are: */
+    int argc;
+    char **argv;
+    const char *host, *device, *kernel, *log;
+    const char *stats, *trace; /* absolute; stats: or "1", standard error, or "-", output */
+    bool strict, children;     /* children: report their statistics, too */
+    ga_path stats_path, trace_path;
+    ga_library preloadable; /* the library of --host=dl:, if it can take the place of ours */
+    ga_path malloc;         /* the library that serves malloc */
+    ga_preload_list libraries;
+} ga_settings;
+
+/* The parser of the options, for argp_child; its input is a ga_settings. */
+extern const struct argp ga_settings_argp;
+
+/* Print the error of the last call, after the name of an option or variable (NULL: none). Always
+ * returns false. */
+bool ga_settings_refuse(const ga_settings *settings, const char *name);
+
+/* Try the specs, and find the libraries. False, and the reason is printed, if one is bad. May start
+ * this command again, in this process. */
+bool ga_settings_try(ga_settings *settings);
+
+/* Try the files for statistics and a trace. False, and the reason is printed, if one is bad. */
+bool ga_settings_try_files(const ga_settings *settings);
+
+/* Set the environment. False: out of memory. */
+bool ga_settings_export(const ga_settings *settings);
+
+/* Remove from the environment what an earlier `gpualloc env` has set. False: out of memory. */
+bool ga_settings_remove(ga_settings *settings);
+
+#endif

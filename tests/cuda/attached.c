@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * References of cuCtxAttach() to a context in which a stream captures: the capture ends with the
+ * last reference, not before.
+ *
+ *   attached CASE heap|driver
+ *
+ * `heap`: a heap serves device memory, unless a stream captures.
+ */
+#include "cases.h"
+
+static bool by_heap;
+
+static struct {
+    CUresult (*attach)(CUcontext *context, unsigned flags);
+    CUresult (*detach)(CUcontext context);
+} of;
+
+static void expect_capturing(void)
+{
+    CUdeviceptr none = 0;
+    CHECK_SAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.alloc(&none, MIB));
+}
+
+static void expect_serving(void)
+{
+    CUdeviceptr block = 0;
+    uint64_t calls = cu.calls("cuMemAlloc_v2");
+    CHECK_SAME(0, cu.alloc(&block, MIB));
+    CHECK(!by_heap || calls == cu.calls("cuMemAlloc_v2"), "the driver serves");
+    CHECK_SAME(0, cu.free(block)); /* a heap keeps it, and could serve the next request without the
+                                    * driver */
+}
+
+static void captures(void)
+{
+    CUcontext beside;
+    CUcontext again;
+    CUstream stream;
+    void *graph;
+    expect_serving();
+    CHECK_SAME(0, cu.create(&beside, NULL, 0, 0, 0));
+    CHECK_SAME(0, of.attach(&again, 0));
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    CHECK_SAME(0, cu.begin_capture(stream, 0));
+    CHECK_SAME(0, cu.pop(&again));
+    expect_capturing();
+    CHECK_SAME(0, of.detach(beside));
+    expect_capturing();
+    CHECK_SAME(0, cu.push(beside));
+    CHECK_SAME(0, cu.end_capture(stream, &graph));
+    CHECK_SAME(0, of.detach(beside));
+    CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT, of.detach(beside));
+    expect_serving();
+}
+
+/* The driver refuses calls: the references are as many as before. */
+static void refused(void)
+{
+    CUcontext beside;
+    CUcontext again;
+    CUstream stream;
+    void *graph;
+    expect_serving();
+    CHECK_SAME(0, cu.create(&beside, NULL, 0, 0, 0));
+    cu.fail("cuCtxAttach", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_SAME(CUDA_ERROR_UNKNOWN, of.attach(&again, 0));
+    CHECK_SAME(0, of.attach(&again, 0));
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    CHECK_SAME(0, cu.begin_capture(stream, 0));
+    CHECK_SAME(0, cu.pop(&again));
+    cu.fail("cuCtxDetach", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_SAME(CUDA_ERROR_UNKNOWN, of.detach(beside));
+    CHECK_SAME(0, of.detach(beside));
+    expect_capturing();
+    CHECK_SAME(0, cu.push(beside));
+    CHECK_SAME(0, cu.end_capture(stream, &graph));
+    CHECK_SAME(0, cu.destroy(beside));
+    expect_serving();
+}
+
+int main(int argc, char **argv)
+{
+    static const cu_case cases[] = {{"captures", captures}, {"refused", refused}};
+    by_heap = argc > 2 && strcmp(argv[2], "heap") == 0;
+    cu_open(0);
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    *(void **)&of.attach = dlsym(driver, "cuCtxAttach");
+    *(void **)&of.detach = dlsym(driver, "cuCtxDetach");
+    return RUN_CASE(argc, argv, cases);
+}

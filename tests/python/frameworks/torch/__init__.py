@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+"""A stand-in for PyTorch."""
+
+from . import cuda
+
+
+class device:
+    def __init__(self, text):
+        self.type, _, index = text.partition(":")
+        self.index = int(index) if index else None
+
+
+class Tensor:
+    def __init__(self, size):
+        cuda.initialized = True
+        self.size = size
+        self.block = cuda.memory.current.malloc(size, cuda.current_device(), None)
+        if not self.block:
+            raise MemoryError(size)
+
+    def __del__(self):
+        if self.block:
+            cuda.memory.current.release(self.block, self.size, cuda.current_device(), None)
+
+
+def empty(size):
+    return Tensor(size)
