@@ -409,15 +409,6 @@ static void free_split(nccl_split *s)
     ga_libc.free(s);
 }
 
-/* The caller aborts a communicator that it has seen when it leaves, and the thread any other. */
-static void leave_split(nccl_split *s, void *unseen)
-{
-    if (unseen) {
-        ga_nccl.ncclCommAbort(unseen);
-    }
-    free_split(s);
-}
-
 /* Notes the communicator, perhaps in spite of an error. True: the caller has left. */
 static bool note_comm(nccl_split *s, void *made)
 {
@@ -472,7 +463,10 @@ static void *make_split(void *context)
         drop_comm(s, made);
     }
     if (note_end(s, result, window)) {
-        leave_split(s, is_early ? made : NULL);
+        if (is_early && made) { /* one that it has seen the caller aborts */
+            ga_nccl.ncclCommAbort(made);
+        }
+        free_split(s);
     }
     if (has_entered) {
         ga_cuda_leave(&scope);
