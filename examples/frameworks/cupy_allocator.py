@@ -22,11 +22,12 @@ class Allocator:
         self.library.ga_framework_free.restype = None
         self.library.ga_framework_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
                                                    ctypes.c_void_p]
-        self.blocks: dict[int, tuple[int, int]] = {}
+        # The stream itself, because CuPy destroys one that nothing refers to.
+        self.blocks: dict[int, tuple[int, cupy.cuda.Stream]] = {}
 
     def malloc(self, size: int, device: int) -> int:
-        stream = cupy.cuda.get_current_stream().ptr
-        block = self.library.ga_framework_alloc(size, device, stream)
+        stream = cupy.cuda.get_current_stream()
+        block = self.library.ga_framework_alloc(size, device, stream.ptr)
         if not block:
             raise cupy.cuda.memory.OutOfMemoryError(size, sum(s for s, _ in self.blocks.values()))
         self.blocks[block] = (size, stream)
@@ -34,7 +35,7 @@ class Allocator:
 
     def free(self, block: int, device: int) -> None:
         size, stream = self.blocks.pop(block)
-        self.library.ga_framework_free(block, size, device, stream)
+        self.library.ga_framework_free(block, size, device, stream.ptr)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calling thread's error sentence, and the texts of the statuses.
+ * The calling thread's error: its sentence and status, and the texts of the statuses.
  */
 #include "error.h"
 
@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 static _Thread_local char error_text[512];
+static _Thread_local ga_status error_status;
 static _Thread_local unsigned error_count;
 
 ga_status ga_fail(ga_status status, const char *format, ...)
@@ -24,6 +25,7 @@ ga_status ga_fail(ga_status status, const char *format, ...)
     va_end(args);
     ga_text_make_printable(text); /* the text may quote values from users and programs */
     __builtin_memcpy(error_text, text, sizeof text);
+    error_status = status;
     error_count++;
     return status;
 }
@@ -36,6 +38,11 @@ unsigned ga_error_count(void)
 const char *ga_error_text(void)
 {
     return error_text;
+}
+
+ga_status ga_error_status(void)
+{
+    return error_status;
 }
 
 const char *ga_status_text(ga_status status)

@@ -374,6 +374,26 @@ static ga_status open_layers(ga_heap **out, const ga_spec *spec, size_t index, g
     return status;
 }
 
+/* As open_layers(), but no heap is opened. */
+static ga_status check_layers(const ga_spec *spec, ga_place place)
+{
+    ga_value values[GA_SPEC_OPTIONS];
+    const char *texts[GA_SPEC_OPTIONS];
+    ga_status status = GA_OK;
+    for (size_t i = 0; status == GA_OK && i < spec->layer_count; i++) {
+        const ga_backend *backend = ga_registry_find(spec->layers[i].name);
+        if (!backend) {
+            return GA_ERR_SPEC;
+        }
+        status = check_layer(backend, place, i + 1 < spec->layer_count);
+        if (status == GA_OK) {
+            status = ga_options_resolve(backend, &spec->layers[i], values, texts);
+        }
+        place = backend->parent_place ? backend->parent_place(place) : place;
+    }
+    return status;
+}
+
 static const char *bare_option(const char *name)
 {
     const ga_backend *backend = ga_registry_find(name);
@@ -486,6 +506,25 @@ ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *sp
     }
     ga_report_when_exiting();
     return GA_OK;
+}
+
+ga_status ga_heap_check(ga_place place, const char *text)
+{
+    if ((unsigned)place >= GA_PLACE_COUNT || !text) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "ga_heap_check: expected a place from 0 to %d and a spec, got %d and %s",
+                       GA_PLACE_COUNT - 1, (int)place, text ? text : "NULL");
+    }
+    ga_spec *spec = ga_libc.malloc(sizeof *spec);
+    if (!spec) {
+        return no_record();
+    }
+    ga_status status = ga_spec_parse(spec, text, bare_option);
+    if (status == GA_OK) {
+        status = check_layers(spec, place);
+    }
+    ga_libc.free(spec);
+    return status;
 }
 
 ga_status ga_heap_close(ga_heap *heap)

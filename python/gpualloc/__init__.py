@@ -35,35 +35,40 @@ def __getattr__(name: str) -> str:
 
 
 _lock = threading.Lock()
-_enabled: dict[str, str] = {}  # frameworks, and the spec of each
+_spec = ""  # of all heaps; "": none yet
+_enabled: dict[tuple[str, int], None] = {}  # frameworks; RMM on each device, others on all: 0
 
 
 def enable(spec: str, *frameworks: str, device: int = 0) -> tuple[str, ...]:
     """Serve the device memory of frameworks from heaps of this spec, one for each device.
 
     `frameworks`: "torch", "cupy", "numba" or "rmm"; without any, those of them that are imported.
-    `device`: where the spec is tried, and the device that RMM is served on. Call it before the
-    first array is on a device, and for PyTorch before CUDA is initialized. Returns the names of all
-    frameworks that are served.
+    `device`: the device that RMM is served on; call it once for each. Call it before the first array is on a device, and
+    for PyTorch before CUDA is initialized. CUDA is not started: the first request on a device opens
+    its heap, and fails if the device cannot be used. Returns the names of all frameworks that are
+    served.
 
-    Error: the spec is bad, the device cannot be used, or a framework cannot change its allocator.
+    Error: the spec is bad, or a framework cannot change its allocator.
     """
     from . import _frameworks
 
+    global _spec
     with _lock:
         chosen = frameworks or _frameworks.imported()
         _frameworks.check(chosen)
-        other = next(iter(_enabled.values()), spec)
-        if other != spec:
-            raise Error(f'the heaps are open with the spec "{other}"; expected the same, got '
+        _check_device(device)
+        if _spec and _spec != spec:
+            raise Error(f'the heaps are open with the spec "{_spec}"; expected the same, got '
                         f'"{spec}"')
-        if not _enabled:
-            _library.choose(spec, device)
+        if not _spec:
+            _library.choose(spec)
         for name in chosen:
-            if name not in _enabled:
+            key = (name, device if name == "rmm" else 0)
+            if key not in _enabled:
                 _frameworks.enable(name, device)
-                _enabled[name] = spec
-        return tuple(_enabled)
+                _spec = spec
+                _enabled[key] = None
+        return tuple(dict.fromkeys(name for name, _ in _enabled))
 
 
 def limit(size: Optional[int], device: int = 0) -> None:
@@ -137,7 +142,13 @@ def _variables(commands: str) -> dict[str, str]:
 def _heap_of(device: int) -> int:
     if not _enabled:
         raise Error("no framework is enabled: call gpualloc.enable() first")
+    _check_device(device)
+    return device
+
+
+def _check_device(device: int) -> None:
     if not isinstance(device, int):
         raise TypeError(f"expected the number of a device, got {device!r}")
-    return device
+    if not 0 <= device < 2**31:  # ctypes would cut it to an int
+        raise Error(f"no CUDA device {device}", "DEVICE")
 

@@ -11,13 +11,15 @@ from typing import Any, Callable
 from . import _library
 from ._library import Error
 
+_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _kept: list[Any] = []  # frameworks do not keep all that they are given
 
 
 def imported() -> tuple[str, ...]:
-    """The frameworks that the program has imported; Numba, if it uses CUDA."""
+    """The frameworks that the program has imported; Numba and PyTorch, if they use CUDA."""
     found = tuple(name for name in _ENABLE
-                  if ("numba.cuda" if name == "numba" else name) in sys.modules)
+                  if ("numba.cuda" if name == "numba" else name) in sys.modules
+                  and (name != "torch" or _has_cuda(sys.modules[name])))
     if not found and "jax" in sys.modules:
         return ("jax",)
     return found
@@ -37,13 +39,23 @@ def check(names: tuple[str, ...]) -> None:
 
 
 def enable(name: str, device: int) -> None:
-    _ENABLE[name](importlib.import_module(name), device)
+    try:
+        _ENABLE[name](importlib.import_module(name), device)
+    except (AttributeError, ImportError) as error:
+        raise Error(f"{name} cannot be served: {error}") from error
 
 
 # ---- PyTorch -------------------------------------------------------------------------------------
 
 
+def _has_cuda(torch: Any) -> bool:
+    """False for the builds for the CPU and for ROCm."""
+    return getattr(getattr(torch, "version", None), "cuda", None) is not None
+
+
 def _torch(torch: Any, device: int) -> None:
+    if not _has_cuda(torch):
+        raise Error("torch cannot be served: this build of PyTorch has no CUDA")
     allocator = torch.cuda.memory.CUDAPluggableAllocator(_library.LIBRARY, "ga_torch_alloc",
                                                          "ga_torch_free")
     inner = allocator.allocator()
@@ -141,19 +153,22 @@ def _segment(device: int, address: int, size: int) -> dict[str, Any]:
 
 def _cupy(cupy: Any, device: int) -> None:
     """CuPy's pool stays in front of the heap, so that its statistics and limits hold."""
-    streams: dict[int, tuple[int, int]] = {}
+    # The stream itself, because CuPy destroys one that nothing refers to, and the pool keeps a
+    # block for longer.
+    blocks: dict[int, tuple[int, Any]] = {}
 
     def malloc(size: int, device: int) -> int:
-        stream = cupy.cuda.get_current_stream().ptr
-        block: int | None = _library.library().ga_framework_alloc(size, device, stream)
+        stream = cupy.cuda.get_current_stream()
+        block: int | None = _library.library().ga_framework_alloc(size, device, stream.ptr)
         if not block:
-            raise cupy.cuda.memory.OutOfMemoryError(size, cupy._default_memory_pool.total_bytes())
-        streams[block] = (size, stream)
+            # The pool frees its cache and tries again on this exception alone.
+            raise _library.refusal(cupy.cuda.runtime.CUDARuntimeError(_OUT_OF_MEMORY))
+        blocks[block] = (size, stream)
         return block
 
     def free(block: int, device: int) -> None:
-        size, stream = streams.pop(block)
-        _library.library().ga_framework_free(block, size, device, stream)
+        size, stream = blocks.pop(block)
+        _library.library().ga_framework_free(block, size, device, stream.ptr)
 
     allocator = cupy.cuda.PythonFunctionAllocator(malloc, free)
     pool = cupy.cuda.MemoryPool(allocator.malloc)
@@ -168,6 +183,12 @@ def _cupy(cupy: Any, device: int) -> None:
 def _numba(numba: Any, device: int) -> None:
     from numba import cuda  # type: ignore[import-not-found, unused-ignore]
 
+    driver = importlib.import_module("numba.cuda.cudadrv.driver").driver
+    for known in driver.list_devices():
+        if known.primary_context is not None:
+            raise Error(f"Numba: device {int(known.id)} has a context already; call gpualloc.enable() "
+                        "before Numba uses a device")
+
     class Manager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc, unused-ignore]
         """Device memory of the heap; host memory as Numba does it."""
 
@@ -180,7 +201,7 @@ def _numba(numba: Any, device: int) -> None:
             device = self.context.device.id
             block = _library.library().ga_cupy_malloc(None, int(size), device)
             if not block:
-                raise MemoryError(_library.text())
+                raise _library.refusal(MemoryError(_library.text()))
 
             def finalizer() -> None:
                 _library.library().ga_cupy_free(None, block, device)
@@ -196,6 +217,9 @@ def _numba(numba: Any, device: int) -> None:
                 raise RuntimeError(f"cuMemGetInfo: error {error}")
             return cuda.MemoryInfo(free=free.value, total=total.value)
 
+        def get_ipc_handle(self, memory: Any) -> Any:
+            raise NotImplementedError("gpualloc's blocks have no handles of CUDA IPC")
+
     cuda.set_memory_manager(Manager)
 
 
@@ -206,7 +230,7 @@ def _rmm(rmm: Any, device: int) -> None:
     def allocate(size: int, stream: Any) -> int:
         block: int | None = _library.library().ga_framework_alloc(size, device, _handle(stream))
         if not block:
-            raise MemoryError(_library.text())
+            raise _library.refusal(MemoryError(_library.text()))
         return block
 
     def deallocate(block: int, size: int, stream: Any) -> None:

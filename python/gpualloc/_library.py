@@ -58,10 +58,9 @@ class _Block(ctypes.Structure):
 
 _SIGNATURES = {
     "ga_error_text": (ctypes.c_char_p,),
+    "ga_error_status": (ctypes.c_int,),
     "ga_version_text": (ctypes.c_char_p,),
-    "ga_heap_open": (ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int,
-                     ctypes.c_char_p),
-    "ga_heap_close": (ctypes.c_int, ctypes.c_void_p),
+    "ga_heap_check": (ctypes.c_int, ctypes.c_int, ctypes.c_char_p),
     "ga_heap_stats": (ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Stats)),
     "ga_framework_heap": (ctypes.c_void_p, ctypes.c_int),
     "ga_framework_limit": (ctypes.c_int, ctypes.c_int, ctypes.c_uint64),
@@ -106,24 +105,35 @@ def version() -> str:
     return told.decode()
 
 
+def error(status: int) -> Error:
+    """The Error of this thread's last failed call."""
+    return Error(text(), STATUSES[status] if status < len(STATUSES) else "")
+
+
 def check(status: int) -> None:
     """Raise an Error unless the status is GA_OK."""
     if status:
-        raise Error(text(), STATUSES[status] if status < len(STATUSES) else "")
+        raise error(status)
 
 
-def choose(spec: str, device: int) -> None:
-    """Set the spec of the heaps that frameworks open, after a trial on a device."""
-    heap = ctypes.c_void_p()
-    check(library().ga_heap_open(ctypes.byref(heap), PLACE_DEVICE, device, os.fsencode(spec)))
-    library().ga_heap_close(heap)
+def refusal(out_of_memory: Exception) -> Exception:
+    """The exception for the request of this thread that has just returned NULL: the one given if
+    there was no memory, or the size can never be served, otherwise an Error."""
+    told = error(library().ga_error_status())
+    return out_of_memory if told.status in ("MEMORY", "SIZE") else told
+
+
+def choose(spec: str) -> None:
+    """Set the spec of the heaps that frameworks open. CUDA is not started: a program may fork until
+    it uses a device itself."""
+    check(library().ga_heap_check(PLACE_DEVICE, os.fsencode(spec)))
     os.environ["GPUALLOC_DEVICE"] = spec
 
 
 def _heap(device: int) -> int:
     heap: int | None = library().ga_framework_heap(device)
     if not heap:
-        raise Error(text(), "DEVICE")
+        raise error(library().ga_error_status())
     return heap
 
 

@@ -36,6 +36,31 @@ gpualloc.enable("vmm")
         self.assertEqual("gpualloc._library.Error: PyTorch: Can't swap an already initialized "
                          "allocator; call gpualloc.enable() before CUDA is initialized", told)
 
+    def test_torch_without_cuda(self) -> None:
+        """As some other library may have imported it."""
+        told = self.python("""
+import cupy, gpualloc, torch
+torch.version.cuda = None
+del torch.cuda.memory.CUDAPluggableAllocator
+print(gpualloc.enable("vmm"))
+gpualloc.enable("vmm", "torch")
+""", fails=True)
+        self.assertEqual("gpualloc._library.Error: torch cannot be served: this build of PyTorch "
+                         "has no CUDA", told)
+        told = self.python("""
+import cupy, gpualloc, torch
+torch.version.cuda = None
+print(gpualloc.enable("vmm"))
+""")
+        self.assertEqual("('cupy',)", told)
+
+    def test_frameworks_that_cannot_be_served(self) -> None:
+        for change, reason in (("sys.modules['cupy'] = None", "import of cupy halted"),
+                               ("import cupy; del cupy.cuda.MemoryPool", "'MemoryPool'")):
+            told = self.python(f"import gpualloc, sys\n{change}\n"
+                               "gpualloc.enable('vmm', 'cupy')", fails=True)
+            self.assertRegex(told, f"^gpualloc._library.Error: cupy cannot be served: .*{reason}")
+
     def test_torch_keeps_its_peak(self) -> None:
         told = self.python("""
 import gpualloc, torch
@@ -59,6 +84,61 @@ except cupy.cuda.memory.OutOfMemoryError as error:
 """)
         self.assertRegex(told, r"^1125899906842624 bytes beside \d+$")
 
+    def test_cupy_frees_its_cache(self) -> None:
+        """Where there is no memory, CuPy's pool frees its cache and tries again."""
+        told = self.python("""
+import cupy, gpualloc
+gpualloc.enable("vmm")
+gpualloc.limit(8 << 20)
+a = cupy.empty(6 << 20)
+del a
+b = cupy.empty(7 << 20)
+print(len(gpualloc.snapshot()), cupy.get_default_memory_pool().total_bytes() >> 20)
+""")
+        self.assertEqual("1 7", told)
+
+    def test_cupy_keeps_streams(self) -> None:
+        """A block in CuPy's pool is freed on its stream, which therefore exists until then."""
+        told = self.python("""
+import cupy, gpualloc, weakref
+from numba import cuda
+cuda.current_context()
+gpualloc.enable("vmm", "cupy")
+stream = cupy.cuda.Stream()
+there = weakref.ref(stream)
+with stream:
+    a = cupy.empty(5 << 20)
+del a, stream
+print(there() is not None, gpualloc.stats()["frees"])
+cupy.get_default_memory_pool().free_all_blocks()
+print(there() is None, gpualloc.stats()["frees"])
+""")
+        self.assertEqual("True 0\nTrue 1", told)
+
+    def test_requests_that_fail_otherwise(self) -> None:
+        """Not for lack of memory: the library's sentence, in each framework."""
+        for imports, request in (("cupy", "cupy.empty(1 << 20)"),
+                                 ("rmm", "rmm.DeviceBuffer(1 << 20)"),
+                                 ("numba.cuda", "numba.cuda.device_array(1 << 20)")):
+            told = self.python(f"""
+import gpualloc, os, sys
+import {imports}
+gpualloc.enable("vmm")
+gpualloc.stats()
+if "numba" in sys.modules:
+    numba.cuda.current_context()
+child = os.fork()
+if not child:
+    try:
+        {request}
+    except gpualloc.Error as error:
+        print(error.status, error, flush=True)
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+""")
+            self.assertRegex(told, r"^[A-Z]+ .*fork")
+
     def test_numba(self) -> None:
         told = self.python("""
 import gpualloc
@@ -68,10 +148,25 @@ a = cuda.device_array(5 << 20)
 assert gpualloc.snapshot()[0].address == a.pointer.value
 del a
 print(gpualloc.stats()["frees"])
-assert cuda.manager.get_memory_info().total > 0
+assert cuda.current_context().memory_manager.get_memory_info().total > 0
+try:
+    cuda.current_context().memory_manager.get_ipc_handle(None)
+except NotImplementedError as error:
+    print(error)
 cuda.device_array(1 << 50)
 """, fails=True)
         self.assertRegex(told, "^MemoryError: .+")
+
+    def test_numba_with_a_context(self) -> None:
+        """Its context keeps the memory manager that it began with."""
+        told = self.python("""
+import gpualloc
+from numba import cuda
+cuda.current_context()
+gpualloc.enable("vmm")
+""", fails=True)
+        self.assertEqual("gpualloc._library.Error: Numba: device 0 has a context already; call "
+                         "gpualloc.enable() before Numba uses a device", told)
 
     def test_rmm(self) -> None:
         told = self.python("""
@@ -86,6 +181,13 @@ except MemoryError as error:
     print(type(error).__name__)
 """)
         self.assertEqual("1\nMemoryError", told)
+
+    def test_rmm_on_two_devices(self) -> None:
+        told = self.python("""
+import gpualloc, rmm
+print(gpualloc.enable("vmm", "rmm"), gpualloc.enable("vmm", "rmm", device=1), *rmm.resources)
+""")
+        self.assertEqual("('rmm',) ('rmm',) 0 1", told)
 
     def test_several(self) -> None:
         told = self.python("""
@@ -127,11 +229,29 @@ gpualloc.enable("vmm")
             self.assertIn(words, told)
 
     def test_no_device(self) -> None:
-        told = self.python("import cupy, gpualloc\ngpualloc.enable('vmm')", fails=True,
-                           variables={"LD_LIBRARY_PATH": "", "GPUALLOC_CUDA_DRIVER": "/none.so"})
-        self.assertRegex(told, r"^gpualloc\._library\.Error: .*/none\.so")
-        told = self.python("import cupy, gpualloc\ngpualloc.enable('vmm', device=77)", fails=True)
-        self.assertIn("77", told)
+        """The first request tells."""
+        for device in (1, 64):
+            told = self.python(f"""
+import gpualloc, rmm
+gpualloc.enable('vmm', device={device})
+rmm.DeviceBuffer(1000, device={device})
+""", fails=True)
+            self.assertRegex(told, rf"^gpualloc\._library\.Error: .*device {device}: ")
+
+    def test_cuda_is_not_started(self) -> None:
+        """By enable(): a child of a fork may be the one that uses the device."""
+        told = self.python("""
+import cupy, gpualloc, os, rmm, torch
+gpualloc.enable("vmm")
+print("libcuda" in open("/proc/self/maps").read())
+child = os.fork()
+if not child:
+    keep = rmm.DeviceBuffer(1000)
+    print(gpualloc.stats()["allocs"], flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+""")
+        self.assertEqual("False\n1", told)
 
 
 class Heaps(package.Case):
@@ -155,6 +275,14 @@ gpualloc.limit(-1)
         for call in ("limit(1)", "stats()", "snapshot()"):
             told = self.python(f"import gpualloc\ngpualloc.{call}", fails=True)
             self.assertIn("no framework is enabled: call gpualloc.enable() first", told)
+
+    def test_device_numbers(self) -> None:
+        """None of them is cut to that of another device."""
+        for device in (-1, 2**31, 2**40, 2**64):
+            for call in (f"limit(1, {device})", f"stats({device})", f"snapshot({device})"):
+                told = self.python(f"import gpualloc, rmm\ngpualloc.enable('vmm')\n"
+                                   f"gpualloc.{call}", fails=True)
+                self.assertEqual(f"gpualloc._library.Error: no CUDA device {device}", told)
 
     def test_backend_without_a_list(self) -> None:
         told = self.python("""

@@ -53,7 +53,8 @@ Test(errors, success_leaves_the_sentence)
 static void *fail_apart(void *seen)
 {
     strcpy(seen, ga_error_text());
-    ga_fail(GA_ERR_IO, "other");
+    cr_assert_eq(ga_error_status(), GA_OK);
+    ga_fail(GA_ERR_SIZE, "other");
     return NULL;
 }
 
@@ -66,6 +67,7 @@ Test(errors, each_thread_has_its_own)
     pthread_join(other, NULL);
     cr_assert_str_eq(seen, "");
     cr_assert_str_eq(ga_error_text(), "mine");
+    cr_assert_eq(ga_error_status(), GA_ERR_IO);
 }
 
 Test(errors, every_status_has_a_text_of_its_own)

@@ -134,6 +134,26 @@ Test(heap, a_parent_where_none_is_allowed)
                  "null: takes no parent, but the spec goes on after it");
 }
 
+/* Errors in any layer are found; neither the driver nor a library is needed. */
+Test(heap, specs_that_are_checked)
+{
+    setenv("GPUALLOC_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
+    assert_ok(ga_heap_check(GA_PLACE_DEVICE, "slab/vmm:limit=1G"));
+    assert_ok(ga_heap_check(GA_PLACE_HOST, "trace:file=x/dl:/nowhere/libx.so"));
+    assert_fails(ga_heap_check(GA_PLACE_DEVICE, "slab/vmm:x=1/null"), GA_ERR_SPEC,
+                 "vmm: takes no parent, but the spec goes on after it");
+    assert_fails(ga_heap_check(GA_PLACE_HOST, "trace:file=x/system:x=1"), GA_ERR_SPEC,
+                 "system: unknown option \"x\"; it has none");
+    assert_fails(ga_heap_check(GA_PLACE_DEVICE, "fail/system"), GA_ERR_PLACE,
+                 "system: serves the place host, not device");
+    assert_fails(ga_heap_check(GA_PLACE_COUNT, "system"), GA_ERR_ARGUMENT,
+                 "ga_heap_check: expected a place from 0 to 2 and a spec, got 3 and system");
+    assert_fails(ga_heap_check(GA_PLACE_HOST, NULL), GA_ERR_ARGUMENT,
+                 "ga_heap_check: expected a place from 0 to 2 and a spec, got 0 and NULL");
+    expect_unknown(ga_heap_check(GA_PLACE_HOST, "trace:file=x/nothing"),
+                   "column 14: unknown backend \"nothing\"");
+}
+
 Test(heap, libraries_that_cannot_be_used)
 {
     assert_fails(open_host("dl:/nowhere/libx.so"), GA_ERR_LIBRARY,

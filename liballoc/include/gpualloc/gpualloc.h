@@ -69,6 +69,10 @@ GA_API const char *ga_status_text(ga_status status);
  * Owned by the library. */
 GA_API const char *ga_error_text(void);
 
+/* The status of this thread's last failed call, for calls that return a pointer; GA_OK before the
+ * first. */
+GA_API ga_status ga_error_status(void);
+
 /* The version of the running library, such as "0.1.0". Static. */
 GA_API const char *ga_version_text(void);
 
@@ -106,6 +110,11 @@ typedef void *ga_stream;
  * GA_ERR_IO        a file that the backend writes cannot be created
  * GA_ERR_ARGUMENT  `out` is NULL, or place or device is out of range */
 GA_API ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *spec);
+
+/* Check the syntax, the backends, their places and the options of a spec. Neither the CUDA driver
+ * nor a library that a backend serves from is loaded. Errors as ga_heap_open(): GA_ERR_SPEC,
+ * GA_ERR_PLACE; GA_ERR_MEMORY; GA_ERR_ARGUMENT if `place` is out of range or `spec` is NULL. */
+GA_API ga_status ga_heap_check(ga_place place, const char *spec);
 
 /* Close a heap and its parents. Blocks that are still live are reported to the log
  * (GPUALLOC_LOG=warn, the default) and must not be used afterwards; whether their memory returns to

@@ -18,13 +18,16 @@ resources = {}
 
 
 class DeviceBuffer:
-    def __init__(self, size):
+    """On a device; RMM takes the one that is current."""
+
+    def __init__(self, size, device=0):
         self.size, self.block = size, 0
-        self.block = resources[0].allocate(size, Stream())
+        self.resource = resources[device]
+        self.block = self.resource.allocate(size, Stream())
 
     def __del__(self):
         if self.block:
-            resources[0].deallocate(self.block, self.size, Stream())
+            self.resource.deallocate(self.block, self.size, Stream())
 
 
 mr = types.SimpleNamespace(CallbackMemoryResource=CallbackMemoryResource,

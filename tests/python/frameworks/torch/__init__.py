@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
 """A stand-in for PyTorch."""
 
+import types
+
 from . import cuda
+
+version = types.SimpleNamespace(cuda="13.0")
 
 
 class device:
