@@ -135,13 +135,21 @@ static size_t step_of(const ga_cubin_section *relocations)
     return relocations->header.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
 }
 
+/* Whether there is an address at `offset` without an addend, which SHT_REL has there. */
+static bool is_address_at(ga_image table, uint64_t offset)
+{
+    static const uint8_t zeros[ADDRESS];
+    return table.size >= ADDRESS && offset <= table.size - ADDRESS &&
+           memcmp(table.bytes + offset, zeros, ADDRESS) == 0;
+}
+
 /* Whether relocations are all of addresses without an addend, some of them of our functions. */
-static bool are_addresses(const graft *g, const ga_cubin_section *from, size_t size)
+static bool are_addresses(const graft *g, const ga_cubin_section *from, ga_image table)
 {
     bool is_called = false;
     for (size_t at = 0; at < from->content.size; at += step_of(from)) {
         ga_cubin_relocation r = ga_cubin_relocation_at(from, at);
-        if (r.type != GA_R_64 || r.addend || size < ADDRESS || r.offset > size - ADDRESS) {
+        if (r.type != GA_R_64 || r.addend || !is_address_at(table, r.offset)) {
             return false;
         }
         is_called = is_called || ga_cubin_call_at(g->cubin, r.symbol);
@@ -168,7 +176,7 @@ static ga_status find_addresses(graft *g)
             g->address_relocations = from;
         }
     }
-    if (tables != 1 || !are_addresses(g, &g->address_relocations, g->addresses.content.size)) {
+    if (tables != 1 || !are_addresses(g, &g->address_relocations, g->addresses.content)) {
         g->addresses = (ga_cubin_section){0};
     }
     return status;

@@ -406,8 +406,8 @@ Test(images_stubs, two_addresses_of_a_function)
     drop(&it);
 }
 
-/* Nothing is copied if no function of ours is called there, by a relocation of another type, or if
- * instructions cannot reach the copy. */
+/* Nothing is copied if no function of ours is called there, by a relocation of another type or with
+ * an addend, or if instructions cannot reach the copy. */
 static void expect_no_addresses(const cubin_scene *scene, ga_image image)
 {
     static const char *const names[] = GA_CUBIN_SLOTS;
@@ -443,6 +443,13 @@ Test(images_stubs, addresses_that_stay_where_they_are)
     scene = built(90);
     scene.bytes[scene.offsets[CUBIN_CONSTANT_RELOCATIONS]] = 8 * CUBIN_CONSTANTS - 4;
     expect_no_addresses(&scene, (ga_image){scene.bytes, scene.size});
+    for (size_t i = 0; i < CUBIN_CONSTANTS; i++) {
+        scene = (cubin_scene){.sm = 90, .calls_cuda = true};
+        cubin_scene_build(&scene);
+        scene.bytes[scene.offsets[CUBIN_CONSTANT] + 8 * i + 7] =
+            1; /* in place, as SHT_REL has it */
+        expect_no_addresses(&scene, (ga_image){scene.bytes, scene.size});
+    }
     scene = (cubin_scene){.sm = 90, .calls_cuda = true, .constants = 8};
     cubin_scene_build(&scene);
     Elf64_Shdr constants = header_at(&scene, CUBIN_CONSTANTS_OF_PROGRAM);
