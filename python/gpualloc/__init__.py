@@ -43,10 +43,10 @@ def enable(spec: str, *frameworks: str, device: int = 0) -> tuple[str, ...]:
     """Serve the device memory of frameworks from heaps of this spec, one for each device.
 
     `frameworks`: "torch", "cupy", "numba" or "rmm"; without any, those of them that are imported.
-    `device`: the device that RMM is served on; call it once for each. Call it before the first array is on a device, and
-    for PyTorch before CUDA is initialized. CUDA is not started: the first request on a device opens
-    its heap, and fails if the device cannot be used. Returns the names of all frameworks that are
-    served.
+    `device`: the device that RMM is served on; call it once for each. Call it before the first
+    array is on a device, and for PyTorch before CUDA is initialized. CUDA is not started: the first
+    request on a device opens its heap, and fails if the device cannot be used. Returns the names of
+    all frameworks that are served.
 
     Error: the spec is bad, or a framework cannot change its allocator.
     """

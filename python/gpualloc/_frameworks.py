@@ -186,8 +186,8 @@ def _numba(numba: Any, device: int) -> None:
     driver = importlib.import_module("numba.cuda.cudadrv.driver").driver
     for known in driver.list_devices():
         if known.primary_context is not None:
-            raise Error(f"Numba: device {int(known.id)} has a context already; call gpualloc.enable() "
-                        "before Numba uses a device")
+            raise Error(f"Numba: device {int(known.id)} has a context already; call "
+                        "gpualloc.enable() before Numba uses a device")
 
     class Manager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc, unused-ignore]
         """Device memory of the heap; host memory as Numba does it."""
