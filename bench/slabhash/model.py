@@ -13,8 +13,10 @@ instead of times. --check compares the model with measured batches, and tests it
 status 1: an error is above its bound, or a limit does not hold.
 
 Measured on one GPU by bench-slabhash-mirrored, for each number of ranks: count, sort, serve and
-gather, with the host's waits; on two by bench-slabhash-sharded: the rate of NVLink while the shard
-serves, and agreements. Slices, bins, parts and pieces are those of the sources.
+gather, with the host's waits; on four by bench-slabhash-sharded: the rates of NVLink while the
+shard serves, of copies and of messages, what each costs the shard, and agreements. Slices, bins,
+parts and pieces are those of the sources. The GPUs of one host copy; with several hosts all
+messages are sent.
 
 Assumed: the table has as many keys as the batch; keys are even; ranks start together;
 a GPU reaches its full rate to other hosts, in both
@@ -50,6 +52,10 @@ def constant(file: str, name: str) -> int:
 
 BINS = constant("work.h", "GA_SHARDED_BINS")
 BINS_BEST = constant("sharded.c", "BINS_BEST")
+BINS_MOST = constant("sharded.c", "BINS_MOST")
+PART_MOST = constant("sharded.c", "PART_MOST")
+LARGE_RANKS = constant("sharded.c", "LARGE_RANKS")
+SMALL_PARTS_LOG = constant("sharded.c", "SMALL_PARTS_LOG")
 PARTS_LOG = constant("sharded.h", "GA_SHARDED_PARTS_LOG")
 SLICES_LOG = constant("sharded.h", "GA_SHARDED_SLICES_LOG")
 TOGETHER = constant("sharded.h", "GA_SHARDED_TOGETHER")
@@ -57,6 +63,7 @@ PIECE = constant("sharded.c", "PIECE_ON_DEVICE")
 SLICE_LEAST = constant("engine_device.c", "SLICE_LEAST")
 SORT_KEYS = constant("work.h", "GA_SHARDED_SORT_BYTES") // 4
 BUFFERS = constant("sharded.h", "GA_SHARDED_BUFFERS")
+FEW = constant("sharded.h", "GA_SHARDED_FEW")
 
 # bench/results/nvidia-h100/slabhash-launch-20261127.log; ms for 2^27 requests of each rank.
 MEASURED_REQUESTS = 1 << 27
@@ -87,8 +94,21 @@ MIRRORED = {  # ranks: count, sort, shard, rest
     },
 }
 ALONE = {"search": 6.621, "build": 11.640}  # a table of one GPU
-NVLINK = 134e6  # bytes a ms from a GPU, while its shard serves: groups of 67 MB
 AGREEMENT = 0.049
+
+
+@dataclass(frozen=True)
+class Link:
+    """NVLink from a GPU while its shard serves."""
+    rate: float  # bytes a ms
+    group: float  # ms beside the bytes
+
+
+MESSAGES = Link(134e6, 0.0)  # groups of 67 MB
+# bench/results/nvidia-h100/slabhash-copies-20261128.log: groups of 50 MB on four, their meetings;
+# and the shard beside them, ms for 2^27 requests, of which own ones are served with others.
+COPIES = Link(267e6, 0.030)
+SERVED = {"search": 3.45, "build": 6.90}
 
 
 @dataclass(frozen=True)
@@ -122,21 +142,31 @@ class Times:
         return max(parts, key=lambda name: parts[name])
 
 
-def parts_log(cards: int) -> int:
-    """As configure() in sharded.c."""
+def parts_log(cards: int, requests: int) -> int:
+    """As parts_log_of() in sharded.c, for a shard of as many keys as requests."""
+    def most(log: int) -> int:
+        if log <= SLICES_LOG:
+            return BINS
+        is_large = (cards >= LARGE_RANKS and
+                    int(requests / 15 / 0.6 * 128) >> (log - 1) > PART_MOST)
+        return BINS_MOST if is_large else min(BINS_BEST, cards << SMALL_PARTS_LOG)
     log = PARTS_LOG
-    while log and cards << log > (BINS_BEST if log > SLICES_LOG else BINS):
+    while log and cards << log > most(log):
         log -= 1
     return log
 
 
 def slices(cards: int, requests: int) -> int:
     """As read_words() in run.c."""
-    most = 1 << min(parts_log(cards), SLICES_LOG)
+    most = 1 << min(parts_log(cards, requests), SLICES_LOG)
     count = 1
     while count < most and requests // (2 * count) >= SLICE_LEAST:
         count *= 2
     return count
+
+
+def link_of(b: Batch) -> Link:
+    return COPIES if b.cards <= HOST else MESSAGES
 
 
 def links(b: Batch, sent: float) -> tuple[float, float, float]:
@@ -150,20 +180,27 @@ def links(b: Batch, sent: float) -> tuple[float, float, float]:
         count = (near - 1) * (2 if hosts > 1 else 1) + hosts - 1
     else:
         through, count = 0.0, b.cards - 1
-    host = (sent * (near - 1) / b.cards + through) / NVLINK
+    host = (sent * (near - 1) / b.cards + through) / link_of(b).rate
     return host, far / b.network, count * b.message
 
 
 def together(b: Batch, of: tuple[float, float, float]) -> float:
     """The time of a group: both links at once, or one hop after the other."""
     host, network, messages = of
-    return (host + network if b.two_hops else max(host, network)) + messages
+    return (host + network if b.two_hops else max(host, network)) + messages + link_of(b).group
+
+
+def sorted_like(b: Batch) -> int:
+    """Cards of a measured rank with as many bins: of up to 16 there were 128."""
+    return max(b.cards, {256: 32, 512: 64}.get(b.cards << parts_log(b.cards, b.requests), 0))
 
 
 def piece(b: Batch) -> Times:
     """A piece of a batch: steps.c."""
     share = b.requests / MEASURED_REQUESTS
-    count, sort, shard, gather = (share * ms for ms in MIRRORED[b.op][b.cards])
+    count, _, shard, _ = (share * ms for ms in MIRRORED[b.op][b.cards])
+    _, sort, _, gather = (share * ms for ms in MIRRORED[b.op][sorted_like(b)])
+    shard = share * SERVED[b.op] if b.cards <= HOST else shard
     steps = slices(b.cards, b.requests)
     own = shard / steps / b.cards
     others = shard / steps - own
@@ -172,7 +209,7 @@ def piece(b: Batch) -> Times:
     request, answer = (one, one) if b.op == "search" else (tuple(2 * ms for ms in one), none)
     hosts = math.ceil(b.cards / HOST)
     agree = AGREEMENT + HOP * math.log2(hosts)
-    counts = links(b, b.cards * 4 << parts_log(b.cards))
+    counts = links(b, b.cards * 4 << parts_log(b.cards, b.requests)) if b.cards > FEW else none
 
     link = [together(b, request)]
     link.append(link[0] + together(b, request))
@@ -185,7 +222,8 @@ def piece(b: Batch) -> Times:
         both = [a if last else a + r for a, r in zip(answer, request)]
         link.append(max(link[-1], served) + together(b, (both[0], both[1], both[2])))
     served += own if steps > 1 else 0.0
-    total = count + agree + together(b, counts) + sort + max(served, link[-1]) + gather
+    first = agree + (together(b, counts) if b.cards > FEW else 0.0)
+    total = count + max(first, sort) + max(served, link[-1]) + gather
     total += max(0.0, agree - gather)  # that agreement travels beside the gather
     host, network, messages = (steps * (r + a) + c for r, a, c in zip(request, answer, counts))
     return Times(count, sort, shard, gather, 2 * agree, host, network, messages, total)
@@ -218,7 +256,8 @@ def row(b: Batch) -> list[str]:
     times = [flat.count, flat.sort, flat.serve, flat.gather, flat.host, flat.network,
              flat.messages]
     speed = b.cards * alone(b)
-    return [str(b.cards), str(b.cards << parts_log(b.cards)), str(slices(b.cards, b.requests)),
+    return [str(b.cards), str(b.cards << parts_log(b.cards, b.requests)),
+            str(slices(b.cards, b.requests)),
             *(f"{ms:.2f}" for ms in times), f"{flat.total:.2f}", f"{speed / flat.total:.1f}",
             *([f"{hops.total:.2f}", f"{speed / hops.total:.1f}"] if b.cards > HOST else ["", ""]),
             best.bottleneck()]
@@ -232,8 +271,8 @@ def limits(b: Batch) -> list[str]:
     """A sort's runs, kernels that serve others' requests, messages of requests with 4 bytes each,
     all messages of a search, and memory for requests of others (MAP32, pieces of the default)."""
     steps = slices(b.cards, b.requests)
-    bins = b.cards << parts_log(b.cards)
-    most = 1 << min(parts_log(b.cards), SLICES_LOG)
+    bins = b.cards << parts_log(b.cards, b.requests)
+    most = 1 << min(parts_log(b.cards, b.requests), SLICES_LOG)
     return [str(b.cards), str(bins), str(SORT_KEYS // bins), str(steps),
             str(math.ceil((b.cards - 1) / TOGETHER)),
             f"{b.requests / steps / b.cards * 4 / 1e3:.0f}",
@@ -258,10 +297,10 @@ def show(b: Batch, markdown: bool, of_limits: bool) -> None:
 
 # ---- checks --------------------------------------------------------------------------------------
 
-# GPUs, requests of each, ms, and the largest error of the model: two of the log above; four of
-# slabhash-sharded-20261128.log beside it.
-MEASURED = [(2, 1 << 27, "search", 6.49, 0.05), (2, 1 << 27, "build", 11.60, 0.10),
-            (4, 1 << 26, "search", 4.12, 0.12), (4, 1 << 26, "build", 6.51, 0.15)]
+# GPUs, requests of each, ms, and the largest error of the model: slabhash-copies-20261128.log
+# beside the log above.
+MEASURED = [(2, 1 << 27, "search", 5.75, 0.12), (2, 1 << 27, "build", 9.04, 0.15),
+            (4, 1 << 26, "search", 3.32, 0.12), (4, 1 << 26, "build", 4.72, 0.15)]
 
 
 def check() -> int:

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * The slab hash over several GPUs of one host beside one GPU, in the same run: builds and searches
- * of all keys, and the exchange alone beside NCCL's own messages of the same sizes. Every result is
- * checked: a wrong one is exit status 1. Prints GPUs, driver and date.
+ * of all keys, mixes, and the exchange alone beside NCCL's own messages of the same sizes. Every
+ * result is checked: a wrong one is exit status 1. Prints GPUs, driver and date.
  *
  *   bench-slabhash-sharded [--keys LOG2] [--rounds N] [--ranks N] [--piece LOG2] [--fill PERCENT]
- *                          [--nccl FILE]
+ *                          [--messages 1] [--nccl FILE]
  *
- * A thread for each GPU. NCCL is libnccl.so.2, or FILE.
+ * A mix is half searches for the half of the keys that is there, half inserts of the others, each
+ * request with an operation of its own. Over 2, 4, ... GPUs, and all; --ranks: over N alone.
+ * --messages 1: by kernels of NCCL, also where copies are possible. A thread for each GPU. NCCL is
+ * libnccl.so.2, or FILE.
  */
 #define PROGRAM               "bench-slabhash-sharded"
 #define GA_SLABHASH_ONLY_KIND 1u
@@ -20,15 +23,29 @@
 namespace
 {
 
-int rounds = 5, ranks_wanted = 0, log_keys = 28, log_piece = 27, fill = 60;
+int rounds = 5, ranks_wanted = 0, log_keys = 28, log_piece = 27, fill = 60, by_messages = 0;
+
+/* Seconds of each round. */
+struct times {
+    std::vector<double> builds, hits, misses, mixes;
+};
 
 struct rank {
     int device;
     void *comm;
     cudaStream_t stream;
     uint32_t *keys, *values, *found;
+    uint8_t *ops;
     uint64_t count; /* requests of this rank */
-    std::vector<double> builds, hits, misses, exchanges, groups, messages;
+    times of;
+    std::vector<double> exchanges, groups, messages;
+};
+
+/* What a request finds. */
+enum answer {
+    THERE,
+    ABSENT,
+    MIXED /* of each pair of requests the first one is there */
 };
 
 /* Distinct keys below 2^32 - 2 for indices below 2^31: odd multiples modulo 2^32, without the
@@ -48,23 +65,38 @@ __global__ void make_keys(uint32_t *keys, uint32_t *values, uint64_t first, uint
     }
 }
 
-__global__ void compare(const uint32_t *found, const uint32_t *values, uint64_t count, int absent,
-                        unsigned long long *wrong)
+/* A half is there, the other half is not. */
+__global__ void make_mix(uint32_t *keys, uint32_t *values, uint8_t *ops, uint64_t first,
+                         uint64_t count, uint64_t all)
 {
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
          i += (uint64_t)gridDim.x * blockDim.x) {
-        if (found[i] != (absent ? 0 : values[i])) {
+        bool inserts = i % 2;
+        uint64_t index = (first + i) / 2 + (inserts ? all / 2 : 0);
+        keys[i] = key_of(index);
+        values[i] = (uint32_t)index;
+        ops[i] = inserts ? GA_SLABHASH_INSERT : GA_SLABHASH_SEARCH;
+    }
+}
+
+__global__ void compare(const uint32_t *found, const uint32_t *values, uint64_t count,
+                        answer expected, unsigned long long *wrong)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += (uint64_t)gridDim.x * blockDim.x) {
+        bool is_there = expected == THERE || (expected == MIXED && i % 2 == 0);
+        if (found[i] != (is_there ? values[i] : 0)) {
             atomicAdd(wrong, 1ull);
         }
     }
 }
 
-void expect(rank &r, bool absent)
+void expect(rank &r, answer expected)
 {
     unsigned long long *wrong, host = 0;
     check(cudaMallocManaged(&wrong, sizeof *wrong), "memory");
     *wrong = 0;
-    compare<<<1024, 256, 0, r.stream>>>(r.found, r.values, r.count, absent, wrong);
+    compare<<<1024, 256, 0, r.stream>>>(r.found, r.values, r.count, expected, wrong);
     check(cudaStreamSynchronize(r.stream), "compare");
     host = *wrong;
     check(cudaFree(wrong), "memory");
@@ -82,6 +114,25 @@ void take_keys(rank &r, uint64_t first, uint64_t count)
     check(cudaStreamSynchronize(r.stream), "keys");
 }
 
+void take_mix(rank &r, uint64_t first, uint64_t count, uint64_t all)
+{
+    r.count = count;
+    make_mix<<<1024, 256, 0, r.stream>>>(r.keys, r.values, r.ops, first, count, all);
+    check(cudaStreamSynchronize(r.stream), "keys");
+}
+
+ga_slabhash_batch batch_of(const rank &r, ga_slabhash_op op, bool is_mix)
+{
+    ga_slabhash_batch batch = {};
+    batch.count = r.count;
+    batch.keys = r.keys;
+    batch.values = is_mix || op == GA_SLABHASH_INSERT ? r.values : NULL;
+    batch.found = is_mix || op == GA_SLABHASH_SEARCH ? r.found : NULL;
+    batch.ops = is_mix ? r.ops : NULL;
+    batch.op = op;
+    return batch;
+}
+
 ga_slabhash_options options_of(uint64_t keys)
 {
     ga_slabhash_options options = {};
@@ -93,7 +144,38 @@ ga_slabhash_options options_of(uint64_t keys)
     return options;
 }
 
-/* ---- one GPU --------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* Calls of a table: `run` returns the seconds of a batch. */
+template <typename CLEAR, typename RUN>
+void one_round(rank &r, uint64_t first, uint64_t own, uint64_t keys, bool keep, CLEAR clear,
+               RUN run)
+{
+    times took;
+    clear();
+    take_keys(r, first / 2, own / 2);
+    run(batch_of(r, GA_SLABHASH_INSERT, false));
+    take_mix(r, first, own, keys);
+    took.mixes.push_back(run(batch_of(r, GA_SLABHASH_INSERT, true)));
+    expect(r, MIXED);
+    clear();
+    take_keys(r, first, own);
+    took.builds.push_back(run(batch_of(r, GA_SLABHASH_INSERT, false)));
+    if (own < keys) { /* half of another rank's; those of the last one would wrap around */
+        take_keys(r, first + own / 2 + own > keys ? 0 : first + own / 2, own);
+    }
+    took.hits.push_back(run(batch_of(r, GA_SLABHASH_SEARCH, false)));
+    expect(r, THERE);
+    take_keys(r, keys + first, own);
+    took.misses.push_back(run(batch_of(r, GA_SLABHASH_SEARCH, false)));
+    expect(r, ABSENT);
+    if (keep) {
+        r.of.mixes.push_back(took.mixes[0]);
+        r.of.builds.push_back(took.builds[0]);
+        r.of.hits.push_back(took.hits[0]);
+        r.of.misses.push_back(took.misses[0]);
+    }
+}
 
 void run_one(rank &r, uint64_t keys)
 {
@@ -101,43 +183,31 @@ void run_one(rank &r, uint64_t keys)
     ga_slabhash_options options = options_of(keys);
     check(cudaSetDevice(r.device), "device");
     must(ga_slabhash_device_open(&table, &options, r.device, r.stream) == GA_OK, "open");
-    for (int round = 0; round <= rounds; round++) {
-        ga_slabhash_batch batch = {};
-        take_keys(r, 0, keys);
+    auto clear = [&] {
         must(ga_slabhash_device_clear(&table, r.stream) == GA_OK, "clear");
         check(cudaStreamSynchronize(r.stream), "clear");
-        batch.count = keys;
-        batch.keys = r.keys;
-        batch.values = r.values;
-        batch.op = GA_SLABHASH_INSERT;
+    };
+    auto run = [&](const ga_slabhash_batch &batch) {
         double start = now();
-        must(ga_slabhash_device_run(&table, &batch, NULL, r.stream) == GA_OK, "build");
-        check(cudaStreamSynchronize(r.stream), "build");
-        double built = now() - start;
-        batch.op = GA_SLABHASH_SEARCH;
-        batch.values = NULL;
-        batch.found = r.found;
-        start = now();
-        must(ga_slabhash_device_run(&table, &batch, NULL, r.stream) == GA_OK, "search");
-        check(cudaStreamSynchronize(r.stream), "search");
-        double hit = now() - start;
-        expect(r, false);
-        take_keys(r, keys, keys);
-        start = now();
-        must(ga_slabhash_device_run(&table, &batch, NULL, r.stream) == GA_OK, "search");
-        check(cudaStreamSynchronize(r.stream), "search");
-        double miss = now() - start;
-        expect(r, true);
-        if (round) {
-            r.builds.push_back(built);
-            r.hits.push_back(hit);
-            r.misses.push_back(miss);
-        }
+        must(ga_slabhash_device_run(&table, &batch, NULL, r.stream) == GA_OK, "batch");
+        check(cudaStreamSynchronize(r.stream), "batch");
+        return now() - start;
+    };
+    for (int round = 0; round <= rounds; round++) {
+        one_round(r, 0, keys, keys, round > 0, clear, run);
     }
     must(ga_slabhash_device_close(&table) == GA_OK, "close");
 }
 
 /* ---- several --------------------------------------------------------------------------------- */
+
+ga_nccl_options exchange_options()
+{
+    ga_nccl_options options = {};
+    options.options_size = sizeof options;
+    options.flags = by_messages ? GA_NCCL_NO_WINDOWS : 0;
+    return options;
+}
 
 /* A batch of all ranks: the time from the first start to the last end. */
 double run_batch(rank &r, barrier &all, ga_slabhash_sharded *table, const ga_slabhash_batch *batch)
@@ -147,21 +217,6 @@ double run_batch(rank &r, barrier &all, ga_slabhash_sharded *table, const ga_sla
     must(ga_slabhash_sharded_run(table, batch, NULL, r.stream) == GA_OK, "batch");
     all.meet();
     return now() - start;
-}
-
-void search(rank &r, barrier &all, ga_slabhash_sharded *table, std::vector<double> &times,
-            bool keep, bool absent)
-{
-    ga_slabhash_batch batch = {};
-    batch.count = r.count;
-    batch.keys = r.keys;
-    batch.found = r.found;
-    batch.op = GA_SLABHASH_SEARCH;
-    double time = run_batch(r, all, table, &batch);
-    expect(r, absent);
-    if (keep) {
-        times.push_back(time);
-    }
 }
 
 /* ---- the timeline of one search -------------------------------------------------------------- */
@@ -174,7 +229,8 @@ void timeline(rank &r, barrier &all, uint64_t keys)
     ga_slabhash_options options = options_of(keys);
     ga_sharded_options sharded = {};
     ga_slabhash_sharded *opened;
-    must(ga_exchange_nccl(&w.exchange, r.comm, NULL) == GA_OK, "exchange");
+    ga_nccl_options over = exchange_options();
+    must(ga_exchange_nccl(&w.exchange, r.comm, &over) == GA_OK, "exchange");
     options.buckets /= w.exchange.ranks;
     must(ga_slabhash_device_open(&table, &options, r.device, r.stream) == GA_OK, "open");
     w.shard.table = &table;
@@ -187,20 +243,15 @@ void timeline(rank &r, barrier &all, uint64_t keys)
     shard.mode = GA_SLABHASH_MAP32;
     shard.a = table.view.a;
     shard.b = table.view.b;
+    shard.bytes = options.buckets * UINT64_C(128);
     shard.run = watched_run;
     shard.close = watched_shard_close;
     sharded.options_size = sizeof sharded;
     sharded.piece = UINT64_C(1) << log_piece;
     must(ga_slabhash_sharded_open(&opened, &exchange, &shard, &sharded) == GA_OK, "open");
-    ga_slabhash_batch batch = {};
-    batch.count = r.count;
-    batch.keys = r.keys;
-    batch.values = r.values;
-    batch.op = GA_SLABHASH_INSERT;
+    ga_slabhash_batch batch = batch_of(r, GA_SLABHASH_INSERT, false);
     run_batch(r, all, opened, &batch);
-    batch.op = GA_SLABHASH_SEARCH;
-    batch.values = NULL;
-    batch.found = r.found;
+    batch = batch_of(r, GA_SLABHASH_SEARCH, false);
     run_batch(r, all, opened, &batch);
     check(cudaEventCreate(&w.start), "event");
     all.meet();
@@ -208,7 +259,7 @@ void timeline(rank &r, barrier &all, uint64_t keys)
     w.is_on = true;
     double time = run_batch(r, all, opened, &batch);
     w.is_on = false;
-    expect(r, false);
+    expect(r, THERE);
     if (r.device == 0) {
         print_timeline(w);
         printf("  the host's time: %.3f ms\n", time * 1e3);
@@ -227,7 +278,7 @@ ga_status close_nothing(void *)
     return GA_OK;
 }
 
-void exchange_alone(rank &r, barrier &all, bool keep)
+void exchange_alone(rank &r, barrier &all)
 {
     static int nothing;
     watched w = {};
@@ -238,7 +289,8 @@ void exchange_alone(rank &r, barrier &all, bool keep)
     ga_slabhash_plan plan;
     ga_slabhash_options options = options_of(1 << 20);
     must(ga_slabhash_plan_of(&options, &plan) == GA_OK, "plan");
-    must(ga_exchange_nccl(&w.exchange, r.comm, NULL) == GA_OK, "exchange");
+    ga_nccl_options over = exchange_options();
+    must(ga_exchange_nccl(&w.exchange, r.comm, &over) == GA_OK, "exchange");
     ga_exchange exchange = watch(w);
     shard.table = &nothing;
     shard.mode = GA_SLABHASH_MAP32;
@@ -249,16 +301,12 @@ void exchange_alone(rank &r, barrier &all, bool keep)
     sharded.options_size = sizeof sharded;
     sharded.piece = UINT64_C(1) << log_piece;
     must(ga_slabhash_sharded_open(&table, &exchange, &shard, &sharded) == GA_OK, "open");
-    ga_slabhash_batch batch = {};
-    batch.count = r.count;
-    batch.keys = r.keys;
-    batch.found = r.found;
-    batch.op = GA_SLABHASH_SEARCH;
+    ga_slabhash_batch batch = batch_of(r, GA_SLABHASH_SEARCH, false);
     run_batch(r, all, table, &batch); /* takes memory */
-    for (int round = 0; keep && round < rounds; round++) {
+    for (int round = 0; round < rounds; round++) {
         r.exchanges.push_back(run_batch(r, all, table, &batch));
     }
-    for (int round = 0; keep && round < rounds; round++) {
+    for (int round = 0; round < rounds; round++) {
         w.intervals.clear();
         w.is_on = true;
         run_batch(r, all, table, &batch);
@@ -299,36 +347,25 @@ void run_sharded(rank &r, barrier &all, int ranks, uint64_t keys)
 {
     ga_slabhash_sharded *table;
     ga_slabhash_options options = options_of(keys);
+    ga_nccl_options over = exchange_options();
     ga_sharded_options sharded = {};
     uint64_t own = keys / (uint64_t)ranks, first = own * (uint64_t)r.device;
     check(cudaSetDevice(r.device), "device");
     sharded.options_size = sizeof sharded;
     sharded.piece = UINT64_C(1) << log_piece;
-    r.builds.clear();
-    r.hits.clear();
-    r.misses.clear();
-    must(ga_slabhash_nccl_open(&table, &options, r.comm, r.stream, NULL, &sharded) == GA_OK,
+    r.of = {};
+    r.exchanges.clear();
+    r.groups.clear();
+    r.messages.clear();
+    must(ga_slabhash_nccl_open(&table, &options, r.comm, r.stream, &over, &sharded) == GA_OK,
          "open");
-    for (int round = 0; round <= rounds; round++) {
-        ga_slabhash_batch batch = {};
-        take_keys(r, first, own);
+    auto clear = [&] {
         must(ga_slabhash_sharded_clear(table, r.stream) == GA_OK, "clear");
         check(cudaStreamSynchronize(r.stream), "clear");
-        batch.count = own;
-        batch.keys = r.keys;
-        batch.values = r.values;
-        batch.op = GA_SLABHASH_INSERT;
-        double built = run_batch(r, all, table, &batch);
-        if (round) {
-            r.builds.push_back(built);
-        }
-        take_keys(r, (first + own / 2) % keys, own); /* half of another rank's */
-        if ((first + own / 2) % keys + own > keys) { /* the last wraps around */
-            take_keys(r, 0, own);
-        }
-        search(r, all, table, r.hits, round > 0, false);
-        take_keys(r, keys + first, own);
-        search(r, all, table, r.misses, round > 0, true);
+    };
+    auto run = [&](const ga_slabhash_batch &batch) { return run_batch(r, all, table, &batch); };
+    for (int round = 0; round <= rounds; round++) {
+        one_round(r, first, own, keys, round > 0, clear, run);
     }
     uint64_t pairs = 0;
     must(ga_slabhash_sharded_size(table, &pairs, r.stream) == GA_OK, "size");
@@ -340,16 +377,18 @@ void run_sharded(rank &r, barrier &all, int ranks, uint64_t keys)
     must(ga_slabhash_sharded_close(table) == GA_OK, "close");
     take_keys(r, first, own);
     timeline(r, all, keys);
-    exchange_alone(r, all, true);
+    exchange_alone(r, all);
     messages_alone(r, all, ranks);
 }
 
-void print(const char *what, uint64_t keys, const std::vector<double> &one,
+/* ---- output ---------------------------------------------------------------------------------- */
+
+void print(int ranks, const char *what, uint64_t keys, const std::vector<double> &one,
            const std::vector<double> &several)
 {
-    printf("%-8s %8.2f %8.2f %4.1f%% %8.2f %4.1f%% %7.2f\n", what, (double)keys / median(one) / 1e9,
-           (double)keys / median(several) / 1e9, spread(several), median(several) * 1e3,
-           spread(one), median(one) / median(several));
+    printf("%4d %-8s %8.2f %8.2f %4.1f%% %8.2f %4.1f%% %7.2f\n", ranks, what,
+           (double)keys / median(one) / 1e9, (double)keys / median(several) / 1e9, spread(several),
+           median(several) * 1e3, spread(one), median(one) / median(several));
 }
 
 void read_options(int count, char **words)
@@ -358,11 +397,9 @@ void read_options(int count, char **words)
         static const struct {
             const char *name;
             int *value;
-        } names[] = {{"--keys", &log_keys},
-                     {"--rounds", &rounds},
-                     {"--ranks", &ranks_wanted},
-                     {"--piece", &log_piece},
-                     {"--fill", &fill}};
+        } names[] = {{"--keys", &log_keys},        {"--rounds", &rounds},
+                     {"--ranks", &ranks_wanted},   {"--piece", &log_piece},
+                     {"--messages", &by_messages}, {"--fill", &fill}};
         bool known = i + 1 < count && !strcmp(words[i], "--nccl");
         nccl_file = known ? words[i + 1] : nccl_file;
         for (const auto &name : names) {
@@ -373,11 +410,74 @@ void read_options(int count, char **words)
         }
         if (!known || log_keys > 31 || log_piece > 30 || fill > 100) {
             fprintf(stderr,
-                    PROGRAM ": \"%s\": expected --keys, --rounds, --ranks, --piece or "
-                            "--fill, and a number above 0, or --nccl, and a file\n",
+                    PROGRAM ": \"%s\": expected --keys, --rounds, --ranks, --piece, --fill or "
+                            "--messages, and a number above 0, or --nccl, and a file\n",
                     words[i]);
             exit(2);
         }
+    }
+}
+
+void print_several(const rank &one, const rank &first, int ranks, uint64_t keys)
+{
+    printf("%4s %-8s %8s %8s %5s %8s %5s %7s\n", "GPUs", "", "one GPU", "all", "+-", "ms", "one+-",
+           "times");
+    print(ranks, "builds", keys, one.of.builds, first.of.builds);
+    print(ranks, "hits", keys, one.of.hits, first.of.hits);
+    print(ranks, "misses", keys, one.of.misses, first.of.misses);
+    print(ranks, "mixes", keys, one.of.mixes, first.of.mixes);
+    uint64_t each = keys / (uint64_t)ranks / (uint64_t)ranks;
+    double bytes = (double)(each * (uint64_t)(ranks - 1)) * 4 * 2;
+    printf(
+        "a search without shards %.2f ms (+- %.1f%%), of which messages %.2f ms (+- %.1f%%); such "
+        "messages alone by NCCL %.2f ms (+- %.1f%%), %.0f GB/s each way\n",
+        median(first.exchanges) * 1e3, spread(first.exchanges), median(first.groups) * 1e3,
+        spread(first.groups), median(first.messages) * 1e3, spread(first.messages),
+        bytes / median(first.messages) / 1e9);
+    fflush(stdout);
+}
+
+/* The numbers of ranks. */
+std::vector<int> ranks_of(int devices)
+{
+    std::vector<int> counts;
+    int most = ranks_wanted && ranks_wanted < devices ? ranks_wanted : devices;
+    for (int ranks = 2; ranks < most && !ranks_wanted; ranks *= 2) {
+        counts.push_back(ranks);
+    }
+    counts.push_back(most);
+    return counts;
+}
+
+/* Memory for the requests of the fewest ranks with which the rank takes part. */
+void prepare(rank &r, const std::vector<int> &counts, uint64_t keys)
+{
+    uint64_t fewest = 1;
+    for (size_t i = counts.size(); r.device && i-- > 0;) {
+        fewest = counts[i] > r.device ? (uint64_t)counts[i] : fewest;
+    }
+    uint64_t room = keys / fewest;
+    check(cudaSetDevice(r.device), "device");
+    check(cudaStreamCreate(&r.stream), "stream");
+    check(cudaMalloc(&r.keys, room * sizeof *r.keys), "memory");
+    check(cudaMalloc(&r.values, room * sizeof *r.values), "memory");
+    check(cudaMalloc(&r.found, room * sizeof *r.found), "memory");
+    check(cudaMalloc(&r.ops, room), "memory");
+}
+
+void run_several(std::vector<rank> &all, int ranks, uint64_t keys)
+{
+    std::vector<void *> comms((size_t)ranks);
+    std::vector<std::thread> threads;
+    barrier meeting(ranks);
+    must(nccl.init(comms.data(), ranks, NULL) == 0, "ncclCommInitAll");
+    for (int i = 0; i < ranks; i++) {
+        rank &r = all[(size_t)i];
+        r.comm = comms[(size_t)i];
+        threads.emplace_back([&] { run_sharded(r, meeting, ranks, keys); });
+    }
+    for (auto &thread : threads) {
+        thread.join();
     }
 }
 
@@ -392,47 +492,23 @@ int main(int count, char **words)
         return 77;
     }
     load_nccl();
-    int ranks = ranks_wanted && ranks_wanted < devices ? ranks_wanted : devices;
+    std::vector<int> counts = ranks_of(devices);
     uint64_t keys = UINT64_C(1) << log_keys;
-    std::vector<rank> all((size_t)ranks);
-    std::vector<void *> comms((size_t)ranks);
-    std::vector<std::thread> threads;
-    barrier meeting(ranks);
-    print_machine(ranks);
-    must(nccl.init(comms.data(), ranks, NULL) == 0, "ncclCommInitAll");
-    for (int i = 0; i < ranks; i++) {
-        uint64_t room = (i ? keys / (uint64_t)ranks : keys) * sizeof(uint32_t);
-        all[i].device = i;
-        all[i].comm = comms[i];
-        check(cudaSetDevice(i), "device");
-        check(cudaStreamCreate(&all[i].stream), "stream");
-        check(cudaMalloc(&all[i].keys, room), "memory");
-        check(cudaMalloc(&all[i].values, room), "memory");
-        check(cudaMalloc(&all[i].found, room), "memory");
+    std::vector<rank> all((size_t)counts.back());
+    print_machine(counts.back());
+    printf("2^%d keys, %d rounds, %d %% of slots filled, pieces of 2^%d, by %s; G/s, medians and "
+           "half the interquartile range\n",
+           log_keys, rounds, fill, log_piece, by_messages ? "messages" : "copies if possible");
+    for (size_t i = 0; i < all.size(); i++) {
+        all[i].device = (int)i;
+        prepare(all[i], counts, keys);
     }
     check(cudaSetDevice(0), "device");
     run_one(all[0], keys);
     rank one = all[0];
-    for (auto &r : all) {
-        threads.emplace_back([&] { run_sharded(r, meeting, ranks, keys); });
+    for (int ranks : counts) {
+        run_several(all, ranks, keys);
+        print_several(one, all[0], ranks, keys);
     }
-    for (auto &thread : threads) {
-        thread.join();
-    }
-    printf("2^%d keys, %d rounds, %d %% of slots filled, pieces of 2^%d; G/s, medians and half the "
-           "interquartile range\n",
-           log_keys, rounds, fill, log_piece);
-    printf("%-8s %8s %8s %5s %8s %5s %7s\n", "", "one GPU", "all", "+-", "ms", "one+-", "times");
-    print("builds", keys, one.builds, all[0].builds);
-    print("hits", keys, one.hits, all[0].hits);
-    print("misses", keys, one.misses, all[0].misses);
-    double bytes =
-        (double)(keys / (uint64_t)ranks / (uint64_t)ranks * (uint64_t)(ranks - 1)) * 4 * 2;
-    printf(
-        "a search without shards %.2f ms (+- %.1f%%), of which messages %.2f ms (+- %.1f%%); such "
-        "messages alone by NCCL %.2f ms (+- %.1f%%), %.0f GB/s each way\n",
-        median(all[0].exchanges) * 1e3, spread(all[0].exchanges), median(all[0].groups) * 1e3,
-        spread(all[0].groups), median(all[0].messages) * 1e3, spread(all[0].messages),
-        bytes / median(all[0].messages) / 1e9);
     return 0;
 }

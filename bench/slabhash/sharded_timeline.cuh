@@ -50,7 +50,7 @@ ga_status watched_begin(void *context)
     return w.exchange.begin(w.exchange.context);
 }
 
-/* Messages are copied after the group has ended, so the first one is where it begins. */
+/* Sent messages are copied after the group has ended, so the first one is where it begins. */
 void note_message(watched &w, uint64_t bytes, void *stream)
 {
     if (w.is_on && !w.in_group) {
@@ -84,6 +84,57 @@ ga_status watched_end(void *context, void *stream)
         end_interval(w, stream);
     }
     return status;
+}
+
+/* A copy is on the stream at once, and may be the last one of its group. */
+ga_status note_copy(watched &w, ga_status status, void *stream)
+{
+    if (w.is_on) {
+        end_interval(w, stream);
+    }
+    return status;
+}
+
+ga_status watched_put(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
+                      void *stream)
+{
+    watched &w = *(watched *)context;
+    note_message(w, bytes, stream);
+    return note_copy(w, w.exchange.put(w.exchange.context, from, at, bytes, to, stream), stream);
+}
+
+ga_status watched_fetch(void *context, void *to, const void *at, uint64_t bytes, uint32_t from,
+                        void *stream)
+{
+    watched &w = *(watched *)context;
+    note_message(w, bytes, stream);
+    return note_copy(w, w.exchange.fetch(w.exchange.context, to, at, bytes, from, stream), stream);
+}
+
+ga_status watched_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream)
+{
+    watched &w = *(watched *)context;
+    return w.exchange.share(w.exchange.context, out, bytes, word, stream);
+}
+
+ga_status watched_meet(void *context, void *stream)
+{
+    watched &w = *(watched *)context;
+    w.in_group = false;
+    if (w.is_on) {
+        begin_interval(w, "meeting", 0, stream);
+    }
+    ga_status status = w.exchange.meet(w.exchange.context, stream);
+    if (w.is_on) {
+        end_interval(w, stream);
+    }
+    return status;
+}
+
+void watched_unshare(void *context, void *block)
+{
+    watched &w = *(watched *)context;
+    w.exchange.unshare(w.exchange.context, block);
 }
 
 ga_status watched_largest(void *context, uint64_t *values, uint32_t count, void *stream)
@@ -149,7 +200,12 @@ ga_exchange watch(watched &w)
     exchange.abort = watched_abort;
     exchange.register_memory = watched_register;
     exchange.deregister_memory = watched_deregister;
+    exchange.share = watched_share;
+    exchange.unshare = watched_unshare;
+    exchange.meet = watched_meet;
     exchange.guard = watched_guard;
+    exchange.put = watched_put;
+    exchange.fetch = watched_fetch;
     exchange.close = watched_close;
     return exchange;
 }

@@ -55,33 +55,45 @@ ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table)
 {
     void *block = NULL;
     ga_status status = table->engine->allocate(
-        table, &block, (GA_SHARDED_WORDS + 2 * GA_SHARDED_RESULTS) * sizeof(uint64_t));
+        table, &block,
+        (GA_SHARDED_WORDS + GA_SHARDED_MATRIX + 2 * GA_SHARDED_RESULTS) * sizeof(uint64_t));
     status = status
                  ? status
                  : table->engine->allocate_host(table, (void **)&table->host, sizeof *table->host);
     table->words = block;
-    table->totals = block ? table->words + GA_SHARDED_WORDS : NULL;
+    table->matrix = block ? table->words + GA_SHARDED_WORDS : NULL;
+    table->totals = block ? table->matrix + GA_SHARDED_MATRIX : NULL;
     table->served = block ? table->totals + GA_SHARDED_RESULTS : NULL;
     return status;
+}
+
+static void register_block(const ga_slabhash_sharded *table, void *block, uint64_t bytes)
+{
+    if (table->exchange.register_memory) {
+        table->exchange.register_memory(table->exchange.context, block, bytes);
+    }
+}
+
+static void deregister_block(const ga_slabhash_sharded *table, void *block)
+{
+    if (block && table->exchange.deregister_memory) {
+        table->exchange.deregister_memory(table->exchange.context, block);
+    }
 }
 
 /* Memory for messages. */
 static ga_status take(ga_slabhash_sharded *table, void **block, uint64_t bytes)
 {
-    const ga_exchange *exchange = &table->exchange;
     ga_status status = table->engine->allocate(table, block, bytes);
-    if (status == GA_OK && exchange->register_memory) {
-        exchange->register_memory(exchange->context, *block, bytes);
+    if (status == GA_OK) {
+        register_block(table, *block, bytes);
     }
     return status;
 }
 
 static void give_back(ga_slabhash_sharded *table, void **block)
 {
-    const ga_exchange *exchange = &table->exchange;
-    if (*block && exchange->deregister_memory) {
-        exchange->deregister_memory(exchange->context, *block);
-    }
+    deregister_block(table, *block);
     table->engine->free_block(table, *block);
     *block = NULL;
 }
@@ -94,16 +106,40 @@ void ga_sharded_free(ga_slabhash_sharded *table)
     give_back(table, &table->all.values_block);
     give_back(table, &table->all.block);
     give_back(table, &table->own);
-    give_back(table, &table->fixed);
+    if (table->is_fixed_exchanges) {
+        deregister_block(table, table->fixed);
+        table->exchange.unshare(table->exchange.context, table->fixed);
+    } else {
+        give_back(table, &table->fixed);
+    }
     table->engine->free_block(table, table->words);
     table->engine->free_host(table, table->host);
+}
+
+/* Memory that all ranks reach, if there is such. A failure of that breaks the table. */
+static ga_status share(ga_slabhash_sharded *table, uint64_t bytes)
+{
+    const ga_exchange *exchange = &table->exchange;
+    ga_shared shared = {NULL, false};
+    ga_status status = exchange->share && exchange->ranks > 1
+                           ? exchange->share(exchange->context, &shared, bytes, table->words,
+                                             table->exchange_stream)
+                           : GA_OK;
+    table->fixed = shared.block;
+    table->is_fixed_exchanges = shared.block;
+    table->is_shared = shared.is_reached;
+    if (status == GA_OK && shared.block) { /* all.c sends from it, and receives in it */
+        register_block(table, shared.block, bytes);
+    }
+    return ga_sharded_break(table, status);
 }
 
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table)
 {
     cutter sizes = {NULL, 0};
     cut_fixed(table, &sizes);
-    ga_status status = take(table, &table->fixed, sizes.used);
+    ga_status status = share(table, sizes.used);
+    status = status || table->fixed ? status : take(table, &table->fixed, sizes.used);
     if (status == GA_OK) {
         cutter parts = {table->fixed, 0};
         cut_fixed(table, &parts);

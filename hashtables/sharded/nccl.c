@@ -9,92 +9,34 @@
  *
  * ORDER  `deadline` is relaxed, because the watch compares it with a clock. `lock` guards `comm`.
  */
-#include "sharded.h"
+#include "nccl.h"
 
-#include "platform/cuda_driver.h"
 #include "platform/environment.h"
 #include "platform/libc.h"
 
-#include <gpualloc/slabhash_nccl.h>
+#include <gpualloc/backend.h>
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-enum { /* ncclResult_t, ncclDataType_t, ncclRedOp_t */
-    NCCL_SUCCESS = 0,
-    NCCL_INT8 = 0,
-    NCCL_UINT64 = 5,
-    NCCL_MAX = 2,
+enum {
     OLDEST = 21901, /* before it an abort beside a call was not safe */
     TIME_LIMIT_MS = 600000,
     POLLS = 2000, /* without a sleep */
     NAP_NS = 20000,
-    BLOCKS_MOST = 4,
     WATCH_NS = 50000000 /* between two looks at the deadline */
 };
 
-/* ncclConfig_t as of 2.18; later versions accept it by its size and version. */
-typedef struct nccl_config {
-    size_t size;
-    unsigned magic, version;
-    int blocking, cga_size, ctas_min, ctas_max;
-    const char *net;
-    int splits_share;
-} nccl_config;
-
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 
-/* clang-format off */
-#define NCCL_FUNCTIONS(X)                                                                          \
-    X(ncclGetVersion, (int *version))                                                              \
-    X(ncclCommSplit, (void *comm, int color, int key, void **out, nccl_config *config))            \
-    X(ncclCommCount, (void *comm, int *count))                                                     \
-    X(ncclCommUserRank, (void *comm, int *rank))                                                   \
-    X(ncclCommCuDevice, (void *comm, int *device))                                                 \
-    X(ncclCommGetAsyncError, (void *comm, int *error))                                             \
-    X(ncclCommAbort, (void *comm))                                                                 \
-    X(ncclCommDestroy, (void *comm))                                                               \
-    X(ncclGroupStart, (void))                                                                      \
-    X(ncclGroupEnd, (void))                                                                        \
-    X(ncclSend, (const void *from, size_t count, int type, int peer, void *comm, void *stream))    \
-    X(ncclRecv, (void *to, size_t count, int type, int peer, void *comm, void *stream))            \
-    X(ncclAllReduce, (const void *from, void *to, size_t count, int type, int op, void *comm,      \
-                      void *stream))
-/* clang-format on */
-
-#define NCCL_MEMBER(name, parameters) int(*name) parameters;
-static struct {
-    NCCL_FUNCTIONS(NCCL_MEMBER)
-    const char *(*ncclGetErrorString)(int error);
-    int (*ncclCommRegister)(void *comm, void *block, size_t bytes, void **handle);
-    int (*ncclCommDeregister)(void *comm, void *handle);
-} nccl;
+nccl_functions ga_nccl;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char missing[160]; /* why there is no NCCL */
-
-/* Memory that is registered with NCCL. */
-typedef struct registered_block {
-    void *block, *handle;
-} registered_block;
-
-typedef struct nccl_link {
-    void *comm; /* NULL: aborted */
-    const ga_cuda_driver *driver;
-    uint32_t rank;
-    uint64_t limit_ns;
-    registered_block blocks[BLOCKS_MOST];
-    uint64_t deadline; /* of the call in progress; 0: none */
-    bool is_late, ends, is_watched, in_group;
-    pthread_t watch;
-    pthread_mutex_t lock;
-    pthread_cond_t ending;
-} nccl_link;
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
@@ -118,23 +60,22 @@ static bool find_library(void **library)
 
 static void load(void)
 {
-    int version = 0;
     void *library;
     if (!find_library(&library)) {
         return;
     }
 #define NCCL_FIND(name, parameters)                                                                \
-    *(void **)&nccl.name = dlsym(library, #name);                                                  \
-    if (!nccl.name) {                                                                              \
+    *(void **)&ga_nccl.name = dlsym(library, #name);                                               \
+    if (!ga_nccl.name) {                                                                           \
         snprintf(missing, sizeof missing, "it has no " #name);                                     \
         return;                                                                                    \
     }
     NCCL_FUNCTIONS(NCCL_FIND)
-    *(void **)&nccl.ncclGetErrorString = dlsym(library, "ncclGetErrorString");
-    *(void **)&nccl.ncclCommRegister = dlsym(library, "ncclCommRegister"); /* from 2.19 on */
-    *(void **)&nccl.ncclCommDeregister = dlsym(library, "ncclCommDeregister");
-    if (nccl.ncclGetVersion(&version) != NCCL_SUCCESS || version < OLDEST) {
-        snprintf(missing, sizeof missing, "version %d", version);
+#define NCCL_FIND_LATER(name, parameters) *(void **)&ga_nccl.name = dlsym(library, #name);
+    NCCL_FUNCTIONS_OF_LATER_VERSIONS(NCCL_FIND_LATER)
+    *(void **)&ga_nccl.ncclGetErrorString = dlsym(library, "ncclGetErrorString");
+    if (ga_nccl.ncclGetVersion(&ga_nccl.version) != NCCL_SUCCESS || ga_nccl.version < OLDEST) {
+        snprintf(missing, sizeof missing, "version %d", ga_nccl.version);
     }
 }
 
@@ -171,8 +112,12 @@ static void nap(unsigned polls)
 static void abort_locked(nccl_link *l)
 {
     if (l->comm) {
-        nccl.ncclCommAbort(l->comm);
+        ga_nccl.ncclCommAbort(l->comm);
         l->comm = NULL;
+        l->is_aborted = true;
+    }
+    if (l->is_aborted) {
+        ga_nccl_release_locked(l);
     }
 }
 
@@ -185,7 +130,7 @@ static void abort_link(nccl_link *l)
 }
 
 /* Before a call that may wait for other ranks. */
-static void arm(nccl_link *l)
+void ga_nccl_arm(nccl_link *l)
 {
     __atomic_store_n(&l->deadline, now_ns() + l->limit_ns, __ATOMIC_RELAXED); /* relaxed: ORDER */
 }
@@ -195,8 +140,8 @@ static void close_group(nccl_link *l)
 {
     if (l->in_group) {
         l->in_group = false;
-        arm(l);
-        nccl.ncclGroupEnd();
+        ga_nccl_arm(l);
+        ga_nccl.ncclGroupEnd();
         __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
     }
 }
@@ -206,7 +151,7 @@ static ga_status failed(nccl_link *l, const char *call, int error)
     close_group(l);
     abort_link(l);
     return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: %s: %s: expected success: aborted", l->rank, call,
-                   nccl.ncclGetErrorString ? nccl.ncclGetErrorString(error) : "an error");
+                   ga_nccl.ncclGetErrorString ? ga_nccl.ncclGetErrorString(error) : "an error");
 }
 
 static ga_status late(nccl_link *l, const char *call)
@@ -218,7 +163,7 @@ static ga_status late(nccl_link *l, const char *call)
                    l->rank, call, (unsigned long long)(l->limit_ns / 1000000u));
 }
 
-static ga_status gone(const nccl_link *l)
+ga_status ga_nccl_gone(const nccl_link *l)
 {
     return l->is_late
                ? ga_fail(GA_ERR_DEVICE,
@@ -240,6 +185,8 @@ static void *watch(void *context)
         if (deadline && now_ns() > deadline) {
             l->is_late = true;
             abort_locked(l);
+        } else if (l->is_aborted) {
+            ga_nccl_release_locked(l);
         }
     }
     pthread_mutex_unlock(&l->lock);
@@ -288,17 +235,23 @@ static void end_watch(nccl_link *l)
     pthread_mutex_destroy(&l->lock);
 }
 
-/* After arm() and the call. */
-static ga_status disarm(nccl_link *l, const char *call, int result)
+ga_status ga_nccl_disarm(nccl_link *l, const char *call, ga_status status)
 {
     __atomic_store_n(&l->deadline, 0, __ATOMIC_RELAXED); /* relaxed: ORDER */
     pthread_mutex_lock(&l->lock);
     bool is_late = l->is_late;
     pthread_mutex_unlock(&l->lock);
-    return is_late ? late(l, call) : result == NCCL_SUCCESS ? GA_OK : failed(l, call, result);
+    return is_late ? late(l, call) : status;
 }
 
-static ga_status nccl_wait(void *context, void *stream)
+/* After ga_nccl_arm() and a call of NCCL. */
+static ga_status disarm(nccl_link *l, const char *call, int result)
+{
+    ga_status status = ga_nccl_disarm(l, call, GA_OK);
+    return status ? status : result == NCCL_SUCCESS ? GA_OK : failed(l, call, result);
+}
+
+ga_status ga_nccl_wait(void *context, void *stream)
 {
     nccl_link *l = context;
     uint64_t start = now_ns();
@@ -306,11 +259,11 @@ static ga_status nccl_wait(void *context, void *stream)
     for (unsigned polls = 0; result == CUDA_ERROR_NOT_READY; polls++) {
         int error = NCCL_SUCCESS;
         if (!l->comm) {
-            return gone(l);
+            return ga_nccl_gone(l);
         }
         nap(polls);
         if (polls % 64 == 63) {
-            int asked = nccl.ncclCommGetAsyncError(l->comm, &error);
+            int asked = ga_nccl.ncclCommGetAsyncError(l->comm, &error);
             error = asked == NCCL_SUCCESS ? error : asked;
         }
         if (error != NCCL_SUCCESS) {
@@ -321,7 +274,10 @@ static ga_status nccl_wait(void *context, void *stream)
         }
         result = l->driver->cuStreamQuery(stream);
     }
-    return ga_cuda_check(l->driver, result, "cuStreamQuery");
+    pthread_mutex_lock(&l->lock);
+    bool is_gone = !l->comm; /* the watch has ended the wait of the stream */
+    pthread_mutex_unlock(&l->lock);
+    return is_gone ? ga_nccl_gone(l) : ga_cuda_check(l->driver, result, "cuStreamQuery");
 }
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
@@ -329,9 +285,9 @@ static ga_status nccl_wait(void *context, void *stream)
 static ga_status nccl_begin(void *context)
 {
     nccl_link *l = context;
-    int result = l->comm ? nccl.ncclGroupStart() : NCCL_SUCCESS;
+    int result = l->comm ? ga_nccl.ncclGroupStart() : NCCL_SUCCESS;
     l->in_group = l->comm && result == NCCL_SUCCESS;
-    return !l->comm ? gone(l) : result ? failed(l, "ncclGroupStart", result) : GA_OK;
+    return !l->comm ? ga_nccl_gone(l) : result ? failed(l, "ncclGroupStart", result) : GA_OK;
 }
 
 /* Within a group a call only notes what to do. */
@@ -339,14 +295,14 @@ static ga_status nccl_send(void *context, const void *from, uint64_t bytes, uint
                            void *stream)
 {
     nccl_link *l = context;
-    int result = nccl.ncclSend(from, bytes, NCCL_INT8, (int)to, l->comm, stream);
+    int result = ga_nccl.ncclSend(from, bytes, NCCL_INT8, (int)to, l->comm, stream);
     return result ? failed(l, "ncclSend", result) : GA_OK;
 }
 
 static ga_status nccl_receive(void *context, void *to, uint64_t bytes, uint32_t from, void *stream)
 {
     nccl_link *l = context;
-    int result = nccl.ncclRecv(to, bytes, NCCL_INT8, (int)from, l->comm, stream);
+    int result = ga_nccl.ncclRecv(to, bytes, NCCL_INT8, (int)from, l->comm, stream);
     return result ? failed(l, "ncclRecv", result) : GA_OK;
 }
 
@@ -354,21 +310,21 @@ static ga_status nccl_end(void *context, void *stream)
 {
     nccl_link *l = context;
     (void)stream;
-    arm(l);
+    ga_nccl_arm(l);
     l->in_group = false;
-    return disarm(l, "ncclGroupEnd", nccl.ncclGroupEnd());
+    return disarm(l, "ncclGroupEnd", ga_nccl.ncclGroupEnd());
 }
 
-static ga_status nccl_largest(void *context, uint64_t *values, uint32_t count, void *stream)
+ga_status ga_nccl_largest(void *context, uint64_t *values, uint32_t count, void *stream)
 {
     nccl_link *l = context;
     if (!l->comm) {
-        return gone(l);
+        return ga_nccl_gone(l);
     }
-    arm(l);
+    ga_nccl_arm(l);
     return disarm(
         l, "ncclAllReduce",
-        nccl.ncclAllReduce(values, values, count, NCCL_UINT64, NCCL_MAX, l->comm, stream));
+        ga_nccl.ncclAllReduce(values, values, count, NCCL_UINT64, NCCL_MAX, l->comm, stream));
 }
 
 /* If the call takes too long, the watch ends the exchange, and with it the kernels for which the
@@ -377,7 +333,7 @@ static void nccl_guard(void *context, bool begins)
 {
     nccl_link *l = context;
     if (begins) {
-        arm(l);
+        ga_nccl_arm(l);
         return;
     }
     pthread_mutex_lock(&l->lock);
@@ -390,10 +346,10 @@ static void nccl_guard(void *context, bool begins)
 static void nccl_register(void *context, void *block, uint64_t bytes)
 {
     nccl_link *l = context;
-    for (int i = 0; l->comm && nccl.ncclCommRegister && i < BLOCKS_MOST; i++) {
+    for (int i = 0; l->comm && ga_nccl.ncclCommRegister && i < GA_NCCL_BLOCKS; i++) {
         if (!l->blocks[i].block) {
-            bool is_registered =
-                nccl.ncclCommRegister(l->comm, block, bytes, &l->blocks[i].handle) == NCCL_SUCCESS;
+            bool is_registered = ga_nccl.ncclCommRegister(l->comm, block, bytes,
+                                                          &l->blocks[i].handle) == NCCL_SUCCESS;
             l->blocks[i].block = is_registered ? block : NULL;
             return;
         }
@@ -403,10 +359,10 @@ static void nccl_register(void *context, void *block, uint64_t bytes)
 static void nccl_deregister(void *context, void *block)
 {
     nccl_link *l = context;
-    for (int i = 0; i < BLOCKS_MOST; i++) {
+    for (int i = 0; i < GA_NCCL_BLOCKS; i++) {
         if (l->blocks[i].block == block) {
             if (l->comm) {
-                nccl.ncclCommDeregister(l->comm, l->blocks[i].handle);
+                ga_nccl.ncclCommDeregister(l->comm, l->blocks[i].handle);
             }
             l->blocks[i].block = NULL;
         }
@@ -423,8 +379,9 @@ static void nccl_abort(void *context)
 static void nccl_close(void *context)
 {
     nccl_link *l = context;
+    ga_nccl_unshare(l, l->window.block); /* if the table has not done it */
     if (l->comm) {
-        (void)nccl.ncclCommDestroy(l->comm);
+        (void)ga_nccl.ncclCommDestroy(l->comm);
         pthread_mutex_lock(&l->lock);
         l->comm = NULL;
         pthread_mutex_unlock(&l->lock);
@@ -433,9 +390,12 @@ static void nccl_close(void *context)
     ga_libc.free(l);
 }
 
-/* A communicator that is being made. Whoever is last, the thread or the caller, frees it. */
+/* A communicator that is being made, and a window in it. The last of the thread and the caller
+ * frees it. */
 typedef struct nccl_split {
     void *comm, *made;
+    void *block, *window; /* no block, no window: NULL */
+    uint64_t bytes;
     int rank, device, result;
     bool is_made, is_left; /* guarded by `lock`, as is `made` */
     pthread_mutex_t lock;
@@ -449,6 +409,41 @@ static void free_split(nccl_split *s)
     ga_libc.free(s);
 }
 
+/* Notes the communicator, perhaps in spite of an error. True: the caller has left. */
+static bool note_comm(nccl_split *s, void *made)
+{
+    pthread_mutex_lock(&s->lock);
+    s->made = s->is_left ? NULL : made;
+    bool is_left = s->is_left;
+    pthread_mutex_unlock(&s->lock);
+    return is_left;
+}
+
+/* After an error of the window, so that other ranks do not wait for it. */
+static void drop_comm(nccl_split *s, void *made)
+{
+    pthread_mutex_lock(&s->lock);
+    bool is_left = s->is_left;
+    s->made = is_left ? s->made : NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (!is_left) {
+        ga_nccl.ncclCommAbort(made);
+    }
+}
+
+/* True: the caller has left. */
+static bool note_end(nccl_split *s, int result, void *window)
+{
+    pthread_mutex_lock(&s->lock);
+    bool is_left = s->is_left;
+    s->is_made = true;
+    s->window = window;
+    s->result = result;
+    pthread_cond_signal(&s->ending);
+    pthread_mutex_unlock(&s->lock);
+    return is_left;
+}
+
 /* NCCL makes the device current that was so before, and with it a context there: that of the
  * communicator, and not of the first device. */
 static void *make_split(void *context)
@@ -458,18 +453,18 @@ static void *make_split(void *context)
     nccl_config config = {sizeof config, NCCL_CONFIG_MAGIC, OLDEST, 1,      INT_MIN,
                           INT_MIN,       INT_MIN,           NULL,   INT_MIN};
     void *made = NULL;
+    void *window = NULL;
     bool has_entered = ga_cuda_enter(&scope, s->device) == GA_OK;
-    int result = nccl.ncclCommSplit(s->comm, 0, s->rank, &made, &config);
-    pthread_mutex_lock(&s->lock);
-    bool is_left = s->is_left;
-    s->is_made = true;
-    s->made = made;
-    s->result = result;
-    pthread_cond_signal(&s->ending);
-    pthread_mutex_unlock(&s->lock);
-    if (is_left) {
-        if (made) { /* perhaps in spite of an error */
-            nccl.ncclCommAbort(made);
+    int result = ga_nccl.ncclCommSplit(s->comm, 0, s->rank, &made, &config);
+    bool is_early = note_comm(s, made);
+    if (!is_early && result == NCCL_SUCCESS && s->block &&
+        ga_nccl.ncclCommWindowRegister(made, s->block, s->bytes, &window, NCCL_WINDOW_SYMMETRIC)) {
+        window = NULL;
+        drop_comm(s, made);
+    }
+    if (note_end(s, result, window)) {
+        if (is_early && made) { /* one that it has seen the caller aborts */
+            ga_nccl.ncclCommAbort(made);
         }
         free_split(s);
     }
@@ -488,20 +483,39 @@ static bool wait_for_split(nccl_split *s, uint64_t limit_ns)
     while (!s->is_made && error == 0) {
         error = pthread_cond_timedwait(&s->ending, &s->lock, &until);
     }
-    s->is_left = !s->is_made;
     bool is_made = s->is_made;
+    void *made = s->made;
+    s->is_left = !is_made;
     pthread_mutex_unlock(&s->lock);
+    if (!is_made && made) { /* other ranks do not come for the window */
+        ga_nccl.ncclCommAbort(made);
+    }
     return is_made;
 }
 
-static ga_status split_within_limit(nccl_link *l, void *comm, int device)
+/* The thread may still use the communicator that is split. If it is this exchange's, it stays. */
+static ga_status late_split(nccl_link *l, const void *comm)
+{
+    pthread_mutex_lock(&l->lock);
+    if (comm == l->comm) {
+        l->comm = NULL;
+        l->is_aborted = true;
+        l->window.block = NULL; /* the thread registers it */
+    }
+    pthread_mutex_unlock(&l->lock);
+    return late(l, "ncclCommSplit");
+}
+
+ga_status ga_nccl_split(nccl_link *l, void *comm, void *block, uint64_t bytes, void **out,
+                        void **handle)
 {
     pthread_t thread;
     nccl_split *s = ga_libc.calloc(1, sizeof *s);
     if (!s) {
         return ga_fail(GA_ERR_MEMORY, "nccl: no memory for a communicator");
     }
-    *s = (nccl_split){.comm = comm, .rank = (int)l->rank, .device = device};
+    *s = (nccl_split){
+        .comm = comm, .block = block, .bytes = bytes, .rank = (int)l->rank, .device = l->device};
     pthread_mutex_init(&s->lock, NULL);
     init_condition(&s->ending);
     ga_status status = start_thread(&thread, make_split, s);
@@ -511,11 +525,12 @@ static ga_status split_within_limit(nccl_link *l, void *comm, int device)
     }
     if (!wait_for_split(s, l->limit_ns)) {
         pthread_detach(thread);
-        return late(l, "ncclCommSplit");
+        return late_split(l, comm);
     }
     pthread_join(thread, NULL);
     int result = s->result;
-    l->comm = s->made;
+    *out = s->made;
+    *handle = s->window;
     free_split(s);
     return result ? failed(l, "ncclCommSplit", result) : GA_OK;
 }
@@ -524,25 +539,30 @@ static ga_status split(nccl_link *l, void *comm, ga_exchange *out)
 {
     int rank = 0;
     int ranks = 0;
-    int result = nccl.ncclCommUserRank(comm, &rank);
-    result = result ? result : nccl.ncclCommCount(comm, &ranks);
-    result = result ? result : nccl.ncclCommCuDevice(comm, &out->device);
+    void *none;
+    int result = ga_nccl.ncclCommUserRank(comm, &rank);
+    result = result ? result : ga_nccl.ncclCommCount(comm, &ranks);
+    result = result ? result : ga_nccl.ncclCommCuDevice(comm, &out->device);
     l->rank = out->rank = (uint32_t)rank;
-    out->ranks = (uint32_t)ranks;
+    l->ranks = out->ranks = (uint32_t)ranks;
+    l->device = out->device;
     if (result != NCCL_SUCCESS) {
         return failed(l, "the communicator", result);
     }
-    return split_within_limit(l, comm, out->device);
+    return ga_nccl_split(l, comm, NULL, 0, &l->comm, &none);
 }
 
 ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *options)
 {
     static const ga_nccl_options defaults = {.options_size = sizeof defaults};
     options = options ? options : &defaults;
-    if (!comm || options->options_size != sizeof *options) {
+    if (!comm || options->options_size != sizeof *options ||
+        (options->flags & ~(uint32_t)GA_NCCL_NO_WINDOWS) || options->reserved) {
         return ga_fail(GA_ERR_ARGUMENT,
-                       "nccl: %s communicator, options of %u bytes: expected one, and %zu",
-                       comm ? "a" : "no", options->options_size, sizeof *options);
+                       "nccl: %s communicator, options of %u bytes, flags=0x%x, reserved=%u: "
+                       "expected one, %zu, 0 or 1, and 0",
+                       comm ? "a" : "no", options->options_size, options->flags, options->reserved,
+                       sizeof *options);
     }
     ga_status status = find_nccl();
     nccl_link *l = status ? NULL : ga_libc.calloc(1, sizeof *l);
@@ -551,17 +571,23 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
     }
     uint64_t limit = options->time_limit_ms ? options->time_limit_ms : TIME_LIMIT_MS;
     l->limit_ns = limit * 1000000u;
+    l->flags = options->flags;
     *out = (ga_exchange){.exchange_size = sizeof *out,
                          .context = l,
                          .begin = nccl_begin,
                          .send = nccl_send,
                          .receive = nccl_receive,
                          .end = nccl_end,
-                         .largest = nccl_largest,
-                         .wait = nccl_wait,
+                         .largest = ga_nccl_largest,
+                         .wait = ga_nccl_wait,
                          .abort = nccl_abort,
                          .register_memory = nccl_register,
                          .deregister_memory = nccl_deregister,
+                         .share = ga_nccl_share,
+                         .unshare = ga_nccl_unshare,
+                         .meet = ga_nccl_meet,
+                         .put = ga_nccl_put,
+                         .fetch = ga_nccl_fetch,
                          .guard = nccl_guard,
                          .close = nccl_close};
     status = begin_watch(l);

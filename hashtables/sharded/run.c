@@ -357,26 +357,44 @@ static uint64_t requests_here(const ga_sharded_job *j)
     return sum;
 }
 
+/* All ranks agree, while this one sorts. `*sorted`: a failure of that, which the others do not
+ * learn here. */
+static ga_status agree_and_sort(ga_sharded_job *j, ga_status status, ga_status *sorted)
+{
+    ga_slabhash_sharded *t = j->table;
+    ga_status agreed = ga_sharded_begin_agreement(t, true);
+    if (agreed == GA_OK && status == GA_OK) {
+        j->has_values = needs_values(j);
+        j->has_ops = j->batch->ops;
+        *sorted = sort(j);
+    }
+    agreed = agreed ? agreed : ga_sharded_end_agreement(t, true);
+    status = agreed ? agreed : check_words(j, status);
+    if (status != GA_OK) { /* the sort reads the caller's arrays */
+        (void)t->engine->wait(t, j->stream);
+    }
+    return status;
+}
+
 /* `*more`: whether a rank has another piece. */
 static ga_status run_piece(ga_sharded_job *j, ga_status status, const uint64_t *counts, bool *more)
 {
     ga_slabhash_sharded *t = j->table;
     uint64_t left = j->batch->count - j->done;
+    ga_status sorted = GA_OK;
     *more = false;
     j->count = status ? 0 : left < t->piece ? left : t->piece;
     status = status ? status : ga_sharded_reserve(t, j->count);
     status = status ? status : count(j);
     fill_words(j, status, counts);
-    ga_status agreed = ga_sharded_agree(t, true);
-    status = agreed ? agreed : check_words(j, status);
+    status = agree_and_sort(j, status, &sorted);
     if (status != GA_OK) {
         return status;
     }
     *more = t->host->agreed[GA_SHARDED_MORE];
     read_words(j);
     t->report.served += requests_here(j);
-    status = sort(j);
-    status = status ? status : ga_sharded_run_steps(j);
+    status = sorted ? sorted : ga_sharded_run_steps(j);
     status = status ? ga_sharded_break(t, status) : finish_piece(j);
     t->report.pieces++;
     j->done += j->count;

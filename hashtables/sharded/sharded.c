@@ -13,8 +13,12 @@
 enum {
     PIECE_ON_DEVICE = 1 << 27,
     PIECE_ON_HOST = 1 << 20,
-    BINS_BEST = 128, /* more make the runs short that a block sorts together */
-    SPARE = 256      /* a pair has room for 1.25 times an even share, and so many requests */
+    BINS_BEST = 128,      /* more make the runs short that a block sorts together */
+    BINS_MOST = 512,      /* for tables whose parts would not fit into a cache: */
+    PART_MOST = 48 << 20, /* bytes */
+    LARGE_RANKS = 4,
+    SMALL_PARTS_LOG = 6,
+    SPARE = 256 /* a pair has room for 1.25 times an even share, and so many requests */
 };
 
 #define PIECE_MOST ((UINT64_C(1) << 31) - 1)
@@ -119,19 +123,35 @@ static ga_status check(const ga_shard *shard, const ga_sharded_options *options)
 static uint64_t form_of_options(const ga_slabhash_sharded *table)
 {
     uint64_t form = table->shard.a ^ table->shard.b * 3 ^ table->piece * 0x9e3779b97f4a7c15u;
+    form ^= (uint64_t)table->division.parts_log << 40;
     form ^= (uint64_t)table->shard.mode << 60 ^ (uint64_t)table->shard.is_multi << 59;
     return form & INT64_MAX;
+}
+
+/* More parts are not worth their sort. With fewer ranks than four it was not measured. */
+static bool are_many(uint32_t parts_log, uint32_t ranks, uint64_t bytes)
+{
+    bool is_large = ranks >= LARGE_RANKS && bytes >> (parts_log - 1) > PART_MOST;
+    return ranks << parts_log > (is_large ? BINS_MOST : BINS_BEST) ||
+           (!is_large && parts_log > SMALL_PARTS_LOG);
+}
+
+static uint32_t parts_log_of(uint32_t ranks, uint64_t bytes)
+{
+    uint32_t parts_log = GA_SHARDED_PARTS_LOG;
+    while (parts_log &&
+           (parts_log > GA_SHARDED_SLICES_LOG ? are_many(parts_log, ranks, bytes)
+                                              : ranks << parts_log > GA_SHARDED_BINS)) {
+        parts_log--;
+    }
+    return parts_log;
 }
 
 static void configure(ga_slabhash_sharded *table, const ga_sharded_options *options)
 {
     const ga_exchange *exchange = &table->exchange;
     bool on_host = exchange->device < 0;
-    uint32_t parts_log = GA_SHARDED_PARTS_LOG;
-    while (parts_log && exchange->ranks << parts_log >
-                            (parts_log > GA_SHARDED_SLICES_LOG ? BINS_BEST : GA_SHARDED_BINS)) {
-        parts_log--;
-    }
+    uint32_t parts_log = parts_log_of(exchange->ranks, table->shard.bytes);
     uint32_t slices = 1u << parts_log < GA_SHARDED_SLICES ? 1u << parts_log : GA_SHARDED_SLICES;
     table->division =
         (ga_sharded_division){table->shard.a, table->shard.b, exchange->ranks, parts_log};
@@ -163,9 +183,10 @@ static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
                    table->host->agreed[GA_SHARDED_NOT_FORM] == ga_sharded_not(form)
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT,
-                         "slabhash: rank %u: piece=%llu, %s of seed's hash 0x%llx: expected the "
-                         "same on all ranks",
+                         "slabhash: rank %u: piece=%llu, %u parts for %llu bytes of buckets, %s of "
+                         "seed's hash 0x%llx: expected the same on all ranks",
                          table->exchange.rank, (unsigned long long)table->piece,
+                         1u << table->division.parts_log, (unsigned long long)table->shard.bytes,
                          ga_slabhash_mode_text(table->shard.mode),
                          (unsigned long long)table->shard.a);
 }
@@ -180,10 +201,12 @@ static ga_status open_inside(ga_slabhash_sharded *table, ga_status status)
     if (words != GA_OK) {
         return ga_sharded_break(table, words);
     }
-    status = status ? status : ga_sharded_reserve_fixed(table);
     snprintf(reason, sizeof reason, "%s", ga_error_text());
     ga_status agreed = agree_on_options(table, status);
-    return status ? ga_fail(status, "%s", reason) : agreed;
+    if (status != GA_OK || agreed != GA_OK) {
+        return status ? ga_fail(status, "%s", reason) : agreed;
+    }
+    return ga_sharded_agree_status(table, ga_sharded_reserve_fixed(table));
 }
 
 static ga_status open_entered(ga_slabhash_sharded *table, ga_status status)

@@ -7,7 +7,7 @@
  *                   finds keys that repeat
  *     agree         all ranks: same form, no failure, steps; and    exchange stream
  *                   the counts of requests for each other
- *     sort          requests by bin                                 caller's stream
+ *     sort          requests by bin, while the ranks agree          caller's stream
  *     for each step
  *       requests    to owners, and those of others here             exchange stream
  *       serve       own requests; and, once they are here, others'  caller's stream
@@ -29,6 +29,14 @@
  *            ranks have agreed on the number of rounds of each slice, so that messages match. Marks
  *            (events) order the streams: `got` step, `done` step.
  *
+ * COPIES     If all ranks reach the memory for requests of others (`is_shared`), a group is copies:
+ *            each rank puts its requests into it, and fetches its answers. Meetings order the
+ *            exchange streams of all ranks: before the group, behind `done` of the step that is
+ *            answered, and behind it, before `got`. The first two groups need none before, because
+ *            the agreement is one. The host waits for the meeting before a group with requests, and
+ *            enqueues the copies then: an abort ends meetings, and no copy may overwrite what the
+ *            shard of a slow rank still reads.
+ *
  * INVARIANT  The shard is given requests of others after they have arrived: the host waits for that
  *            on the stream of arrivals. So an exchange that is aborted leaves no work that
  *            would serve the contents of a buffer once more.
@@ -44,13 +52,15 @@
 #include <gpualloc/slabhash_sharded.h>
 
 enum {
-    GA_SHARDED_PARTS_LOG = 6,  /* at most; fewer with many ranks */
+    GA_SHARDED_PARTS_LOG = 7,  /* at most; fewer with many ranks */
     GA_SHARDED_SLICES_LOG = 3, /* at most */
     GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
     GA_SHARDED_BUFFERS = 2,
     GA_SHARDED_TOGETHER = 8, /* messages that a shard serves side by side, at most */
     GA_SHARDED_KERNELS = 7,
-    GA_SHARDED_PAD = 32 /* requests */
+    GA_SHARDED_PAD = 32,     /* requests */
+    GA_SHARDED_FEW = 8,      /* ranks, whose counts for each other are words of an agreement: */
+    GA_SHARDED_MATRIX = 4096 /* of that many at most */
 };
 
 /* Words on which the ranks agree: the largest of each. */
@@ -79,6 +89,7 @@ typedef enum ga_sharded_mark {
     GA_SHARDED_SERVED, /* all requests of a piece */
     GA_SHARDED_ANSWERED,
     GA_SHARDED_AGREED,
+    GA_SHARDED_MET,
     GA_SHARDED_GOT,                                        /* for each buffer */
     GA_SHARDED_DONE = GA_SHARDED_GOT + GA_SHARDED_BUFFERS, /* for each buffer */
     GA_SHARDED_MARKS = GA_SHARDED_DONE + GA_SHARDED_BUFFERS
@@ -110,6 +121,8 @@ typedef struct ga_sharded_all {
  * and so for other ranks, without a time limit. */
 typedef struct ga_sharded_copies {
     uint64_t agreed[GA_SHARDED_WORDS];
+    uint64_t matrix[GA_SHARDED_MATRIX]; /* counts of each rank for each bin; with more than
+                                         * GA_SHARDED_FEW ranks they are messages */
     uint64_t totals[GA_SHARDED_RESULTS];
     uint32_t own_counts[GA_SHARDED_BINS];
     uint32_t other_counts[GA_SHARDED_BINS];
@@ -132,11 +145,13 @@ struct ga_slabhash_sharded {
     void *kernels[GA_SHARDED_KERNELS];
     unsigned multiprocessors;
     uint64_t piece, pair_most;
-    uint32_t width; /* bytes of a key, and of a value */
-    bool is_broken; /* the exchange failed */
+    uint32_t width;                     /* bytes of a key, and of a value */
+    bool is_broken;                     /* the exchange failed */
+    bool is_fixed_exchanges, is_shared; /* `fixed` is memory of the exchange; all ranks reach it */
 
     /* In the memory that is exchanged. */
     uint64_t *words;                                /* a block: GA_SHARDED_WORDS, */
+    uint64_t *matrix;                               /* those of host->matrix, */
     uint64_t *totals;                               /* GA_SHARDED_RESULTS of own requests, */
     uint64_t *served;                               /* and of requests that the shard served */
     void *fixed;                                    /* a block: */
@@ -199,8 +214,8 @@ static inline uint32_t ga_sharded_other(const ga_slabhash_sharded *table, uint32
     return rank - (rank > table->exchange.rank);
 }
 
-/* memory.c: takes memory for words and the copies on the host; for requests of others; for `count`
- * own requests. */
+/* memory.c: takes memory for words and the copies on the host; for requests of others, which is
+ * collective; for `count` own requests. */
 ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count);
@@ -214,6 +229,9 @@ ga_status ga_sharded_reserve_values(ga_slabhash_sharded *table, uint64_t room);
 /* agree.c: replaces table->host->agreed by the largest of all ranks, and waits. With `counts`, also
  * the requests of each rank for this one's parts. A failure of the exchange breaks the table. */
 ga_status ga_sharded_agree(ga_slabhash_sharded *table, bool counts);
+/* Its two halves, between which there may be work on other streams. */
+ga_status ga_sharded_begin_agreement(ga_slabhash_sharded *table, bool counts);
+ga_status ga_sharded_end_agreement(ga_slabhash_sharded *table, bool counts);
 /* Enqueues the same behind the other work on the exchange stream. */
 ga_status ga_sharded_agree_later(ga_slabhash_sharded *table);
 ga_status ga_sharded_break(ga_slabhash_sharded *table, ga_status status);

@@ -59,88 +59,193 @@ static range own_for(const ga_sharded_job *j, uint32_t slice, uint32_t rank)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* A message, or the room for one. */
-static ga_status carry_one(ga_sharded_job *j, void *array, range r, uint32_t width, uint32_t rank,
-                           bool sends)
-{
-    const ga_exchange *exchange = &j->table->exchange;
-    void *at = ga_sharded_element(array, r.first, width);
-    uint64_t bytes = r.count * width;
-    if (sends) {
-        j->table->report.sent += bytes;
-        return exchange->send(exchange->context, at, bytes, rank, j->table->exchange_stream);
-    }
-    j->table->report.received += bytes;
-    return exchange->receive(exchange->context, at, bytes, rank, j->table->exchange_stream);
-}
+enum {
+    COLUMNS_MOST = 3
+};
 
-static ga_status carry_requests(ga_sharded_job *j, const ga_sharded_arrays *arrays, range r,
-                                uint32_t rank, bool sends)
+/* Arrays of a message: of own requests, and of those of others. */
+typedef struct column {
+    void *own, *here;
+    uint32_t width;
+} column;
+
+static uint32_t columns_of(const ga_sharded_job *j, const step *s, bool answers, column *columns)
 {
+    const ga_sharded_arrays *own = &j->table->sorted;
+    const ga_sharded_arrays *here = &j->table->received[s->buffer];
     uint32_t width = j->table->width;
-    ga_status status = carry_one(j, arrays->keys, r, width, rank, sends);
-    status =
-        status || !j->has_values ? status : carry_one(j, arrays->values, r, width, rank, sends);
-    return status || !j->has_ops ? status : carry_one(j, arrays->ops, r, 1, rank, sends);
+    uint32_t count = 0;
+    if (answers && j->brings_results) {
+        columns[count++] = (column){own->results, here->results, 1};
+    }
+    if (answers && j->brings_found) {
+        columns[count++] = (column){own->found, here->found, width};
+    }
+    if (!answers) {
+        columns[count++] = (column){own->keys, here->keys, width};
+    }
+    if (!answers && j->has_values) {
+        columns[count++] = (column){own->values, here->values, width};
+    }
+    if (!answers && j->has_ops) {
+        columns[count++] = (column){own->ops, here->ops, 1};
+    }
+    return count;
 }
 
-static ga_status carry_answers(ga_sharded_job *j, const ga_sharded_arrays *arrays, range r,
-                               uint32_t rank, bool sends)
+/* The place of requests of rank `from` in the memory of rank `at`. */
+static uint64_t place_of(const ga_slabhash_sharded *t, uint32_t from, uint32_t at)
 {
-    ga_status status = j->brings_results ? carry_one(j, arrays->results, r, 1, rank, sends) : GA_OK;
-    return status || !j->brings_found
-               ? status
-               : carry_one(j, arrays->found, r, j->table->width, rank, sends);
+    return (from - (from > at)) * t->pair_most;
 }
 
-/* Requests or answers of a step, as part of a group. */
+/* Requests of a step from a rank, in `received`. */
+static range here_from(const ga_sharded_job *j, const step *s, uint32_t rank)
+{
+    const ga_slabhash_sharded *t = j->table;
+    return (range){place_of(t, rank, t->exchange.rank), in_round(j, s, counts_from(j, rank)).count};
+}
+
+/* Requests of a step for a rank, in `sorted`. */
+static range own_in_round(const ga_sharded_job *j, const step *s, uint32_t rank)
+{
+    range own = in_round(j, s, counts_for(j, rank));
+    own.first += own_for(j, s->slice, rank).first;
+    return own;
+}
+
+/* Own requests are copied to the rank, or answers from it. It copies its own. */
+static ga_status copy(ga_sharded_job *j, const column *c, range own, uint32_t rank, bool answers)
+{
+    const ga_slabhash_sharded *t = j->table;
+    const ga_exchange *exchange = &t->exchange;
+    void *at = ga_sharded_element(c->own, own.first, c->width);
+    void *there = ga_sharded_element(c->here, place_of(t, exchange->rank, rank), c->width);
+    uint64_t bytes = own.count * c->width;
+    return !bytes ? GA_OK
+           : answers
+               ? exchange->fetch(exchange->context, at, there, bytes, rank, t->exchange_stream)
+               : exchange->put(exchange->context, at, there, bytes, rank, t->exchange_stream);
+}
+
+static ga_status send_and_receive(ga_sharded_job *j, const column *c, range own, range here,
+                                  uint32_t rank, bool answers)
+{
+    const ga_slabhash_sharded *t = j->table;
+    const ga_exchange *exchange = &t->exchange;
+    void *at = ga_sharded_element(c->own, own.first, c->width);
+    void *at_here = ga_sharded_element(c->here, here.first, c->width);
+    uint64_t sent = (answers ? here : own).count * c->width;
+    uint64_t received = (answers ? own : here).count * c->width;
+    ga_status status = sent ? exchange->send(exchange->context, answers ? at_here : at, sent, rank,
+                                             t->exchange_stream)
+                            : GA_OK;
+    return status || !received ? status
+                               : exchange->receive(exchange->context, answers ? at : at_here,
+                                                   received, rank, t->exchange_stream);
+}
+
+/* Requests or answers of a step, as part of a group. Each rank begins with the next one, so that
+ * copies to one rank do not meet. */
 static ga_status add_messages(ga_sharded_job *j, const step *s, bool answers)
 {
     ga_slabhash_sharded *t = j->table;
-    range in = {0, 0}; /* in `received`, behind those of lower ranks */
+    column columns[COLUMNS_MOST];
+    uint32_t count = columns_of(j, s, answers, columns);
     ga_status status = GA_OK;
-    for (uint32_t rank = 0; status == GA_OK && rank < t->exchange.ranks; rank++) {
-        if (rank == t->exchange.rank) {
-            continue;
-        }
-        range out = in_round(j, s, counts_for(j, rank));
-        out.first += own_for(j, s->slice, rank).first;
-        in.first += in.count;
-        in.count = in_round(j, s, counts_from(j, rank)).count;
-        if (out.count) {
-            status = answers ? carry_answers(j, &t->sorted, out, rank, false)
-                             : carry_requests(j, &t->sorted, out, rank, true);
-        }
-        if (status == GA_OK && in.count) {
-            status = answers ? carry_answers(j, &t->received[s->buffer], in, rank, true)
-                             : carry_requests(j, &t->received[s->buffer], in, rank, false);
+    for (uint32_t next = 1; next < t->exchange.ranks; next++) {
+        uint32_t rank = (t->exchange.rank + next) % t->exchange.ranks;
+        range own = own_in_round(j, s, rank);
+        range here = here_from(j, s, rank);
+        for (uint32_t i = 0; status == GA_OK && i < count; i++) {
+            t->report.sent += (answers ? here : own).count * columns[i].width;
+            t->report.received += (answers ? own : here).count * columns[i].width;
+            status = t->is_shared ? copy(j, columns + i, own, rank, answers)
+                                  : send_and_receive(j, columns + i, own, here, rank, answers);
         }
     }
     return status;
 }
 
-/* One group: the answers of a step, and the requests of a later one, each of which may be NULL. */
-static ga_status exchange_steps(ga_sharded_job *j, const step *answers, const step *requests)
+static bool may_need_slabs(const ga_sharded_job *j)
+{
+    return j->has_ops || j->op != GA_SLABHASH_SEARCH;
+}
+
+static ga_status meet(const ga_sharded_job *j)
+{
+    const ga_slabhash_sharded *t = j->table;
+    return t->exchange.meet(t->exchange.context, t->exchange_stream);
+}
+
+/* The messages or copies of a group: the answers of a step, and the requests of a later one, each
+ * of which may be NULL. Copied requests are there once all ranks have copied. */
+static ga_status carry(ga_sharded_job *j, const step *answers, const step *requests)
 {
     ga_slabhash_sharded *t = j->table;
     const ga_exchange *exchange = &t->exchange;
-    ga_status status = exchange->begin(exchange->context);
-    status = status || !answers || !ga_sharded_brings_answers(j) ? status
-                                                                 : add_messages(j, answers, true);
+    bool brings = answers && ga_sharded_brings_answers(j);
+    ga_status status = brings ? add_messages(j, answers, true) : GA_OK;
     status = status || !requests ? status : add_messages(j, requests, false);
-    status = status ? status : exchange->end(exchange->context, t->exchange_stream);
+    if (status == GA_OK && !t->is_shared) {
+        status = exchange->end(exchange->context, t->exchange_stream);
+    } else if (status == GA_OK && requests) {
+        status = meet(j);
+    }
     status = status || !requests
                  ? status
                  : t->engine->mark(t, GA_SHARDED_GOT + requests->buffer, t->exchange_stream);
     return ga_sharded_break(t, status);
 }
 
-/* ---- serving --------------------------------------------------------------------------------- */
-
-static bool may_need_slabs(const ga_sharded_job *j)
+/* A group that is carried at once: messages, or the first requests, which overwrite nothing that a
+ * shard still reads. */
+static ga_status exchange_steps(ga_sharded_job *j, const step *answers, const step *requests)
 {
-    return j->has_ops || j->op != GA_SLABHASH_SEARCH;
+    const ga_exchange *exchange = &j->table->exchange;
+    ga_status status = j->table->is_shared ? GA_OK : exchange->begin(exchange->context);
+    return status ? ga_sharded_break(j->table, status) : carry(j, answers, requests);
 }
+
+/* Copies that wait for a meeting. */
+typedef struct group {
+    step answers, requests;
+    bool is_open, has_requests;
+} group;
+
+/* Enqueues the meeting behind which all shards have done the steps so far. */
+static ga_status begin_copies(ga_sharded_job *j, const step *answers, const step *requests,
+                              group *g)
+{
+    ga_slabhash_sharded *t = j->table;
+    g->is_open = requests || ga_sharded_brings_answers(j);
+    g->has_requests = requests;
+    g->answers = *answers;
+    g->requests = requests ? *requests : *answers;
+    ga_status status = g->is_open ? meet(j) : GA_OK;
+    return ga_sharded_break(t, status ? status
+                                      : t->engine->mark(t, GA_SHARDED_MET, t->exchange_stream));
+}
+
+/* The host waits for the meeting before it enqueues copies to other ranks: if the meeting is
+ * aborted, none overwrites the buffer of a slow rank. */
+static ga_status end_copies(ga_sharded_job *j, group *g)
+{
+    ga_slabhash_sharded *t = j->table;
+    ga_status status = GA_OK;
+    if (!g->is_open) {
+        return GA_OK;
+    }
+    g->is_open = false;
+    if (g->has_requests) {
+        status = t->engine->follow(t, GA_SHARDED_MET, t->arrivals);
+        status = status ? status : t->exchange.wait(t->exchange.context, t->arrivals);
+    }
+    return status ? ga_sharded_break(t, status)
+                  : carry(j, &g->answers, g->has_requests ? &g->requests : NULL);
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
 
 static ga_slabhash_batch batch_of(const ga_sharded_job *j, const ga_sharded_arrays *arrays, range r)
 {
@@ -183,26 +288,42 @@ static void serve(ga_sharded_job *j, const ga_slabhash_batch *batches, uint32_t 
     }
 }
 
+static ga_slabhash_batch own_batch(const ga_sharded_job *j, uint32_t slice)
+{
+    return batch_of(j, &j->table->sorted, own_for(j, slice, j->table->exchange.rank));
+}
+
 static void serve_own(ga_sharded_job *j, uint32_t slice)
 {
-    range own = own_for(j, slice, j->table->exchange.rank);
-    ga_slabhash_batch batch = batch_of(j, &j->table->sorted, own);
-    serve(j, &batch, own.count ? 1 : 0);
+    ga_slabhash_batch batch = own_batch(j, slice);
+    serve(j, &batch, batch.count ? 1 : 0);
+}
+
+/* Own requests keep the shard busy while messages travel: those of the first slices before the
+ * first messages have arrived, those of the last slice while the last answers travel. Kernels of
+ * NCCL need more time than copies: then those of each slice are served before the messages of the
+ * slice before it. Copies need less than the shard: then they are served beside the messages of
+ * their slice, whose buckets are read once for all. */
+static bool is_served_beside(const ga_sharded_job *j, uint32_t slice)
+{
+    return j->table->is_shared && slice > 1 && slice + 1 < j->slices;
 }
 
 static void serve_others(ga_sharded_job *j, const step *s)
 {
     ga_slabhash_batch batches[GA_SHARDED_TOGETHER];
-    range in = {0, 0};
     uint32_t count = 0;
+    if (s->round == 0 && is_served_beside(j, s->slice)) {
+        batches[count] = own_batch(j, s->slice);
+        count += batches[count].count != 0;
+    }
     for (uint32_t rank = 0; rank < j->table->exchange.ranks; rank++) {
         if (rank == j->table->exchange.rank) {
             continue;
         }
-        in.first += in.count;
-        in.count = in_round(j, s, counts_from(j, rank)).count;
-        if (in.count) {
-            batches[count++] = batch_of(j, &j->table->received[s->buffer], in);
+        range here = here_from(j, s, rank);
+        if (here.count) {
+            batches[count++] = batch_of(j, &j->table->received[s->buffer], here);
         }
         if (count == GA_SHARDED_TOGETHER) {
             serve(j, batches, count);
@@ -212,15 +333,12 @@ static void serve_others(ga_sharded_job *j, const step *s)
     serve(j, batches, count);
 }
 
-/* Own requests keep the shard busy while messages travel. Those of a slice are served before the
- * messages of the slice before it, so that the first messages have time to arrive. Those of the
- * last slice are served at the end, while the last answers travel. */
 static void serve_own_before(ga_sharded_job *j, const step *s)
 {
     if (s->slice == 0 && s->round == 0) {
         serve_own(j, 0);
     }
-    if (s->round == 0 && s->slice + 2 < j->slices) {
+    if (s->round == 0 && s->slice + 2 < j->slices && !is_served_beside(j, s->slice + 1)) {
         serve_own(j, s->slice + 1);
     }
 }
@@ -257,9 +375,22 @@ static bool next_step(const ga_sharded_job *j, const step *s, step *next)
     return next->slice < j->slices;
 }
 
+/* The group behind a step: messages at once, copies while the next step is served. */
+static ga_status exchange_behind(ga_sharded_job *j, const step *now, const step *later, group *g)
+{
+    ga_slabhash_sharded *t = j->table;
+    ga_status status = end_copies(j, g);
+    status =
+        status ? status : t->engine->follow(t, GA_SHARDED_DONE + now->buffer, t->exchange_stream);
+    return status         ? status
+           : t->is_shared ? begin_copies(j, now, later, g)
+                          : exchange_steps(j, now, later);
+}
+
 ga_status ga_sharded_run_steps(ga_sharded_job *j)
 {
     ga_slabhash_sharded *t = j->table;
+    group behind = {.is_open = false};
     step now = {0, 0, 0};
     step next, later;
     bool has_next = next_step(j, &now, &next);
@@ -270,15 +401,14 @@ ga_status ga_sharded_run_steps(ga_sharded_job *j)
     while (status == GA_OK && goes_on) {
         bool has_later = has_next && next_step(j, &next, &later);
         status = serve_step(j, &now);
-        status = status ? status
-                        : t->engine->follow(t, GA_SHARDED_DONE + now.buffer, t->exchange_stream);
-        status = status ? status : exchange_steps(j, &now, has_later ? &later : NULL);
+        status = status ? status : exchange_behind(j, &now, has_later ? &later : NULL, &behind);
         goes_on = has_next;
         now = next;
         next = later;
         has_next = has_later;
         t->report.steps++;
     }
+    status = status ? status : end_copies(j, &behind);
     status = status ? status : serve_own_at_end(j);
     return status ? status : t->engine->mark(t, GA_SHARDED_ANSWERED, t->exchange_stream);
 }

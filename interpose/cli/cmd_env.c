@@ -22,21 +22,22 @@ typedef struct env_args {
 } env_args;
 
 /* The variables that settings.c sets or removes. */
-static const char *const variables[] = {"LD_PRELOAD",     "LD_LIBRARY_PATH",    "GLIBC_TUNABLES",
-                                        "GPUALLOC_HOST",  "GPUALLOC_DEVICE",    "GPUALLOC_KERNEL",
-                                        "GPUALLOC_STATS", "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",
-                                        "GPUALLOC_LOG",   "GPUALLOC_STRICT"};
+static const char *const variables[] = {
+    "LD_PRELOAD",         "LD_LIBRARY_PATH", "GLIBC_TUNABLES",  "GPUALLOC_PRELOADED",
+    "GPUALLOC_HOST",      "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS",
+    "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",  "GPUALLOC_LOG",    "GPUALLOC_STRICT"};
 
 enum {
     VARIABLES = sizeof variables / sizeof *variables
 };
 
-/* In quotes, so that the shell takes the value as it is. */
+/* In quotes, so that the shell takes the value as it is, but for quotes and, because fish takes
+ * them for escapes in quotes, too, backslashes. */
 static void print_quoted(const char *value)
 {
     putchar('\'');
     for (; *value; value++) {
-        fputs(*value == '\'' ? "'\\''" : (char[]){*value, '\0'}, stdout);
+        printf(*value == '\'' || *value == '\\' ? "'\\%c'" : "%c", *value);
     }
     putchar('\'');
 }
@@ -58,7 +59,7 @@ static void print_variable(const char *variable, const char *before, bool change
 static bool change(env_args *args)
 {
     if (args->unset) {
-        return ga_settings_remove(&args->settings);
+        return ga_settings_remove();
     }
     args->settings.children = true; /* this process's id is of no interest to others */
     return ga_settings_export(&args->settings);
@@ -123,6 +124,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         argp_error(state, "expected no argument, got \"%s\"; \"gpualloc run\" runs a program", arg);
         return 0;
+    case ARGP_KEY_END:
+        if (args->unset && state->argc > 2) {
+            argp_error(state, "--unset: expected no other option, got %d", state->argc - 2);
+        }
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -134,6 +140,7 @@ int ga_cmd_env(int argc, char **argv)
     static const struct argp argp = {options, parse, NULL, doc, children, NULL, NULL};
     static env_args args;
     args.settings.command = "env";
+    args.settings.shell = true;
     args.settings.argc = argc;
     args.settings.argv = argv;
     argp_parse(&argp, argc, argv, 0, NULL, &args);

@@ -41,21 +41,19 @@ static int cannot_run(const run_args *args, int error)
 
 /* False, with an error, if the program would run on another allocator and the options forbid that.
  * Where the preload would harm it, it goes. */
-static bool try_reach(const run_args *args, const char *program)
+static bool try_reach(const run_args *args, const char *program, const ga_reach *reach)
 {
-    ga_reach reach;
-    ga_program_reach(&reach, program, args->settings.malloc.text);
-    if (!*reach.trouble) {
+    if (!*reach->trouble) {
         return true;
     }
     if (args->settings.strict) {
         ga_fail(GA_ERR_UNSUPPORTED, "\"%.300s\": LD_PRELOAD does not reach it: %s", program,
-                reach.trouble);
+                reach->trouble);
         return ga_settings_refuse(&args->settings, NULL);
     }
     ga_log(GA_LOG_WARN, "\"%s\": LD_PRELOAD does not reach it: %s; its allocator stays", program,
-           reach.trouble);
-    return !reach.harmful || ga_preload_list_unset(&args->settings.libraries);
+           reach->trouble);
+    return !reach->harmful || ga_preload_list_unset(&args->settings.libraries);
 }
 
 /* The program runs in this process, so that this process's id tells it from its children. */
@@ -79,7 +77,12 @@ static int run(run_args *args)
     if (!ga_settings_export(&args->settings) || !set_reporter(&args->settings)) {
         return cannot_run(args, ENOMEM);
     }
-    if (!try_reach(args, program.text) || !ga_settings_try_files(&args->settings)) {
+    ga_reach reach;
+    ga_program_reach(&reach, program.text, args->settings.malloc.text);
+    if (reach.error) {
+        return cannot_run(args, reach.error); /* before an old trace is removed */
+    }
+    if (!try_reach(args, program.text, &reach) || !ga_settings_try_files(&args->settings)) {
         return GA_CLI_USAGE;
     }
     if (args->shell && isatty(STDIN_FILENO)) {
@@ -128,14 +131,16 @@ static void take_shell(struct argp_state *state, run_args *args)
     static char standard[] = "/bin/sh";
     static char *shell[] = {standard, NULL};
     const char *chosen = ga_environment("SHELL");
+    ga_path found;
     if (args->program) {
         argp_error(state, "expected --shell or a PROGRAM, got both: \"%s\"", args->program[0]);
     }
-    if (chosen && *chosen && access(chosen, X_OK) == 0) {
+    if (chosen && ga_program_find(&found, chosen) == 0) {
         shell[0] = strdup(chosen);
     }
     args->program = shell;
     args->settings.children = args->settings.stats;
+    args->settings.shell = true;
 }
 
 static void check_program(struct argp_state *state, run_args *args)

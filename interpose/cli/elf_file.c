@@ -12,8 +12,9 @@
 /* Bounds for damaged files; real ones stay far below. */
 enum {
     NOTES_MAX = 64,
-    ENTRIES_MAX = 4096,    /* of the dynamic section */
-    CANDIDATES_MAX = 65536 /* symbols in a bucket of the hash table */
+    ENTRIES_MAX = 4096,     /* of the dynamic section */
+    CANDIDATES_MAX = 65536, /* symbols in a bucket of the hash table */
+    SEGMENTS_SIZE = 65536   /* bytes of their table; the kernel executes no file with more */
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -21,6 +22,9 @@ enum {
 int ga_file_open(const char *path)
 {
     struct stat there;
+    if (stat(path, &there) != 0 || !S_ISREG(there.st_mode)) {
+        return -1; /* opening a device can have effects */
+    }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd >= 0 && (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode))) {
         close(fd);
@@ -72,8 +76,9 @@ bool ga_elf_is_of_our_kind(const ga_elf *elf)
 static ElfW(Phdr) next_segment(const ga_elf *elf, ElfW(Word) type, unsigned *at, bool *error)
 {
     ElfW(Phdr) segment;
-    *error = false;
-    while (*at < elf->header.e_phnum) {
+    *error = elf->header.e_phentsize != sizeof segment ||
+             elf->header.e_phnum > SEGMENTS_SIZE / sizeof segment;
+    while (!*error && *at < elf->header.e_phnum) {
         uint64_t place = elf->header.e_phoff + (*at)++ * sizeof segment;
         *error = !read_at(elf, place, &segment, sizeof segment);
         if (*error) {
@@ -136,9 +141,11 @@ bool ga_elf_version(const ga_elf *elf, char text[32])
 
 /* ---- dynamic symbols ----------------------------------------------------------------------- */
 
-/* Places in the file; 0: none. */
+/* Of the dynamic section: addresses, which place_of() makes places in the file. 0: none. */
 typedef struct symbol_tables {
-    uint64_t symbols, names, hashes;
+    uint64_t symbols, names;
+    uint64_t hashes, old_hashes; /* of GNU, and of System V */
+    bool soname;
 } symbol_tables;
 
 static uint64_t place_of(const ga_elf *elf, ElfW(Addr) address)
@@ -154,7 +161,7 @@ static uint64_t place_of(const ga_elf *elf, ElfW(Addr) address)
     return 0;
 }
 
-static symbol_tables tables_of(const ga_elf *elf)
+static symbol_tables addresses_of(const ga_elf *elf)
 {
     symbol_tables found = {0};
     bool error;
@@ -166,15 +173,32 @@ static symbol_tables tables_of(const ga_elf *elf)
             entry.d_tag == DT_NULL) {
             break;
         }
-        uint64_t *place = entry.d_tag == DT_SYMTAB     ? &found.symbols
-                          : entry.d_tag == DT_STRTAB   ? &found.names
-                          : entry.d_tag == DT_GNU_HASH ? &found.hashes
-                                                       : NULL;
-        if (place) {
-            *place = place_of(elf, entry.d_un.d_ptr);
+        uint64_t *address = entry.d_tag == DT_SYMTAB     ? &found.symbols
+                            : entry.d_tag == DT_STRTAB   ? &found.names
+                            : entry.d_tag == DT_GNU_HASH ? &found.hashes
+                            : entry.d_tag == DT_HASH     ? &found.old_hashes
+                                                         : NULL;
+        if (address) {
+            *address = entry.d_un.d_ptr;
         }
+        found.soname = found.soname || entry.d_tag == DT_SONAME;
     }
     return found;
+}
+
+static symbol_tables tables_of(const ga_elf *elf)
+{
+    symbol_tables found = addresses_of(elf);
+    found.symbols = place_of(elf, found.symbols);
+    found.names = place_of(elf, found.names);
+    found.hashes = place_of(elf, found.hashes);
+    found.old_hashes = place_of(elf, found.old_hashes);
+    return found;
+}
+
+bool ga_elf_is_library(const ga_elf *elf)
+{
+    return addresses_of(elf).soname;
 }
 
 static uint32_t hash_of(const char *name)
@@ -198,18 +222,16 @@ static bool is_definition(const ga_elf *elf, const symbol_tables *in, uint32_t n
            memcmp(found, name, size) == 0;
 }
 
-/* liballoc/platform/object_symbols.c has the layout of a GNU hash table, there of a loaded file. */
-bool ga_elf_defines(const ga_elf *elf, const char *function)
+/* liballoc/platform/object_symbols.c has the layouts of the hash tables, there of a loaded file. */
+static bool gnu_table_has(const ga_elf *elf, const symbol_tables *in, const char *function)
 {
-    symbol_tables in = tables_of(elf);
     uint32_t head[4]; /* buckets, first symbol, words of the filter, a shift */
-    if (!in.symbols || !in.names || !in.hashes || !read_at(elf, in.hashes, head, sizeof head) ||
-        head[0] == 0) {
+    if (!read_at(elf, in->hashes, head, sizeof head) || head[0] == 0) {
         return false;
     }
     uint32_t hash = hash_of(function);
     uint32_t at, kept;
-    uint64_t buckets = in.hashes + sizeof head + (uint64_t)head[2] * sizeof(ElfW(Addr));
+    uint64_t buckets = in->hashes + sizeof head + (uint64_t)head[2] * sizeof(ElfW(Addr));
     uint64_t chain = buckets + (uint64_t)head[0] * 4;
     if (!read_at(elf, buckets + (uint64_t)(hash % head[0]) * 4, &at, 4) || at < head[1]) {
         return false;
@@ -218,7 +240,7 @@ bool ga_elf_defines(const ga_elf *elf, const char *function)
         if (!read_at(elf, chain + (uint64_t)(at - head[1]) * 4, &kept, 4)) {
             break;
         }
-        if ((kept | 1) == (hash | 1) && is_definition(elf, &in, at, function)) {
+        if ((kept | 1) == (hash | 1) && is_definition(elf, in, at, function)) {
             return true;
         }
         if (kept & 1) {
@@ -226,4 +248,46 @@ bool ga_elf_defines(const ga_elf *elf, const char *function)
         }
     }
     return false;
+}
+
+static uint32_t old_hash_of(const char *name)
+{
+    uint32_t hash = 0;
+    for (; *name; name++) {
+        hash = (hash << 4) + (unsigned char)*name;
+        hash = (hash ^ (hash >> 28 << 4)) & 0x0fffffff;
+    }
+    return hash;
+}
+
+static bool old_table_has(const ga_elf *elf, const symbol_tables *in, const char *function)
+{
+    uint32_t head[2]; /* buckets, symbols */
+    if (!read_at(elf, in->old_hashes, head, sizeof head) || head[0] == 0) {
+        return false;
+    }
+    uint32_t number = old_hash_of(function) % head[0]; /* of a word behind the head */
+    for (int i = 0; i < CANDIDATES_MAX; i++) {
+        uint32_t symbol;
+        uint64_t place = in->old_hashes + sizeof head + (uint64_t)number * 4;
+        if (!read_at(elf, place, &symbol, 4) || symbol == 0 || symbol >= head[1]) {
+            break;
+        }
+        if (is_definition(elf, in, symbol, function)) {
+            return true;
+        }
+        number = head[0] + symbol;
+    }
+    return false;
+}
+
+bool ga_elf_defines(const ga_elf *elf, const char *function)
+{
+    symbol_tables in = tables_of(elf);
+    if (!in.symbols || !in.names) {
+        return false;
+    }
+    return in.hashes       ? gnu_table_has(elf, &in, function)
+           : in.old_hashes ? old_table_has(elf, &in, function)
+                           : false;
 }

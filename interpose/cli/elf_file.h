@@ -16,7 +16,8 @@ typedef struct ga_elf {
     ElfW(Ehdr) header; /* of another class only e_ident, e_type and e_machine have a meaning */
 } ga_elf;
 
-/* Open a file for reading: never waits. Returns the descriptor; -1: not a readable regular file. */
+/* Open a file for reading: never waits, and opens no device. Returns the descriptor; -1: not a
+ * readable regular file. */
 int ga_file_open(const char *path);
 
 /* False: not a readable ELF file. Close it by ga_elf_close(). */
@@ -30,6 +31,9 @@ bool ga_elf_is_of_our_kind(const ga_elf *elf);
 
 /* Read the name of the file's loader, "" if it has none. False: cannot be read. */
 bool ga_elf_loader(const ga_elf *elf, char name[PATH_MAX]);
+
+/* True if the file has a name for programs that link it, as a library and a loader have. */
+bool ga_elf_is_library(const ga_elf *elf);
 
 /* True if the file's dynamic symbols define the function. */
 bool ga_elf_defines(const ga_elf *elf, const char *function);

@@ -7,9 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -20,19 +24,49 @@ enum {
 static _Noreturn void list_libraries(const char *loader, const char *program, int out)
 {
     alarm(SECONDS);
+    unsetenv("LD_DEBUG"); /* would mix with the list */
+    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
     execl(loader, loader, "--list", program, (char *)NULL);
     _exit(1);
 }
 
-/* Read the list, which is complete when the loader ends. Returns its exit status. */
+/* Milliseconds until then; 0: over. */
+static int left_until(const struct timespec *end)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long left = (end->tv_sec - now.tv_sec) * 1000 + (end->tv_nsec - now.tv_nsec) / 1000000;
+    return left > 0 ? (int)left : 0;
+}
+
+/* Wait for more of the list. False: it takes too long. */
+static bool more_comes(int in, const struct timespec *end)
+{
+    struct pollfd list = {.fd = in, .events = POLLIN};
+    int ready;
+    do {
+        ready = poll(&list, 1, left_until(end));
+    } while (ready < 0 && errno == EINTR);
+    return ready > 0;
+}
+
+/* Read the list, which is complete when the loader and its children end. Returns its exit
+ * status. */
 static int read_list(pid_t child, int in, char *text)
 {
+    struct timespec end;
     size_t length = 0;
     ssize_t got = 1;
     int status = -1;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += SECONDS;
     while (got > 0 || (got < 0 && errno == EINTR)) {
+        if (!more_comes(in, &end)) {
+            kill(child, SIGKILL);
+            break;
+        }
         got = read(in, text + length, LISTED - 1 - length);
         length += got > 0 ? (size_t)got : 0;
     }

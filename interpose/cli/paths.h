@@ -45,6 +45,7 @@ int ga_program_find(ga_path *out, const char *name);
 typedef struct ga_reach {
     char trouble[512]; /* why it does not; "": no reason known */
     bool harmful;      /* the program would not start with it, or its loader would complain */
+    int error; /* the errno of executing it, where the interpreter is missing; 0 if unknown */
 } ga_reach;
 
 /* Read the program, or the interpreter of a script, without executing it. The environment must have

@@ -174,7 +174,7 @@ static bool has_ours_alone(const char *path)
 /* preload_list.h says how. */
 static bool can_be_named(const char *path)
 {
-    return !strchr(path, ':') &&
+    return !strpbrk(path, ":$") &&
            (!strchr(path, ' ') || (!strchr(path, ';') && has_ours_alone(path)));
 }
 
@@ -186,8 +186,9 @@ ga_status ga_preload_find(ga_path *out, ga_preload which)
                                    : find_library(out, name, libraries[which].folder);
     if (status == GA_OK && !can_be_named(out->text)) {
         return ga_fail(GA_ERR_LIBRARY,
-                       "\"%s\": expected a path without a colon, or with a space only where no "
-                       "other libraries are: LD_PRELOAD cannot name it; put a link to it elsewhere "
+                       "\"%s\": expected a path without a colon or a dollar sign, or with a space "
+                       "only where no other libraries are: LD_PRELOAD cannot name it; put a link "
+                       "to it elsewhere "
                        "and name that directory in GPUALLOC_PRELOAD_DIR",
                        out->text);
     }

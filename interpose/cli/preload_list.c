@@ -7,16 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The variable with the paths of the libraries that ga_preload_list_set() has put into LD_PRELOAD,
+ * separated by colons. */
+#define PRELOADED "GPUALLOC_PRELOADED"
+
+static void append(char *list, size_t size, const char *entry)
+{
+    size_t length = strlen(list);
+    snprintf(list + length, size - length, "%s%s", length ? ":" : "", entry);
+}
+
 void ga_preload_list_add(ga_preload_list *list, const char *path)
 {
     const char *name = strrchr(path, '/') + 1;
-    size_t length = strlen(list->names);
     bool apart = strchr(path, ' ');
     if (apart) {
         snprintf(list->folder, sizeof list->folder, "%.*s", (int)(name - path - 1), path);
     }
-    snprintf(list->names + length, sizeof list->names - length, "%s%s", length ? ":" : "",
-             apart ? name : path);
+    append(list->names, sizeof list->names, apart ? name : path);
+    append(list->paths, sizeof list->paths, path);
 }
 
 /* ---- the entries of a list of paths -------------------------------------------------------- */
@@ -64,38 +73,33 @@ static bool is_ours(entry it)
            is_library(it, GA_PRELOAD_CUDA);
 }
 
-/* Whether an entry of LD_PRELOAD goes. Behind the library for aligned blocks, `before`, is the one
- * whose blocks it aligns: an enclosing run has put both there. */
-static bool library_goes(entry it, entry before, const char *names)
+static bool library_goes(entry it, const ga_preload_list *list)
 {
-    return is_ours(it) || is_among(it, names) ||
-           (it.length && is_library(before, GA_PRELOAD_ALIGN));
+    return is_ours(it) || is_among(it, list->names);
 }
 
-static bool folder_goes(entry it, entry before, const char *folder)
+static bool folder_goes(entry it, const ga_preload_list *list)
 {
-    (void)before;
-    return is_text(it, folder);
+    return is_text(it, list->folder);
 }
 
-/* A copy of the variable's value without the entries that go; NULL: out of memory. */
+/* A copy of the variable's value without the entries of either list; NULL: out of memory. */
 static char *filter(const char *variable, const char *separators,
-                    bool (*goes)(entry it, entry before, const char *ours), const char *ours)
+                    bool (*goes)(entry it, const ga_preload_list *list),
+                    const ga_preload_list *list, const ga_preload_list *before)
 {
     const char *text = ga_environment(variable);
     char *kept = strdup(text ? text : "");
     size_t length = 0;
-    entry before = {"", 0};
     for (text = text ? text : ""; kept && *text;) {
         entry it = {text, strcspn(text, separators)};
         size_t whole = it.length + (text[it.length] != '\0');
-        if (!goes(it, before, ours)) {
+        if (!goes(it, list) && !goes(it, before)) {
             memcpy(kept + length, text, whole);
             length += whole;
         } else if (whole == it.length && length) {
             length--; /* the separator before the last entry */
         }
-        before = it;
         text += whole;
     }
     if (kept) {
@@ -106,6 +110,22 @@ static char *filter(const char *variable, const char *separators,
 
 /* ---- the environment ----------------------------------------------------------------------- */
 
+/* What an enclosing run has put there. */
+static void find_before(ga_preload_list *out)
+{
+    const char *text = ga_environment(PRELOADED);
+    *out = (ga_preload_list){.names = ""};
+    for (size_t length; text && *text; text += length + (text[length] != '\0')) {
+        char path[PATH_MAX];
+        length = strcspn(text, ":");
+        if (*text == '/' && length < sizeof path) {
+            snprintf(path, sizeof path, "%.*s", (int)length, text);
+            ga_preload_list_add(out, path);
+        }
+    }
+}
+
+/* Takes over `rest`. */
 static bool set_list(const char *variable, const char *first, char *rest)
 {
     char *both = NULL;
@@ -120,19 +140,25 @@ static bool set_list(const char *variable, const char *first, char *rest)
     return done;
 }
 
-static bool put(const ga_preload_list *list, const char *names, const char *folder)
+static bool put(const ga_preload_list *list, bool there)
 {
-    return set_list("LD_PRELOAD", names, filter("LD_PRELOAD", ": ", library_goes, list->names)) &&
-           (!*list->folder || set_list("LD_LIBRARY_PATH", folder,
-                                       filter("LD_LIBRARY_PATH", ":;", folder_goes, list->folder)));
+    static ga_preload_list before;
+    find_before(&before);
+    char *libraries = filter("LD_PRELOAD", ": ", library_goes, list, &before);
+    bool done = set_list("LD_PRELOAD", there ? list->names : "", libraries);
+    if (done && (*list->folder || *before.folder)) {
+        char *folders = filter("LD_LIBRARY_PATH", ":;", folder_goes, list, &before);
+        done = set_list("LD_LIBRARY_PATH", there ? list->folder : "", folders);
+    }
+    return done && set_list(PRELOADED, there ? list->paths : "", strdup(""));
 }
 
 bool ga_preload_list_set(const ga_preload_list *list)
 {
-    return put(list, list->names, list->folder);
+    return put(list, true);
 }
 
 bool ga_preload_list_unset(const ga_preload_list *list)
 {
-    return put(list, "", "");
+    return put(list, false);
 }

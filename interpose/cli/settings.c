@@ -105,7 +105,9 @@ static bool try_host(ga_settings *settings)
     if (!settings->host) {
         settings->host = ga_registry_find("jemalloc") ? "jemalloc" : "system";
     }
-    if (ga_trial_host(settings->host, &settings->preloadable) == GA_OK) {
+    const char *host = ga_trial_absolute(settings->host);
+    if (host && ga_trial_host(host, &settings->preloadable) == GA_OK) {
+        settings->host = host;
         tell_unread(settings->host);
         return true;
     }
@@ -199,10 +201,28 @@ static bool set(const char *variable, const char *value)
     return !value || setenv(variable, value, 1) == 0;
 }
 
+/* Standard output of a shell's programs is often a file or a command substitution, such as that of
+ * the next `eval "$(gpualloc env)"`. */
+static bool try_stats(const ga_settings *settings)
+{
+    static const char *const outputs[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    const char *stats = settings->stats ? settings->stats : ga_environment("GPUALLOC_STATS");
+    for (size_t i = 0; settings->shell && stats && i < sizeof outputs / sizeof *outputs; i++) {
+        if (strcmp(stats, outputs[i]) == 0) {
+            ga_fail(GA_ERR_ARGUMENT,
+                    "expected a file, got \"%s\": the statistics would mix with "
+                    "the output of the shell's programs",
+                    stats);
+            return ga_settings_refuse(settings, settings->stats ? "--stats" : "GPUALLOC_STATS");
+        }
+    }
+    return true;
+}
+
 bool ga_settings_try(ga_settings *settings)
 {
     set("GPUALLOC_LOG", settings->log); /* also for messages of this process */
-    return try_specs(settings) && find_libraries(settings);
+    return try_stats(settings) && try_specs(settings) && find_libraries(settings);
 }
 
 /* ---- the environment ----------------------------------------------------------------------- */
@@ -217,21 +237,16 @@ bool ga_settings_export(const ga_settings *settings)
            set("GPUALLOC_STRICT", settings->strict ? "1" : NULL);
 }
 
-bool ga_settings_remove(ga_settings *settings)
+bool ga_settings_remove(void)
 {
     static const char *const variables[] = {
         "GPUALLOC_HOST",  "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS",
         "GPUALLOC_TRACE", "GPUALLOC_LOG",    "GPUALLOC_STRICT", "GPUALLOC_STATS_PID"};
-    const char *host = ga_environment("GPUALLOC_HOST");
-    ga_path ours;
-    if (host && ga_trial_host(host, &settings->preloadable) == GA_OK &&
-        *settings->preloadable.path) {
-        ga_preload_list_add(&settings->libraries, settings->preloadable.path);
+    static const ga_preload_list none;
+    if (!ga_environment("GPUALLOC_PRELOADED")) {
+        return true; /* the variables are the user's own */
     }
-    if (ga_preload_find(&ours, GA_PRELOAD_MALLOC) == GA_OK) {
-        ga_preload_list_add(&settings->libraries, ours.text);
-    }
-    bool done = drop_tls() && ga_preload_list_unset(&settings->libraries);
+    bool done = drop_tls() && ga_preload_list_unset(&none);
     for (size_t i = 0; done && i < sizeof variables / sizeof *variables; i++) {
         done = unsetenv(variables[i]) == 0;
     }

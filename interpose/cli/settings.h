@@ -21,6 +21,7 @@ typedef struct ga_settings {
     const char *host, *device, *kernel, *log;
     const char *stats, *trace; /* absolute; stats: or "1", standard error, or "-", output */
     bool strict, children;     /* children: report their statistics, too */
+    bool shell;                /* a shell's programs inherit the settings */
     ga_path stats_path, trace_path;
     ga_library preloadable; /* the library of --host=dl:, if it can take the place of ours */
     ga_path malloc;         /* the library that serves malloc */
@@ -44,7 +45,8 @@ bool ga_settings_try_files(const ga_settings *settings);
 /* Set the environment. False: out of memory. */
 bool ga_settings_export(const ga_settings *settings);
 
-/* Remove from the environment what an earlier `gpualloc env` has set. False: out of memory. */
-bool ga_settings_remove(ga_settings *settings);
+/* Remove from the environment what an earlier `gpualloc env` or `run` has set; nothing where none
+ * has. False: out of memory. */
+bool ga_settings_remove(void);
 
 #endif

@@ -12,6 +12,7 @@
 #include "../../liballoc/platform/output_file.h"
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
+#include "paths.h"
 
 #include <gpualloc/backend.h>
 
@@ -191,7 +192,7 @@ static ga_library file_of(void *library, bool aligns)
     ga_library file = {.aligns = aligns};
     struct link_map *map = map_of(library);
     char *path = map ? realpath(map->l_name, NULL) : NULL;
-    if (path && strlen(path) < sizeof file.path && !strpbrk(path, " :")) {
+    if (path && strlen(path) < sizeof file.path && !strpbrk(path, " :$")) {
         strcpy(file.path, path);
     }
     free(path);
@@ -282,6 +283,52 @@ ga_status ga_trial_host(const char *spec, ga_library *preloadable)
     }
     return loads_library(&parsed) ? open_in_child(spec, &parsed, preloadable)
                                   : open_and_close(spec);
+}
+
+/* The path of a spec whose last layer is `dl`; NULL: of no such spec. */
+static const char *path_of_dl(ga_spec *parsed, const char *spec)
+{
+    if (parse(parsed, spec) != GA_OK) {
+        return NULL;
+    }
+    const ga_spec_layer *last = &parsed->layers[parsed->layer_count - 1];
+    bool found = strcmp(last->name, "dl") == 0 && last->option_count == 1;
+    return found ? last->options[0].value : NULL;
+}
+
+/* The text of the last layer, which has this path. */
+static const char *layer_of_dl(const char *spec, const char *path)
+{
+    ga_spec parsed;
+    const char *slash;
+    for (const char *at = spec; at; at = slash ? slash + 1 : NULL) {
+        const char *found = path_of_dl(&parsed, at);
+        if (found && parsed.layer_count == 1 && strcmp(found, path) == 0) {
+            return at;
+        }
+        slash = strchr(at, '/');
+    }
+    return NULL;
+}
+
+const char *ga_trial_absolute(const char *spec)
+{
+    ga_spec parsed;
+    ga_path absolute;
+    char *text = NULL;
+    const char *path = path_of_dl(&parsed, spec);
+    const char *layer = path && *path != '/' && strchr(path, '/') ? layer_of_dl(spec, path) : NULL;
+    if (!layer) {
+        return spec;
+    }
+    if (ga_path_absolute(&absolute, path) != GA_OK) {
+        return NULL;
+    }
+    if (asprintf(&text, "%.*sdl:%s", (int)(layer - spec), spec, absolute.text) < 0) {
+        ga_fail(GA_ERR_MEMORY, "no memory for a spec");
+        return NULL;
+    }
+    return text;
 }
 
 ga_status ga_trial_syntax(const char *spec)

@@ -299,9 +299,10 @@ int ncclCommAbort(void *comm)
 int ncclCommGetAsyncError(void *comm, int *error)
 {
     comm_error_fn *next = NEXT(comm_error_fn, ncclCommGetAsyncError);
+    uint64_t begun = ga_cuda_registration_begun();
     int result = next ? next(comm, error) : INVALID_USAGE;
     if (result == SUCCESS && *error != IN_PROGRESS) {
-        ga_cuda_registration_settle(comm);
+        ga_cuda_registration_settle(comm, begun);
     }
     return result;
 }

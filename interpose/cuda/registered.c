@@ -23,6 +23,7 @@ struct ga_cuda_registration {
     CUdeviceptr start, end;
     int device; /* -1: unknown */
     uint64_t number;
+    uint64_t since;  /* the number of its last operation that the library carries out later */
     void **awaited;  /* where the library will store the handle; NULL: it has, or is in a group */
     bool ends;       /* once the owner has no operation in progress, */
     bool is_settled; /* as was then the case */
@@ -124,6 +125,7 @@ void ga_cuda_registration_await(uint64_t number, void **handle)
     ga_cuda_registration *found = find_number(number);
     if (found) {
         found->awaited = handle;
+        found->since = ++last_number;
         set_in_progress();
     }
     pthread_mutex_unlock(&lock);
@@ -196,15 +198,26 @@ static void settle(ga_cuda_registration *one)
     one->is_settled = true;
 }
 
-void ga_cuda_registration_settle(const void *owner)
+uint64_t ga_cuda_registration_begun(void)
 {
     /* relaxed: see ORDER */
     if (__builtin_expect(!__atomic_load_n(&any_in_progress, __ATOMIC_RELAXED), 1)) {
+        return 0;
+    }
+    pthread_mutex_lock(&lock);
+    uint64_t number = last_number;
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
+void ga_cuda_registration_settle(const void *owner, uint64_t begun)
+{
+    if (__builtin_expect(!begun, 1)) {
         return;
     }
     pthread_mutex_lock(&lock);
     for (ga_cuda_registration *at = registrations; at; at = at->next) {
-        if (at->owner == owner) {
+        if (at->owner == owner && at->since <= begun) {
             settle(at);
         }
     }
@@ -354,6 +367,7 @@ void ga_cuda_registration_restore(ga_cuda_registration *taken, bool ends)
         one->is_taken = false;
         one->ends = one->ends || ends;
         one->is_settled = one->is_settled && !ends;
+        one->since = ends ? ++last_number : one->since;
         if (one->is_over) {
             ga_libc.free(one);
         }

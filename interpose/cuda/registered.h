@@ -32,8 +32,13 @@ ga_cuda_registration *ga_cuda_registration_take(const void *owner, const void *h
 ga_cuda_registration *ga_cuda_registration_take_number(uint64_t number);
 ga_cuda_registration *ga_cuda_registration_take_all(const void *owner);
 
-/* The owner has no operation in progress: read the handles that were awaited. */
-void ga_cuda_registration_settle(const void *owner);
+/* The number of the last operation that began; 0: none is in progress. Ask for it before asking the
+ * library whether the owner has an operation in progress. */
+uint64_t ga_cuda_registration_begun(void);
+
+/* Of the operations up to the number `begun` the owner has none in progress: read the handles that
+ * were awaited. Another thread may have begun later ones meanwhile. */
+void ga_cuda_registration_settle(const void *owner, uint64_t begun);
 
 /* Take what had failed or was to end when the owner's were last settled. */
 ga_cuda_registration *ga_cuda_registration_take_ended(const void *owner);

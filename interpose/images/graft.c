@@ -49,7 +49,9 @@ enum {
     STEP = 16, /* bytes of an instruction */
     OP_LDC = 0xb82,
     BANK_BIT = 54, /* of its low 64 bits: 5 bits, and below 16 of the offset */
-    OFFSET_BIT = 38
+    OFFSET_BIT = 38,
+    MODE_BIT = 14, /* of its high 64 bits, 2 bits; 0: the register is an offset and nothing else */
+    MODE_MASK = 3
 };
 
 /* Bytes that grow. After a failure it stays as it is. */
@@ -135,13 +137,21 @@ static size_t step_of(const ga_cubin_section *relocations)
     return relocations->header.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
 }
 
+/* Whether there is an address at `offset` without an addend, which SHT_REL has there. */
+static bool is_address_at(ga_image table, uint64_t offset)
+{
+    static const uint8_t zeros[ADDRESS];
+    return table.size >= ADDRESS && offset <= table.size - ADDRESS &&
+           memcmp(table.bytes + offset, zeros, ADDRESS) == 0;
+}
+
 /* Whether relocations are all of addresses without an addend, some of them of our functions. */
-static bool are_addresses(const graft *g, const ga_cubin_section *from, size_t size)
+static bool are_addresses(const graft *g, const ga_cubin_section *from, ga_image table)
 {
     bool is_called = false;
     for (size_t at = 0; at < from->content.size; at += step_of(from)) {
         ga_cubin_relocation r = ga_cubin_relocation_at(from, at);
-        if (r.type != GA_R_64 || r.addend || size < ADDRESS || r.offset > size - ADDRESS) {
+        if (r.type != GA_R_64 || r.addend || !is_address_at(table, r.offset)) {
             return false;
         }
         is_called = is_called || ga_cubin_call_at(g->cubin, r.symbol);
@@ -168,7 +178,7 @@ static ga_status find_addresses(graft *g)
             g->address_relocations = from;
         }
     }
-    if (tables != 1 || !are_addresses(g, &g->address_relocations, g->addresses.content.size)) {
+    if (tables != 1 || !are_addresses(g, &g->address_relocations, g->addresses.content)) {
         g->addresses = (ga_cubin_section){0};
     }
     return status;
@@ -384,19 +394,25 @@ static ga_status define_all(graft *g)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
+static bool is_read(const uint64_t words[2])
+{
+    return (words[0] & 0xfff) == OP_LDC && (words[0] >> BANK_BIT & 0x1f) == 4 &&
+           (words[1] >> MODE_BIT & MODE_MASK) == 0;
+}
+
 /* LDC R, c[0x4][r + offset] becomes LDC R, c[0x3][r + offset + moved]. Other ways to read the bank
- * find the stub's address there. */
+ * find the stub's address there; among them are the modes of LDC in which half of the register is
+ * added to the bank's number. */
 static void move_reads(graft *g, uint8_t *code, size_t size)
 {
     for (size_t at = 0; at + STEP <= size; at += STEP) {
-        uint64_t word;
-        memcpy(&word, code + at, sizeof word);
-        uint64_t bank = word >> BANK_BIT & 0x1f;
-        uint64_t offset = word >> OFFSET_BIT & 0xffff;
-        if ((word & 0xfff) == OP_LDC && bank == 4 && offset + g->moved < REACH) {
-            word &= ~(UINT64_C(0x1f) << BANK_BIT | UINT64_C(0xffff) << OFFSET_BIT);
-            word |= UINT64_C(3) << BANK_BIT | (offset + g->moved) << OFFSET_BIT;
-            memcpy(code + at, &word, sizeof word);
+        uint64_t words[2];
+        memcpy(words, code + at, sizeof words);
+        uint64_t offset = words[0] >> OFFSET_BIT & 0xffff;
+        if (is_read(words) && offset + g->moved < REACH) {
+            words[0] &= ~(UINT64_C(0x1f) << BANK_BIT | UINT64_C(0xffff) << OFFSET_BIT);
+            words[0] |= UINT64_C(3) << BANK_BIT | (offset + g->moved) << OFFSET_BIT;
+            memcpy(code + at, words, sizeof words);
         }
     }
 }

@@ -10,8 +10,10 @@
  *   LDL R20, [R1];     LDL R21, [R1+4];  IADD3 R1, R1, 8  restore
  *   RET.ABS.NODEC R20                                     no longer reached
  *
- * A NOP keeps the instruction's waits, but not its cycles, because nothing needs its result. The
- * form is the same for sm_75 to sm_121; another one is refused.
+ * A NOP keeps the instruction's waits. In front of the first instruction that stays it takes one
+ * cycle. Behind that it keeps the instruction's cycles, because ptxas may count on them for the
+ * result of an instruction that stays. The form is the same for sm_75 to sm_121; another one is
+ * refused.
  */
 #include "stubs.h"
 
@@ -40,6 +42,7 @@ enum {
 /* Of the high 64 bits: whether another warp may come next, and events to wait for; cycles until the
  * next instruction; and the events that it signals to others, as two numbers of which 7 is none. */
 #define KEPT_BY_NOP  (UINT64_C(1) << 45 | UINT64_C(0x3f) << 52)
+#define CYCLES       (UINT64_C(0xf) << 41)
 #define ONE_CYCLE    (UINT64_C(1) << 41)
 #define SIGNALS_NONE (UINT64_C(0x3f) << 46)
 
@@ -109,11 +112,15 @@ static ga_status unknown(const ga_stub *stub)
 static ga_status make_jump(uint8_t *code, const ga_stub *stub)
 {
     form f = {0};
+    bool is_first = true;
     for (size_t at = 0; at + STEP <= stub->section.content.size; at += STEP) {
+        uint64_t high = load64(code + at + 8);
         if (count(&f, load64(code + at))) {
+            uint64_t cycles = is_first ? ONE_CYCLE : high & CYCLES;
             store64(code + at, NOP_LOW);
-            store64(code + at + 8,
-                    (load64(code + at + 8) & KEPT_BY_NOP) | ONE_CYCLE | SIGNALS_NONE);
+            store64(code + at + 8, (high & KEPT_BY_NOP) | cycles | SIGNALS_NONE);
+        } else {
+            is_first = false;
         }
     }
     bool is_known = f.frames == 2 && f.saves == 2 && f.restores == 2 && f.returns == 2 &&

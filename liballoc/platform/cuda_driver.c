@@ -66,7 +66,13 @@ __attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...
 
 static bool is_optional(const char *symbol)
 {
-    return strcmp(symbol, "cuCtxRecordEvent") == 0 || strcmp(symbol, "cuDeviceGetUuid_v2") == 0;
+    static const char *const names[] = {"cuCtxRecordEvent", "cuDeviceGetUuid_v2",
+                                        "cuStreamWriteValue32_v2", "cuStreamWaitValue32_v2"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        found |= strcmp(symbol, names[i]) == 0;
+    }
+    return found;
 }
 
 /* Fill the table. Returns NULL, or the first required symbol that the library does not define. */

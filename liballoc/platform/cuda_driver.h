@@ -21,7 +21,8 @@
 /* Every driver function that we call: name, symbol, parameters. To call another one, add a line.
  * The symbol is that of the version which has these parameters: <cuda.h> maps the plain name to it
  * (cuMemAlloc to cuMemAlloc_v2), dlsym() does not. A driver before CUDA 12.5 does not have
- * cuCtxRecordEvent, and one before 11.4 not cuDeviceGetUuid_v2; the members are then NULL. */
+ * cuCtxRecordEvent, one before 11.7 not cuStreamWriteValue32_v2 and cuStreamWaitValue32_v2, and one
+ * before 11.4 not cuDeviceGetUuid_v2; the members are then NULL. */
 /* clang-format off */
 #define GA_CUDA_FUNCTIONS(X)                                                                       \
     X(cuInit, "cuInit", (unsigned flags))                                                          \
@@ -54,6 +55,10 @@
     X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                               \
     X(cuStreamQuery, "cuStreamQuery", (CUstream stream))                                           \
     X(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))    \
+    X(cuStreamWriteValue32, "cuStreamWriteValue32_v2",                                             \
+      (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                           \
+    X(cuStreamWaitValue32, "cuStreamWaitValue32_v2",                                               \
+      (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                           \
     X(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                            \
     X(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                        \
     X(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                            \

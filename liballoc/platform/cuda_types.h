@@ -10,6 +10,7 @@
 #ifndef CUDA_VERSION
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -114,6 +115,7 @@ enum {
 
 enum {
     CU_STREAM_NON_BLOCKING = 1,
+    CU_STREAM_WAIT_VALUE_GEQ = 0,
     CU_EVENT_DISABLE_TIMING = 2
 };
 

@@ -13,7 +13,8 @@
 typedef struct symbols {
     const ElfW(Sym) * table;
     const char *names;
-    const uint32_t *hashes; /* the GNU hash table */
+    const uint32_t *hashes;     /* the GNU hash table */
+    const uint32_t *old_hashes; /* that of System V, which an object may have instead */
 } symbols;
 
 /* The loader has turned offsets of the dynamic section into addresses, except in the vDSO. */
@@ -33,6 +34,8 @@ UNINSTRUMENTED static symbols symbols_of(const struct link_map *object)
             found.names = address_of(object, entry);
         } else if (entry->d_tag == DT_GNU_HASH) {
             found.hashes = address_of(object, entry);
+        } else if (entry->d_tag == DT_HASH) {
+            found.old_hashes = address_of(object, entry);
         }
     }
     return found;
@@ -81,9 +84,27 @@ UNINSTRUMENTED static const ElfW(Sym) * search_hashes(const symbols *in, const c
     return NULL;
 }
 
+/* Layout of a hash table of System V: number of buckets, number of symbols; the buckets; a link for
+ * each symbol. Such objects are rare, so that all symbols are compared. */
+UNINSTRUMENTED static const ElfW(Sym) * search_all(const symbols *in, const char *name)
+{
+    for (uint32_t at = 1; at < in->old_hashes[1]; at++) {
+        const ElfW(Sym) *symbol = &in->table[at];
+        if (symbol->st_shndx != SHN_UNDEF && is_same(in->names + symbol->st_name, name)) {
+            return symbol;
+        }
+    }
+    return NULL;
+}
+
 UNINSTRUMENTED void *ga_object_symbol(const struct link_map *object, const char *name)
 {
     symbols in = symbols_of(object);
-    const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? search_hashes(&in, name) : NULL;
+    const ElfW(Sym) *symbol = NULL;
+    if (in.table && in.names && in.hashes) {
+        symbol = search_hashes(&in, name);
+    } else if (in.table && in.names && in.old_hashes) {
+        symbol = search_all(&in, name);
+    }
     return symbol ? (void *)(object->l_addr + symbol->st_value) : NULL;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sphinx's configuration. scripts/build-site passes the version by -D."""
+"""Sphinx's configuration, for scripts/build-site."""
 
 project = "gpualloc"
 extensions = ["myst_parser"]

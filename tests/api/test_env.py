@@ -12,10 +12,11 @@ import unittest
 
 import command
 from command import PRELOAD, Answer, RunTest
+from test_libraries import malloc_library
 
-NAMES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "GPUALLOC_HOST", "GPUALLOC_DEVICE",
-         "GPUALLOC_KERNEL", "GPUALLOC_STATS", "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",
-         "GPUALLOC_LOG", "GPUALLOC_STRICT")
+NAMES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "GPUALLOC_PRELOADED", "GPUALLOC_HOST",
+         "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS", "GPUALLOC_STATS_PID",
+         "GPUALLOC_TRACE", "GPUALLOC_LOG", "GPUALLOC_STRICT")
 SHELLS = [path for path in map(shutil.which, ("sh", "bash", "dash", "zsh")) if path]
 
 
@@ -43,22 +44,28 @@ class Env(RunTest):
             self.assertEqual({name: value for name, value in run.items() if value != "unset"},
                              self.after(line))
 
+    ODD_NAME = "it's $(a) `b` \\c\\\\'\td\\"
+
     def test_shells(self) -> None:
-        text = self.output("--host=fail:nth=0", "--trace=it's $(a) `b` \\c\td")
+        text = self.output("--host=fail:nth=0", f"--trace={self.ODD_NAME}")
         self.assertEqual([], [line for line in text.splitlines()
                               if not line.startswith("export ") or not line.endswith("';")])
+        words = shlex.split(text) # as programs read it
+        self.assertIn(f"GPUALLOC_TRACE={self.folder}/{self.ODD_NAME};", words)
         (self.folder / "saved").write_text(text)
         for shell in SHELLS:
             with self.subTest(shell):
                 found = self.after(". ./saved", shell)
                 self.assertEqual("fail:nth=0", found["GPUALLOC_HOST"])
-                self.assertEqual(f"{self.folder}/it's $(a) `b` \\c\td", found["GPUALLOC_TRACE"])
+                self.assertEqual(f"{self.folder}/{self.ODD_NAME}", found["GPUALLOC_TRACE"])
 
     @unittest.skipUnless(shutil.which("fish"), "no fish here")
     def test_fish(self) -> None:
-        found = self.after(f"{command.BINARY} env --host=system --log=warn | source",
-                           shutil.which("fish"), env={"HOME": str(self.folder)})
+        found = self.after(f"{command.BINARY} env --host=system --log=warn "
+                           '--stats="$NAME" | source', shutil.which("fish"),
+                           env={"HOME": str(self.folder), "NAME": self.ODD_NAME})
         self.assertEqual(("system", "warn"), (found["GPUALLOC_HOST"], found["GPUALLOC_LOG"]))
+        self.assertEqual(f"{self.folder}/{self.ODD_NAME}", found["GPUALLOC_STATS"])
         self.assertEqual(self.variable("LD_PRELOAD"), found["LD_PRELOAD"])
 
     def test_eval_without_quotes(self) -> None:
@@ -97,24 +104,40 @@ class Env(RunTest):
             self.assertEqual(env, self.after(f"{set_it}; {unset}", env=env))
         self.assertEqual("", self.output("--unset"))
 
+    def test_unset_keeps_variables_of_the_user(self) -> None:
+        """Nothing has set them for a preload: a linked program reads them, too."""
+        self.assertEqual("", self.output("--unset", env={"GPUALLOC_HOST": "system",
+                                                         "GPUALLOC_LOG": "info"}))
+
     @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
     def test_unset_of_a_library(self) -> None:
-        library = next((path for path in map(str, (
-            "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2",
-            "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")) if os.path.exists(path)), None)
-        if not library:
-            self.skipTest("no malloc library here")
+        """The spec is not opened again: it may have changed."""
+        library = malloc_library(self.folder / "whole.so")
         set_it = f'eval "$({command.BINARY} env --host=dl:{library})"'
-        self.assertIn(os.path.realpath(library), self.after(set_it)["LD_PRELOAD"])
+        self.assertEqual(str(library), self.after(set_it)["LD_PRELOAD"])
         unset = f'eval "$({command.BINARY} env --unset)"'
-        self.assertEqual({}, self.after(f"{set_it}; {unset}"))
+        for between in (":", "GPUALLOC_HOST=dl:/nonesuch.so", "GPUALLOC_HOST=system"):
+            self.assertEqual({}, self.after(f"{set_it}; {between}; {unset}"), between)
+
+    @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
+    def test_twice_in_a_row(self) -> None:
+        """The second allocator takes the place of the first."""
+        library = malloc_library(self.folder / "whole.so")
+        lines = [f'eval "$({command.BINARY} env --host={host})"'
+                 for host in (f"dl:{library}", "system")]
+        self.assertEqual(self.after(lines[1]), self.after("; ".join(lines)))
 
     def test_refused(self) -> None:
         for args, part in ((["true"], '"gpualloc run" runs a program'), (["--bad"], "--bad"),
                            (["--host=nonesuch"], "nonesuch"), (["--device=a b"], "column 2"),
                            (["--stats=/nonesuch/x"], "/nonesuch/x"), (["--log=loud"], '"loud"'),
-                           (["--trace=/dev/null"], "is no trace")):
+                           (["--trace=/dev/null"], "is no trace"),
+                           (["--unset", "--host=nonesuch"], "--unset: expected no other option"),
+                           (["--strict", "--unset"], "--unset"),
+                           (["--stats=-"], '--stats: expected a file, got "-"'),
+                           (["--stats-children", "--stats=/dev/stdout"], '"/dev/stdout"')):
             self.refused(self.gpualloc("env", *args), 2, part)
+        self.refused(self.gpualloc("env", env={"GPUALLOC_STATS": "-"}), 2, "GPUALLOC_STATS")
         self.refused(self.gpualloc("env", env={"GPUALLOC_PRELOAD_DIR": "nonesuch"}), 2, PRELOAD)
         self.refused(self.gpualloc("env", env={"GPUALLOC_HOST": "nonesuch"}), 2, "nonesuch")
 
@@ -126,7 +149,7 @@ class Shell(RunTest):
         self.assertEqual((3, "own 0 system\n", ""), (answer.status, answer.out, answer.err))
 
     def test_else_sh(self) -> None:
-        for shell in ("", "/nonesuch"):
+        for shell in ("", "/nonesuch", "/tmp", "/dev/null"):
             answer = self.gpualloc("run", "--shell", input=b"echo $0 $GPUALLOC_HOST; exit 4",
                                    stdin=None, env={"SHELL": shell, "GPUALLOC_HOST": "system"})
             self.assertEqual((4, "/bin/sh system\n", ""), (answer.status, answer.out, answer.err))
@@ -150,6 +173,7 @@ class Shell(RunTest):
     def test_usage(self) -> None:
         self.refused(self.gpualloc("run", "--shell", "true"), 2, "--shell or a PROGRAM", '"true"')
         self.refused(self.gpualloc("run", "--shell", "--host=nonesuch"), 2, "nonesuch")
+        self.refused(self.gpualloc("run", "--shell", "--stats=-"), 2, '--stats', 'got "-"')
 
 
 class Surroundings(RunTest):

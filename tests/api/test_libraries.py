@@ -28,19 +28,23 @@ PVALLOC = "void *pvalloc(size_t size) { return memalign(4096, size + 4095 & -409
 FAMILY = FOUR + MEMALIGN + ALIGNED + USABLE
 
 
+def malloc_library(path: Path, source: str = FAMILY + PVALLOC, *options: str) -> Path:
+    """Compile a library; by default it has the whole family of malloc."""
+    (path.parent / "family.c").write_text(
+        "#include <stddef.h>\nextern void *__libc_malloc(size_t), *__libc_calloc(size_t, "
+        "size_t), *__libc_realloc(void *, size_t), __libc_free(void *), "
+        "*__libc_memalign(size_t, size_t);\n" + source)
+    subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", *options, "-o", path,
+                    path.parent / "family.c"], check=True)
+    return path
+
+
 @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
 class DirectLibrary(RunTest):
     """The library of dl: is preloaded itself where nothing is lost."""
 
     def library(self, name: str, source: str, *options: str) -> Path:
-        (self.folder / "family.c").write_text(
-            "#include <stddef.h>\nextern void *__libc_malloc(size_t), *__libc_calloc(size_t, "
-            "size_t), *__libc_realloc(void *, size_t), __libc_free(void *), "
-            "*__libc_memalign(size_t, size_t);\n" + source)
-        path = self.folder / name
-        subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", *options, "-o", path,
-                        self.folder / "family.c"], check=True)
-        return path
+        return malloc_library(self.folder / name, source, *options)
 
     def preloads(self, *options: object, env: dict[str, str] | None = None) -> list[str]:
         return [Path(name).name for name in
@@ -56,6 +60,26 @@ class DirectLibrary(RunTest):
     def test_a_relative_path_becomes_absolute(self) -> None:
         path = self.library("whole.so", FAMILY + PVALLOC)
         self.assertEqual(str(path), self.variable("LD_PRELOAD", "--host=dl:./whole.so"))
+        trace = f'trace:file="{self.folder}/dl:./whole.so"'
+        (self.folder / "dl:.").mkdir()
+        shutil.copy(path, self.folder / 'wh"ole.so')
+        for spec, expected in (
+                ("dl:./whole.so", "dl:{}/./whole.so"), (f"dl:{path}", "dl:{}/whole.so"),
+                ('dl:path="./whole.so"', "dl:{}/./whole.so"),
+                ('dl:path="./wh\\"ole.so"', 'dl:{}/./wh"ole.so'),
+                (f"{trace}/dl:./whole.so", trace + "/dl:{}/./whole.so")):
+            self.assertEqual(expected.format(self.folder), self.variable(
+                "GPUALLOC_HOST", "--log=error", f"--host={spec}"))
+
+    def test_a_relative_path_in_another_directory(self) -> None:
+        """Forwarded: each program opens the library by its spec."""
+        self.library("whole.so", FAMILY + PVALLOC)
+        from_environment = {"GPUALLOC_HOST": "dl:./whole.so"}
+        for options, env in ((["--host=dl:./whole.so"], {}), ([], from_environment),
+                             (["--host=hazard/dl:./whole.so"], {})):
+            answer = self.run_shell("cd / && /bin/true && echo well", *options, "--strict",
+                                    f"--stats={self.folder}/s.json", env=env)
+            self.assertEqual((0, "well\n", ""), (answer.status, answer.out, answer.err))
 
     def test_part_of_the_family(self) -> None:
         """The C library's pvalloc would return blocks that this library's free does not know."""
@@ -66,6 +90,17 @@ class DirectLibrary(RunTest):
         for one in (MEMALIGN, MEMALIGN.replace("memalign(size_t", "aligned_alloc(size_t")):
             path = self.library("one.so", FOUR + one + USABLE)
             self.assertEqual([ALIGN_PRELOAD, "one.so"], self.preloads(f"--host=dl:{path}"), one)
+
+    SYSV = "-Wl,--hash-style=sysv"
+
+    def test_a_library_with_the_older_hash_table(self) -> None:
+        path = self.library("old.so", FAMILY, self.SYSV)
+        self.assertEqual([ALIGN_PRELOAD, "old.so"], self.preloads(f"--host=dl:{path}"))
+        whole = self.library("whole.so", FAMILY + PVALLOC, self.SYSV)
+        libraries = {"LD_PRELOAD": f"{whole}:{self.variable('LD_PRELOAD')}"}
+        done = subprocess.run(["/bin/true"], capture_output=True, text=True, check=True,
+                              env=command.CLEAN | libraries | {"GPUALLOC_LOG": "info"})
+        self.assertIn(f'malloc of "{whole}" comes before gpualloc\'s', done.stderr)
 
     def test_families_that_cannot_be_completed(self) -> None:
         never = MEMALIGN.replace("__libc_memalign(align, size)", "__libc_malloc(size)")
@@ -88,6 +123,7 @@ class DirectLibrary(RunTest):
     def test_statistics_and_traces_need_ours(self) -> None:
         host = f"--host=dl:{self.library('whole.so', FAMILY + PVALLOC)}"
         stats, trace = f"{self.folder}/stats.json", f"{self.folder}/trace"
+        from_environment = {"GPUALLOC_HOST": "dl:./whole.so"}
         for options, env in (([f"--stats={stats}"], {}), ([f"--trace={trace}"], {}),
                              ([], {"GPUALLOC_STATS": stats}), ([], {"GPUALLOC_TRACE": trace})):
             with self.subTest(options=options, env=env):
@@ -106,11 +142,15 @@ class DirectLibrary(RunTest):
             self.assertEqual((0, "./name\nname\n", ""), (answer.status, answer.out, answer.err))
         self.assertIn('"program":"name"', (self.folder / "s.json").read_text())
 
-    def test_a_path_that_the_loader_would_split(self) -> None:
+    def test_a_path_that_the_loader_would_change(self) -> None:
         for family in (FAMILY, FAMILY + PVALLOC):
             for name in ("with space.so", "with:colon.so"):
                 path = self.library(name, family)
                 self.assertEqual([PRELOAD], self.preloads(f'--host=dl:path="{path}"'))
+            link = self.folder / "link.so" # dlopen() would replace $LIB, too
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.library("with$LIB.so", family))
+            self.assertEqual([PRELOAD], self.preloads(f"--host=dl:{link}"))
 
     def test_other_preloads_stay_behind(self) -> None:
         host = f"--host=dl:{self.library('part.so', FAMILY)}"
@@ -128,6 +168,10 @@ class DirectLibrary(RunTest):
 
     def test_program_without_loader(self) -> None:
         """Static, or one that gains rights: the warning does not depend on the library."""
+        archive = subprocess.run(["cc", "-print-file-name=libc.a"], capture_output=True, text=True,
+                                 check=True).stdout.strip()
+        if not os.path.isabs(archive):
+            self.skipTest("no libc.a here")
         (self.folder / "empty.c").write_text("int main(void) { return 7; }\n")
         subprocess.run(["cc", "-static", "-o", self.folder / "static", self.folder / "empty.c"],
                        check=True)
@@ -142,9 +186,26 @@ class DirectLibrary(RunTest):
         nested = f"{command.BINARY} run --host={{}} -- /bin/sh -c 'echo $LD_PRELOAD'"
         inner = self.run_shell(nested.format(f"dl:{path}"), "--host=system").out
         self.assertEqual(f"{path}\n", inner)
-        inner = self.run_shell(nested.format("system"), f"--host=dl:{path}").out
-        first, second = inner.strip().split(":")
-        self.assertEqual((PRELOAD, str(path)), (Path(first).name, second))
+        other = self.library("other.so", FAMILY + PVALLOC)
+        for host, expected in (("system", PRELOAD), (f"dl:{other}", other.name)):
+            for env, behind in (({}, []), ({"LD_PRELOAD": "libm.so.6"}, ["libm.so.6"])):
+                inner = self.run_shell(nested.format(host), f"--host=dl:{path}", env=env).out
+                names = [Path(name).name for name in inner.strip().split(":")]
+                self.assertEqual([expected] + behind, names)
+
+    def test_no_library_of_an_outer_run_serves_new(self) -> None:
+        """It would if it stayed in LD_PRELOAD: ours does not define the operators of C++."""
+        operators = ("void *_Znwm(size_t size) { return __libc_malloc(size); }\n"
+                     "void _ZdlPv(void *block) { __libc_free(block); }\n"
+                     "void _ZdlPvm(void *block) { __libc_free(block); }\n")
+        path = self.library("new.so", FAMILY + PVALLOC + operators)
+        source = self.make("new.cpp", "int *volatile block;\nint main() { for (int i = 0; i < "
+                           "5000; i++) { block = new int; delete block; } }\n", 0o644)
+        subprocess.run(["c++", "-o", self.folder / "new", source], check=True)
+        inner = (command.BINARY, "run", "--host=system", "--stats", "--strict", "--", "./new")
+        answer = self.gpualloc("run", f"--host=dl:{path}", "--", *inner)
+        self.assertEqual(0, answer.status, answer.err)
+        self.assertRegex(answer.err, r"allocs +[5-9]\d{3}\b")
 
     def test_runs_nested_in_one_for_aligned_blocks(self) -> None:
         """The outer pair goes: its operators would serve C++."""
@@ -221,9 +282,10 @@ class Found(RunTest):
     def test_preload_that_cannot_be_named(self) -> None:
         """A space is allowed where the folder can be searched for libraries: see Spaces."""
         (self.preload_folder("a space") / "libz.so.1").touch()
-        for name in ("a:colon", "a space;semicolon"):
+        names = ["a:colon", "a space;semicolon", "a$LIB", "a $ORIGIN space"]
+        for name in names:
             self.preload_folder(name)
-        for name in ("a space", "a:colon", "a space;semicolon"):
+        for name in ["a space"] + names:
             answer = self.gpualloc("run", "true", env={"GPUALLOC_PRELOAD_DIR": name})
             self.refused(answer, 2, name, "LD_PRELOAD cannot name it")
 

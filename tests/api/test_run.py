@@ -233,9 +233,30 @@ class Refused(RunTest):
 
     def test_nothing_is_lost_for_a_program_that_is_missing(self) -> None:
         trace = self.make("old.trace", b"GATRACE\0 and more", 0o644)
-        answer = self.gpualloc("run", "--trace", trace, "nonesuch-program", env=PLAIN_PATH)
-        self.assertEqual(127, answer.status)
-        self.assertEqual(b"GATRACE\0 and more", trace.read_bytes())
+        self.make("script", "#!/nonesuch/sh -x\n", 0o755)
+        self.make("nested", f"#! {self.folder}/script\n", 0o755)
+        self.make("closed", f"#!{trace}\n", 0o755)
+        source = self.make("main.c", "int main(void) { return 0; }\n", 0o644)
+        subprocess.run(["cc", "-Wl,--dynamic-linker=/nonesuch/ld.so", "-o",
+                        self.folder / "program", source], check=True)
+        for program, status in (("nonesuch-program", 127), ("./script", 127), ("./nested", 127),
+                                ("./program", 127), ("./closed", 126)):
+            answer = self.gpualloc("run", "--trace", trace, program, env=PLAIN_PATH)
+            self.refused(answer, status, program)
+            self.assertEqual(b"GATRACE\0 and more", trace.read_bytes(), program)
+
+    def test_interpreters_that_run(self) -> None:
+        """In quotes, which the kernel leaves, without a line's end, and behind another script."""
+        quoted = self.folder / "a'b\"c"
+        quoted.symlink_to("/bin/sh")
+        self.make("end", "#!/bin/true", 0o755)
+        self.make("quoted", f"#!{quoted}\nexit 0\n", 0o755)
+        self.make("long", f"#!{self.folder}/{'x' * 300}\nexit 0\n", 0o755) # then sh runs it
+        self.make("none", "#!\nexit 0\n", 0o755)
+        self.make("nested", f"#! {self.folder}/quoted x\n", 0o755)
+        for program in ("end", "quoted", "long", "none", "nested"):
+            answer = self.gpualloc("run", "--strict", f"./{program}")
+            self.assertEqual((0, ""), (answer.status, answer.err), program)
 
 
 @unittest.skipIf(command.SANITIZED, "a sanitizer takes its own time to start")

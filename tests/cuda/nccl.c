@@ -420,6 +420,41 @@ static void ended_later(void)
     check_is_reused(true, block, 8 * MIB);
 }
 
+static char *meanwhile_block;
+static void *meanwhile_handle;
+
+static void begin_meanwhile(void)
+{
+    meanwhile_block = begin_window(false, &meanwhile_handle);
+}
+
+static void end_meanwhile(void)
+{
+    nccl.fail("ncclCommDeregister", NCCL_IN_PROGRESS);
+    CHECK_SAME(NCCL_IN_PROGRESS, nccl.expel(&comm, meanwhile_handle));
+}
+
+/* Operations begin after NCCL has answered a poll, and before the poll returns, as by two threads.
+ * That poll says nothing of them. */
+static void polled_before(void)
+{
+    nccl.block(0);
+    nccl.during_poll(begin_meanwhile);
+    check_state(NCCL_SUCCESS);
+    free_as(true, meanwhile_block);
+    expel(NULL);
+    check_stays(true, meanwhile_block, 8 * MIB);
+    nccl.proceed(NCCL_SUCCESS);
+    check_state(NCCL_SUCCESS);
+    nccl.during_poll(end_meanwhile);
+    check_state(NCCL_SUCCESS);
+    expel(NULL);
+    check_stays(true, meanwhile_block, 8 * MIB);
+    check_state(NCCL_SUCCESS);
+    expel(NULL);
+    check_is_reused(true, meanwhile_block, 8 * MIB);
+}
+
 /* Before NCCL is loaded its functions cannot be found, and the old one has no windows. */
 static void old(void)
 {
@@ -454,6 +489,7 @@ int main(int argc, char **argv)
         {"nonblocking", nonblocking},
         {"not_destroyed", not_destroyed},
         {"ended_later", ended_later},
+        {"polled_before", polled_before},
         {"old", old},
     };
     return run_nccl_case(argc, argv, cases, sizeof cases / sizeof *cases);

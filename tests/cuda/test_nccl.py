@@ -13,7 +13,7 @@ HELD = "was freed while NCCL has it registered: it stays until its registration 
 # Cases in which a block is freed while it is registered, and the others.
 HOLDING = {"nccl": ("freed", "several", "two_blocks", "communicators", "windows", "grouped",
                     "destroyed_in_a_group", "simulated", "nonblocking", "not_destroyed",
-                    "ended_later"),
+                    "ended_later", "polled_before"),
            "nccl_faults": ("refused_ends", "in_progress", "captures", "reset", "reset_while_kept",
                            "threads")}
 OTHERS = {"nccl": ("served", "beside_work", "wrong", "beside", "ended_in_its_group"),

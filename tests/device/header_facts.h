@@ -54,6 +54,7 @@
     X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)                                                        \
     X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                                                            \
     X(CU_STREAM_NON_BLOCKING)                                                                      \
+    X(CU_STREAM_WAIT_VALUE_GEQ)                                                                    \
     X(CU_EVENT_DISABLE_TIMING)                                                                     \
     X(CU_MEM_ATTACH_GLOBAL)                                                                        \
     X(CU_MEMHOSTALLOC_PORTABLE)                                                                    \

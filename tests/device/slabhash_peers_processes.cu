@@ -346,7 +346,7 @@ int main(int argc, char **argv)
         worst = worst == 1 || code == 1 ? 1 : code;
         for (pid_t &child : children) {
             child = child == ended ? 0 : child;
-            if (code != 0 && child > 0) {
+            if (code != 0 && code != SKIP && child > 0) {
                 kill(child, SIGKILL);
             }
         }

@@ -93,6 +93,8 @@ class Installed(Case):
         self.assertIn("[libgpualloc.so.0]", self.build_and_run(shared))
         self.assertIn("[libgpualloc.so.0]", self.build_and_run(shared, "c++", "-x", "c++"))
         self.assertNotIn("libgpualloc", self.build_and_run(archive))
+        if not Path(self.run_command(*CC, "-print-file-name=libc.a").strip()).is_absolute():
+            return
         # The linker warns that dlopen() in such a program needs the C library's own files.
         self.assertNotIn("NEEDED", self.build_and_run(static, *CC, "-static", silent=False))
 

@@ -222,6 +222,64 @@ static ga_status member_wait(void *context, void *stream)
     return call(context, "wait");
 }
 
+static ga_status member_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,
+                              void *stream)
+{
+    member *m = context;
+    *word = 0;
+    m->all->blocks[m->rank] = m->all->shares ? malloc(bytes) : NULL;
+    *out = (ga_shared){m->all->blocks[m->rank], m->all->shares};
+    return member_largest(context, word, 1, stream);
+}
+
+static void member_unshare(void *context, void *block)
+{
+    member *m = context;
+    if (block != m->all->blocks[m->rank]) {
+        abort();
+    }
+    free(block);
+}
+
+static ga_status member_meet(void *context, void *stream)
+{
+    uint64_t none = 0;
+    return member_largest(context, &none, 1, stream);
+}
+
+/* The place in the block of another rank that `at` is in the own one. */
+static char *place_at(const member *m, const void *at, uint64_t bytes, uint32_t rank)
+{
+    if (!bytes || rank >= m->all->count || rank == m->rank) {
+        abort();
+    }
+    return m->all->blocks[rank] + ((const char *)at - m->all->blocks[m->rank]);
+}
+
+static ga_status member_put(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
+                            void *stream)
+{
+    member *m = context;
+    ga_status status = call(m, "put");
+    (void)stream;
+    if (status == GA_OK) {
+        memcpy(place_at(m, at, bytes, to), from, bytes);
+    }
+    return status;
+}
+
+static ga_status member_fetch(void *context, void *to, const void *at, uint64_t bytes,
+                              uint32_t from, void *stream)
+{
+    member *m = context;
+    ga_status status = call(m, "fetch");
+    (void)stream;
+    if (status == GA_OK) {
+        memcpy(to, place_at(m, at, bytes, from), bytes);
+    }
+    return status;
+}
+
 /* Messages arrive only in calls. */
 static void member_abort(void *context)
 {
@@ -251,6 +309,11 @@ ga_exchange ranks_exchange(ranks *all, uint32_t rank)
                          .largest = member_largest,
                          .wait = member_wait,
                          .abort = member_abort,
+                         .share = member_share,
+                         .unshare = member_unshare,
+                         .meet = member_meet,
+                         .put = member_put,
+                         .fetch = member_fetch,
                          .close = member_close};
 }
 

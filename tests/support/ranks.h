@@ -31,8 +31,10 @@ typedef struct ranks {
     uint64_t *largest, *result; /* of the agreement in progress, and of the last one */
     uint32_t arrived;
     uint64_t round;
-    bool gone[RANKS_MOST];   /* the rank waits for no other one any more */
-    int fail_at[RANKS_MOST]; /* number of the call that fails; RANKS_NEVER */
+    bool shares;              /* memory, from the next open on */
+    char *blocks[RANKS_MOST]; /* that is shared, */
+    bool gone[RANKS_MOST];    /* the rank waits for no other one any more */
+    int fail_at[RANKS_MOST];  /* number of the call that fails; RANKS_NEVER */
     int calls[RANKS_MOST];
 } ranks;
 

@@ -45,6 +45,9 @@ static inline void open_one(ranks *all, uint32_t rank, void *context)
 static inline void begin(ranks *all, world *w, uint32_t count)
 {
     ranks_begin(all, count);
+#ifdef SHARDED_SHARES
+    all->shares = true;
+#endif
     w->options.options_size = sizeof w->options;
     w->options.piece = w->options.piece ? w->options.piece : PIECE;
     w->buckets = w->buckets ? w->buckets : 300;

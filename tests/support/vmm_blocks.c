@@ -176,7 +176,10 @@ static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr poi
     const vmm_block *block = vmm_block_at(pointer);
     const vmm_mapping *mapping = vmm_mapping_at(pointer);
     int on = block ? block->device : mapping ? mapping->chunk->device : 0;
-    bool on_device = block ? !vmm_block_is_on_host(block) : mapping != NULL;
+    bool (*others)(const void *at) = vmm.options.others;
+    bool on_device = block     ? !vmm_block_is_on_host(block)
+                     : mapping ? true
+                               : others && others((const void *)(uintptr_t)pointer);
     int answer = 0;
     if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
         *(CUmemoryPool *)value = NULL;

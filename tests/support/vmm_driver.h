@@ -62,6 +62,8 @@ typedef struct vmm_driver_options {
     bool fabric, rdma;      /* the device can do these */
     bool no_fabric_daemon;  /* and memory for a fabric is refused nevertheless */
     bool no_context_events; /* a driver before CUDA 12.5 */
+    bool (*others)(const void *at); /* whether memory of another library is that of a device */
+    bool no_stream_values; /* a driver without cuStreamWriteValue32 and cuStreamWaitValue32 */
     vmm_driver_kernels kernels;
 } vmm_driver_options;
 

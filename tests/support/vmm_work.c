@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- streams ----------------------------------------------------------------------------- */
 
@@ -424,6 +425,35 @@ static CUresult fill_words(CUdeviceptr to, unsigned value, size_t count, CUstrea
     return result;
 }
 
+/* ---- values ------------------------------------------------------------------------------ */
+
+static CUresult stream_write_value(CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags)
+{
+    VMM_CALL(cuStreamWriteValue32)
+    CUresult result = flags ? CUDA_ERROR_INVALID_VALUE : begin_work(stream);
+    if (result == CUDA_SUCCESS) {
+        __atomic_store_n((uint32_t *)(uintptr_t)at, value, __ATOMIC_RELEASE);
+    }
+    return result;
+}
+
+static CUresult begin_wait(CUstream stream, unsigned flags)
+{
+    VMM_CALL(cuStreamWaitValue32)
+    return flags != CU_STREAM_WAIT_VALUE_GEQ ? CUDA_ERROR_INVALID_VALUE : begin_work(stream);
+}
+
+/* Without the lock, because other threads write the value. */
+static CUresult stream_wait_value(CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags)
+{
+    CUresult result = begin_wait(stream, flags);
+    while (result == CUDA_SUCCESS &&
+           (int32_t)(__atomic_load_n((uint32_t *)(uintptr_t)at, __ATOMIC_ACQUIRE) - value) < 0) {
+        nanosleep(&(struct timespec){0, 20000}, NULL);
+    }
+    return result;
+}
+
 /* ---- begin and end ----------------------------------------------------------------------- */
 
 void vmm_work_fill(ga_cuda_driver *table)
@@ -436,6 +466,8 @@ void vmm_work_fill(ga_cuda_driver *table)
     table->cuStreamSynchronize = stream_synchronize;
     table->cuStreamQuery = stream_query;
     table->cuStreamWaitEvent = stream_wait_event;
+    table->cuStreamWriteValue32 = vmm.options.no_stream_values ? NULL : stream_write_value;
+    table->cuStreamWaitValue32 = vmm.options.no_stream_values ? NULL : stream_wait_value;
     table->cuEventCreate = event_create;
     table->cuEventDestroy = event_destroy;
     table->cuEventRecord = event_record;

@@ -26,6 +26,7 @@
 
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -205,8 +206,8 @@ static inline ga_status ga_exchange_mpi(ga_exchange *out, MPI_Comm comm, double 
     MPI_Comm_rank(link->comm, &rank);
     MPI_Comm_size(link->comm, &ranks);
     link->seconds = seconds > 0 ? seconds : GA_MPI_SECONDS;
+    memset(out, 0, sizeof *out); /* members without a function here */
     out->exchange_size = sizeof *out;
-    out->reserved = 0;
     out->context = link;
     out->rank = (uint32_t)rank;
     out->ranks = (uint32_t)ranks;
@@ -217,10 +218,6 @@ static inline ga_status ga_exchange_mpi(ga_exchange *out, MPI_Comm comm, double 
     out->end = ga_mpi_end;
     out->largest = ga_mpi_largest;
     out->wait = ga_mpi_wait;
-    out->abort = NULL;
-    out->register_memory = NULL;
-    out->deregister_memory = NULL;
-    out->guard = NULL;
     out->close = ga_mpi_close;
     return GA_OK;
 }

@@ -121,6 +121,7 @@ static inline ga_status ga_slabhash_nccl_open(ga_slabhash_sharded **out,
     of.is_multi = own.flags & GA_SLABHASH_MULTI;
     of.a = shard->view.a;
     of.b = shard->view.b;
+    of.bytes = own.buckets * UINT64_C(128);
     of.run = ga_slabhash_nccl_run;
     of.run_all = ga_slabhash_nccl_run_all;
     of.retrieve = ga_slabhash_nccl_retrieve;

@@ -41,6 +41,11 @@ enum {
     GA_SHARDED_RANKS = 1024 /* at most */
 };
 
+typedef struct ga_shared {
+    void *block;     /* NULL: none on this rank */
+    bool is_reached; /* by all ranks, each of which has one; otherwise it is for messages */
+} ga_shared;
+
 /* How ranks exchange messages. The calls are collective. `stream` is the CUstream on which messages
  * are in order, or NULL for memory of the host, where calls complete before they return. A call
  * that fails leaves a sentence in ga_error_text(), and ends the use of the exchange. */
@@ -71,6 +76,20 @@ typedef struct ga_exchange {
      * NULL. */
     void (*register_memory)(void *context, void *block, uint64_t bytes);
     void (*deregister_memory)(void *context, void *block);
+    /* Memory that all ranks reach, of as many bytes on each. `word` is one in the memory that is
+     * exchanged. Collective, once; waits for work on `stream`. unshare() frees the block, and is
+     * not collective: when this rank calls it, no copy of its own is on its way. */
+    ga_status (*share)(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream);
+    void (*unshare)(void *context, void *block);
+    /* The work of all ranks on their streams before it is done before the work after it. */
+    ga_status (*meet)(void *context, void *stream);
+    /* Copies to, and from, the place in another rank's block that `at` is in the own one. The other
+     * rank takes no part: meet() orders its work and the copies. These five may be NULL together,
+     * and are not called for ranks without such memory. */
+    ga_status (*put)(void *context, const void *from, void *at, uint64_t bytes, uint32_t to,
+                     void *stream);
+    ga_status (*fetch)(void *context, void *to, const void *at, uint64_t bytes, uint32_t from,
+                       void *stream);
     /* Before and after a call of the shard, which may wait for all work on the device, and so for
      * other ranks: ends the exchange if the call takes longer than a wait may. May be NULL. */
     void (*guard)(void *context, bool begins);
@@ -86,7 +105,9 @@ typedef struct ga_shard {
     ga_status failed; /* not GA_OK: the rank could not open its table, which is NULL */
     ga_slabhash_mode mode;
     bool is_multi;
-    uint64_t a, b; /* of the hash of all shards: ga_slabhash_plan */
+    uint64_t a, b;  /* of the hash of all shards: ga_slabhash_plan */
+    uint64_t bytes; /* of the buckets, the same on all ranks: requests are sorted more finely for
+                     * large tables. 0: as for small ones */
     /* Carries out `count` batches, each of which is in the order of buckets, roughly. They also
      * have requests for the reserved key of all bits set, with any value and operation: these are
      * REFUSED, which is no failure of the call, nor are requests without a slab, which are FULL.

@@ -45,6 +45,7 @@ EXPORT nccl_stand_in_fail_fn nccl_stand_in_fail;
 EXPORT nccl_stand_in_calls_fn nccl_stand_in_calls;
 EXPORT nccl_stand_in_block_fn nccl_stand_in_block;
 EXPORT nccl_stand_in_proceed_fn nccl_stand_in_proceed;
+EXPORT nccl_stand_in_during_poll_fn nccl_stand_in_during_poll;
 
 static int index_of(const char *symbol)
 {
@@ -330,10 +331,22 @@ void nccl_stand_in_proceed(int result)
     state = carry_out_all(&later, result);
 }
 
+static void (*during_poll)(void);
+
+void nccl_stand_in_during_poll(void (*call)(void))
+{
+    during_poll = call;
+}
+
 int ncclCommGetAsyncError(void *comm, int *error)
 {
     ARRIVE(ncclCommGetAsyncError)
+    void (*call)(void) = during_poll;
+    during_poll = NULL;
     *error = comm ? state : NCCL_INVALID_ARGUMENT;
+    if (call) {
+        call();
+    }
     return NCCL_SUCCESS;
 }
 

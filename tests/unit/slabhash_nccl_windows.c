@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sharded tables over NCCL whose messages are copies through windows, with a driver and an NCCL of
+ * the host's memory: windows that cannot be had, calls that fail, meetings.
+ */
+#include "support/nccl_tables.h"
+
+/* A version that says where the memory of other ranks is. */
+Test(slabhash_nccl_windows, windows_of_a_later_version, .init = load)
+{
+    nccl_set_windows(22907, NCCL_NO_FAULT);
+    work_through(3, 0);
+    cr_assert_eq(windows_made(), 3);
+}
+
+/* Requests are sorted into more parts. */
+Test(slabhash_nccl_windows, large_tables, .init = load)
+{
+    for (shard_bytes = UINT64_C(1) << 30; shard_bytes <= UINT64_C(1) << 36; shard_bytes *= 4) {
+        for (uint32_t count = 1; count <= VMM_DRIVER_DEVICES; count++) {
+            work_through(count, 0);
+        }
+    }
+}
+
+/* Meetings are kernels of NCCL. */
+Test(slabhash_nccl_windows, an_old_driver, .init = load)
+{
+    is_old_driver = true;
+    work_through(3, 0);
+    cr_assert_eq(windows_made(), 3);
+    let_calls_fail(0, 12);
+}
+
+Test(slabhash_nccl_windows, a_version_without_windows, .init = load)
+{
+    nccl_set_windows(22705, NCCL_NO_FAULT);
+    work_through(3, 0);
+    cr_assert_eq(windows_made(), 0);
+}
+
+/* If one rank has no window, none uses its own. */
+Test(slabhash_nccl_windows, windows_that_cannot_be_had, .init = load)
+{
+    static const nccl_fault faults[] = {NCCL_NO_MEMORY, NCCL_NO_WINDOW, NCCL_WRONG_ADDRESS,
+                                        NCCL_HOST_HANDLE};
+    static const int versions[] = {22803, 22907};
+    for (size_t version = 0; version < 2; version++) {
+        for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+            nccl_set_windows(versions[version], faults[i]);
+            work_through(3, 0);
+            cr_assert_leq(windows_made(), 3);
+        }
+    }
+}
+
+/* Each call of NCCL fails once while the table is opened. If a rank waits for the window of the
+ * other one until the time limit, its block stays. */
+Test(slabhash_nccl_windows, calls_of_nccl_that_fail_at_open, .init = load, .timeout = 240)
+{
+    int before = nccl_calls(1);
+    end(begin(2));
+    int made = nccl_calls(1) - before;
+    cr_assert_geq(made, 7, "%d", made);
+    int left = 0;
+    for (int at = 0; at < made; at++) {
+        world *w = begin_with(2, 0, at);
+        cr_assert_eq(w->opened[0] == GA_OK, w->opened[1] == GA_OK, "call %d", at);
+        if (w->opened[0] == GA_OK) { /* without a window */
+            run(w, GA_SLABHASH_INSERT);
+            run(w, GA_SLABHASH_SEARCH);
+            expect_found(w);
+        }
+        end(w);
+        int all = 0;
+        int before_this = left;
+        left = nccl_windows(&all);
+        cr_assert_leq(left, before_this + 1, "call %d", at);
+    }
+    cr_assert_leq(left, 1); /* of one call */
+}
+
+Test(slabhash_nccl_windows, calls_of_nccl_that_fail_beside_copies, .init = load, .timeout = 240)
+{
+    let_calls_fail(0, 6); /* agreements */
+}
+
+/* The shard of rank 1 takes longer than the limit, so that the others wait at a meeting. */
+static ga_status stop_serving(void *table, const ga_slabhash_batch *batches, uint32_t count,
+                              uint64_t *counts, void *stream)
+{
+    (void)stream;
+    sleep_ms(4 * LIMIT_MS);
+    return shard_run(table, batches, count, counts, NULL);
+}
+
+Test(slabhash_nccl_windows, a_rank_that_is_late_for_a_meeting, .init = load)
+{
+    world *w = begin_all(3, 0, -1, stop_serving);
+    run(w, GA_SLABHASH_INSERT);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        cr_assert_eq(w->statuses[rank], GA_ERR_DEVICE, "rank %u", rank);
+    }
+    end(w);
+}
