@@ -385,8 +385,8 @@ except gpualloc.Error as error:
     print(error)
 """)
         names, maps, _, other, error = told.splitlines()
-        self.assertEqual(str(["GPUALLOC_DEVICE", "GPUALLOC_HOST", "GPUALLOC_STATS", "LD_PRELOAD"]),
-                         names)
+        self.assertEqual(str(["GPUALLOC_DEVICE", "GPUALLOC_HOST", "GPUALLOC_PRELOADED",
+                              "GPUALLOC_STATS", "LD_PRELOAD"]), names)
         self.assertLessEqual({"libgpualloc-malloc.so", "libgpualloc-cuda.so"}, set(maps.split()))
         self.assertEqual("True slab", other)
         self.assertRegex(error, r'^gpualloc env: .*unknown backend "slabb"')

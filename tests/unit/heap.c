@@ -151,7 +151,7 @@ Test(heap, specs_that_are_checked)
     assert_fails(ga_heap_check(GA_PLACE_HOST, NULL), GA_ERR_ARGUMENT,
                  "ga_heap_check: expected a place from 0 to 2 and a spec, got 0 and NULL");
     expect_unknown(ga_heap_check(GA_PLACE_HOST, "trace:file=x/nothing"),
-                   "column 14: unknown backend \"nothing\"");
+                   "unknown backend \"nothing\"");
 }
 
 Test(heap, libraries_that_cannot_be_used)
