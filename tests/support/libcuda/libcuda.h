@@ -63,6 +63,13 @@ STAND_IN_API uint64_t stand_in_nodes(void);
 /* cuDevicePrimaryCtxRetain(), by a name that no library interposes. */
 STAND_IN_API CUresult stand_in_retain(CUcontext *context, CUdevice device);
 
+/* End a context that is not a device's own, by a call that no library interposes. The next one that
+ * is created has its handle. */
+STAND_IN_API CUresult stand_in_end_context(CUcontext context);
+
+/* Calls so far that made a context current which is gone. */
+STAND_IN_API int stand_in_bad_pushes(void);
+
 /* The number of graphs; a capture makes one. cuGraphDestroy() calls the destructors of retained
  * objects. */
 STAND_IN_API uint64_t stand_in_graphs(void);
