@@ -274,19 +274,25 @@ typedef CUresult attach_fn(CUcontext *context, unsigned flags);
 
 GA_CUDA_ENTRY(attach_fn, cuCtxAttach);
 
+/* The driver attaches to the current context. The reference counts before the call, so that a
+ * thread that detaches meanwhile does not take its own for the last one. */
 CUresult cuCtxAttach(CUcontext *context, unsigned flags)
 {
     attach_fn *next = GA_CUDA_NEXT(attach_fn, cuCtxAttach);
-    ga_cuda_reference *made = ga_cuda_reference_create();
+    const ga_cuda_api *api = ga_cuda_next_api();
+    CUcontext current = NULL;
     ga_cuda_count(GA_HOOK_cuCtxAttach);
-    if (!made) {
+    bool is_counted = api && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current;
+    ga_cuda_reference *made = is_counted ? ga_cuda_reference_create() : NULL;
+    if (is_counted && !made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (is_counted) {
+        ga_cuda_reference_add(made, current);
+    }
     CUresult result = next ? next(context, flags) : ga_cuda_next_missing();
-    if (result == CUDA_SUCCESS) {
-        ga_cuda_reference_add(made, *context);
-    } else {
-        ga_libc.free(made);
+    if (is_counted && result != CUDA_SUCCESS) {
+        ga_libc.free(ga_cuda_reference_remove(current));
     }
     return result;
 }

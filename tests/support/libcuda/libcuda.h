@@ -35,7 +35,8 @@ STAND_IN_API void stand_in_echo(bool on);
 /* The next `n` calls of that symbol fail with `error`, and do nothing. */
 STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
 
-/* The next call of that symbol, or of cuLinkComplete or cuLibraryGetGlobal, first calls `run`. */
+/* The next call of that symbol, or of cuLinkComplete or cuLibraryGetGlobal, first calls `run`. With
+ * `attached`, cuCtxAttach() does when it has attached. */
 STAND_IN_API void stand_in_meanwhile(const char *symbol, void (*run)(void));
 
 /* The n-th call from now on that reaches vmm_driver fails with `error`, and so do `more` after it;

@@ -201,6 +201,7 @@ static CUresult attach(WORDS)
     }
     context->references++;
     *(CUcontext *)a = context;
+    stand_in_during("attached");
     return CUDA_SUCCESS;
 }
 
