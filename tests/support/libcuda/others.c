@@ -158,6 +158,7 @@ static CUresult destroy(WORDS)
     }
     context->exists = false;
     stand_in_modules_gone(context);
+    stand_in_captures_gone(context);
     return CUDA_SUCCESS;
 }
 
