@@ -64,8 +64,8 @@ static record *find(const void *handle)
 }
 
 /* The driver has given a handle out again, so that code which had it is gone: its unloading was
- * refused with the error of another call, or its context ended without a hook. A record in use stays
- * in the list, and is not found any more. */
+ * refused with the error of another call, or its context ended without a hook. A record in use
+ * stays in the list, and is not found any more. */
 static void remove_stale(const void *handle)
 {
     for (record *r; (r = find(handle));) {
