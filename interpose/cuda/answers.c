@@ -24,6 +24,7 @@ typedef CUresult attributes_fn(unsigned count, CUpointer_attribute *attributes, 
                                CUdeviceptr pointer);
 typedef CUresult of_device_fn(CUdevice device);
 typedef CUresult of_context_fn(CUcontext context);
+typedef CUresult of_handle_fn(void *handle);
 typedef CUresult peer_fn(CUcontext owner, unsigned flags);
 
 /* ---- memory information --------------------------------------------------------------------- */
@@ -224,16 +225,20 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 DEFINE_RESET(cuDevicePrimaryCtxReset)
 DEFINE_RESET(cuDevicePrimaryCtxReset_v2)
 
-/* Captures on the context's streams end with it, without a call that says so. */
-static CUresult destroy(ga_cuda_hook_index row, CUcontext context)
+/* Captures on the context's streams end with it, without a call that says so. `handle` is the
+ * context, or the green context that it is of. */
+static CUresult destroy(ga_cuda_hook_index row, void *handle, CUcontext context)
 {
-    of_context_fn *next = (of_context_fn *)(uintptr_t)ga_cuda_next_find(row);
+    of_handle_fn *next = (of_handle_fn *)(uintptr_t)ga_cuda_next_find(row);
     int device = ga_cuda_kernel_destroying(context);
-    CUresult result = next ? next(context) : ga_cuda_next_missing();
+    CUresult result = next ? next(handle) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS) {
+        ga_cuda_references_end(
+            context); /* while no other thread can have a context with its handle */
+    }
     ga_cuda_kernel_destroyed(device, context, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS) {
         ga_cuda_captures_end(context);
-        ga_cuda_references_end(context);
     }
     ga_cuda_contexts_changed();
     return result;
@@ -244,29 +249,53 @@ static CUresult destroy(ga_cuda_hook_index row, CUcontext context)
     CUresult symbol(CUcontext context)                                                             \
     {                                                                                              \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
-        return destroy(GA_HOOK_##symbol, context);                                                 \
+        return destroy(GA_HOOK_##symbol, context, context);                                        \
     }
 
 DEFINE_DESTROY(cuCtxDestroy)
 DEFINE_DESTROY(cuCtxDestroy_v2)
 
+GA_CUDA_ENTRY(of_handle_fn, cuGreenCtxDestroy);
+
+/* Without served code, no record is of its context. */
+CUresult cuGreenCtxDestroy(void *green)
+{
+    typedef CUresult convert_fn(CUcontext * context, void *green);
+    CUcontext context = NULL;
+    convert_fn *convert = NULL;
+    ga_cuda_count(GA_HOOK_cuGreenCtxDestroy);
+    if (green && ga_cuda_kernel_has_served()) {
+        *(void **)&convert = ga_cuda_next_symbol("cuCtxFromGreenCtx");
+    }
+    if (convert && convert(&context, green) != CUDA_SUCCESS) {
+        context = NULL;
+    }
+    return destroy(GA_HOOK_cuGreenCtxDestroy, green, context);
+}
+
 typedef CUresult attach_fn(CUcontext *context, unsigned flags);
 
 GA_CUDA_ENTRY(attach_fn, cuCtxAttach);
 
+/* The driver attaches to the current context. The reference counts before the call, so that a
+ * thread that detaches meanwhile does not take its own for the last one. */
 CUresult cuCtxAttach(CUcontext *context, unsigned flags)
 {
     attach_fn *next = GA_CUDA_NEXT(attach_fn, cuCtxAttach);
-    ga_cuda_reference *made = ga_cuda_reference_create();
+    const ga_cuda_api *api = ga_cuda_next_api();
+    CUcontext current = NULL;
     ga_cuda_count(GA_HOOK_cuCtxAttach);
-    if (!made) {
+    bool is_counted = api && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current;
+    ga_cuda_reference *made = is_counted ? ga_cuda_reference_create() : NULL;
+    if (is_counted && !made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (is_counted) {
+        ga_cuda_reference_add(made, current);
+    }
     CUresult result = next ? next(context, flags) : ga_cuda_next_missing();
-    if (result == CUDA_SUCCESS) {
-        ga_cuda_reference_add(made, *context);
-    } else {
-        ga_libc.free(made);
+    if (is_counted && result != CUDA_SUCCESS) {
+        ga_libc.free(ga_cuda_reference_remove(current));
     }
     return result;
 }
@@ -279,7 +308,7 @@ CUresult cuCtxDetach(CUcontext context)
     ga_cuda_count(GA_HOOK_cuCtxDetach);
     ga_cuda_reference *dropped = ga_cuda_reference_remove(context);
     if (!dropped) {
-        return destroy(GA_HOOK_cuCtxDetach, context);
+        return destroy(GA_HOOK_cuCtxDetach, context, context);
     }
     CUresult result = next ? next(context) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {

@@ -100,6 +100,7 @@
     X(WATCHES, cuCtxCreate, 12050, cuCtxCreate_v4, ANY, "gets in-kernel malloc")                   \
     X(WATCHES, cuCtxDestroy, 2000, cuCtxDestroy, ANY, "ends captures in the context")              \
     X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "ends captures in the context")           \
+    X(WATCHES, cuGreenCtxDestroy, 12040, cuGreenCtxDestroy, ANY, "ends its context")               \
     X(WATCHES, cuCtxAttach, 2000, cuCtxAttach, ANY, "counts references")                           \
     X(WATCHES, cuCtxDetach, 2000, cuCtxDetach, ANY,                                                \
       "ends captures in the context, with the last reference")                                     \

@@ -38,6 +38,47 @@ static void append(record *r)
     end = &r->next;
 }
 
+static record **place_of(const record *r)
+{
+    record **at = &first;
+    while (*at && *at != r) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+static void unlink_at(record **at)
+{
+    record *r = *at;
+    *at = r->next;
+    end = end == &r->next ? at : end;
+}
+
+static record *find(const void *handle)
+{
+    record *r = first;
+    while (r && (r->code.handle != handle || r->is_going)) {
+        r = r->next;
+    }
+    return r;
+}
+
+/* The driver has given a handle out again, so that code which had it is gone: its unloading was
+ * refused with the error of another call, or its context ended without a hook. A record in use
+ * stays in the list, and is not found any more. */
+static void remove_stale(const void *handle)
+{
+    for (record *r; (r = find(handle));) {
+        if (r->users) {
+            r->is_going = true;
+            continue;
+        }
+        unlink_at(place_of(r));
+        ga_libc.free(r->copy);
+        ga_libc.free(r);
+    }
+}
+
 uint64_t ga_cuda_codes_add(void *handle, CUcontext context, void *copy)
 {
     record *r = ga_libc.calloc(1, sizeof *r);
@@ -46,6 +87,7 @@ uint64_t ga_cuda_codes_add(void *handle, CUcontext context, void *copy)
     }
     *r = (record){.code = {handle, context, 0}, .copy = copy};
     pthread_mutex_lock(&lock);
+    remove_stale(handle);
     append(r);
     uint64_t number = r->code.number;
     pthread_mutex_unlock(&lock);
@@ -94,31 +136,6 @@ uint64_t ga_cuda_codes_last(CUcontext context)
     return last;
 }
 
-static record **place_of(const record *r)
-{
-    record **at = &first;
-    while (*at && *at != r) {
-        at = &(*at)->next;
-    }
-    return at;
-}
-
-static void unlink_at(record **at)
-{
-    record *r = *at;
-    *at = r->next;
-    end = end == &r->next ? at : end;
-}
-
-static record *find(const void *handle)
-{
-    record *r = first;
-    while (r && (r->code.handle != handle || r->is_going)) {
-        r = r->next;
-    }
-    return r;
-}
-
 const ga_cuda_code *ga_cuda_codes_leave(const void *handle)
 {
     pthread_mutex_lock(&lock);
@@ -145,6 +162,7 @@ uint64_t ga_cuda_codes_left(const ga_cuda_code *code, bool is_gone)
         return 0;
     }
     unlink_at(at);
+    is_gone = is_gone || find(r->code.handle); /* other code has the handle */
     if (is_gone || r->is_orphan) {
         ga_libc.free(is_gone ? r->copy : NULL); /* else the driver may still read it */
         ga_libc.free(r);

@@ -17,7 +17,8 @@ typedef struct ga_cuda_code {
 } ga_cuda_code;
 
 /* Append a module or library that the driver has loaded. `copy` is the code, to be freed after it
- * was unloaded; NULL: there is nothing to free. Returns its number; 0: no memory. */
+ * was unloaded; NULL: there is nothing to free. A record with that handle is of code that is gone,
+ * and removed. Returns its number; 0: no memory. */
 uint64_t ga_cuda_codes_add(void *handle, CUcontext context, void *copy);
 
 /* The first code behind `before` that runs in a context; it stays loaded until the call with it as

@@ -358,11 +358,15 @@ ga_status ga_cuda_kernel_serve(ga_image *out, void **owned, const ga_cuda_target
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* With the lock of its device held. */
+/* With the lock of its device held. A context that ended by a call without a hook is removed. */
 static void settle(ga_cuda_listed *c)
 {
     int64_t began = ga_local_now();
     uint64_t filled;
+    if (ga_cuda_instance_is_gone(c->at.context)) {
+        remove_context(c);
+        return;
+    }
     if (c->is_open) {
         fill(c);
         return;
@@ -380,11 +384,12 @@ static void settle(ga_cuda_listed *c)
 /* Of a device, whose lock is held. */
 static void settle_due(int number)
 {
-    for (ga_cuda_listed *c = ga_cuda_listed_next(number, NULL); c;
-         c = ga_cuda_listed_next(number, c)) {
+    for (ga_cuda_listed *c = ga_cuda_listed_next(number, NULL); c;) {
+        ga_cuda_listed *next = ga_cuda_listed_next(number, c);
         if (ga_cuda_listed_is_due(c->at.context)) {
             settle(c);
         }
+        c = next;
     }
 }
 

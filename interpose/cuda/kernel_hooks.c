@@ -22,6 +22,7 @@ static CUresult create(ga_cuda_hook_index row, ga_cuda_word out, ga_cuda_word b,
     CUresult result = next ? next(out, b, c, d, e, f) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
         ga_cuda_contexts_changed();
+        ga_cuda_references_end(*(CUcontext *)out); /* of one with this handle that ended unseen */
         ga_cuda_kernel_created(*(CUcontext *)out);
     }
     return result;

@@ -166,6 +166,19 @@ ga_status ga_cuda_instance_load(ga_cuda_instance *out, CUcontext context, ga_ima
     return status;
 }
 
+bool ga_cuda_instance_is_gone(CUcontext context)
+{
+    scope s;
+    if (ga_cuda_driver_get(&s.driver) != GA_OK) {
+        return false;
+    }
+    CUresult result = s.driver->cuCtxPushCurrent(context);
+    if (result == CUDA_SUCCESS) {
+        leave(&s);
+    }
+    return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 bool ga_cuda_instance_lives(const ga_cuda_instance *it)
 {
     scope s;

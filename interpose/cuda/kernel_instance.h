@@ -33,6 +33,9 @@ void ga_cuda_instance_restore(int mode);
 /* Load our module in a context. */
 ga_status ga_cuda_instance_load(ga_cuda_instance *out, CUcontext context, ga_image module);
 
+/* The driver says that there is no such context. */
+bool ga_cuda_instance_is_gone(CUcontext context);
+
 /* False: the context is gone, or the driver, which shuts down at exit. */
 bool ga_cuda_instance_lives(const ga_cuda_instance *it);
 

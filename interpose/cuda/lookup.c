@@ -179,12 +179,24 @@ static bool is_row_by_version(int row, void *function)
            of_row == function;
 }
 
-static int row_of(const char *name, void *function)
+/* The row of a function; NULL as `name`: by whichever name. */
+static int row_of_function(const char *name, void *function)
 {
     for (int i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
-        if (next_of(i) == function && strcmp(ga_cuda_hooks[i].name, name) == 0) {
+        if (next_of(i) == function && (!name || strcmp(ga_cuda_hooks[i].name, name) == 0)) {
             return i;
         }
+    }
+    return -1;
+}
+
+/* A later version of a name may be the function of another one, as cuda.h has it for
+ * cuGraphInstantiate. */
+static int row_of(const char *name, void *function)
+{
+    int row = row_of_function(name, function);
+    if (row >= 0) {
+        return row;
     }
     for (int i = GA_CUDA_HOOK_COUNT - 1; i >= 0; i--) { /* later versions have later rows */
         if (strcmp(ga_cuda_hooks[i].name, name) == 0 && is_row_by_version(i, function)) {
@@ -195,7 +207,7 @@ static int row_of(const char *name, void *function)
             return i;
         }
     }
-    return -1;
+    return row_of_function(NULL, function);
 }
 
 static void replace(const char *name, void **function)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * STRUCTURE  under one lock: the list of registrations, and the list of blocks that were freed
- *            while registered. The number of registrations is also read without the lock
+ *            while registered. The numbers of registrations, and of those in progress, are also
+ *            read without the lock
  * INVARIANT  a registration overlaps each block of the second list. One that is taken is still in
  *            the first list, and belongs to the thread that has taken it
  * ORDER      the lock is taken before that of the set of blocks. A program orders the free of a
- *            block and its registration, so the number needs no order of its own
+ *            block and its registration, so the numbers need no order of their own
  * PROGRESS   a thread waits for the lock, whose holder walks both lists
  */
 #include "registered.h"
@@ -27,6 +28,7 @@ struct ga_cuda_registration {
     void **awaited;  /* where the library will store the handle; NULL: it has, or is in a group */
     bool ends;       /* once the owner has no operation in progress, */
     bool is_settled; /* as was then the case */
+    bool is_in_progress; /* as counted */
     bool is_taken;
     bool is_over; /* its device was reset, while it was taken */
     ga_cuda_registration *next, *next_taken;
@@ -37,7 +39,7 @@ static ga_cuda_registration *registrations;
 static ga_cuda_blocks_list held;
 static uint64_t last_number;
 static unsigned count;
-static bool any_in_progress; /* a registration has begun or ended later than its call */
+static unsigned in_progress; /* registrations that begin or end later than their calls */
 
 /* ---- registrations ----------------------------------------------------------------------- */
 
@@ -74,12 +76,33 @@ static void link_in(ga_cuda_registration *one)
     __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED); /* relaxed: see ORDER */
 }
 
+/* With the lock held, after a change of one in the list. */
+static void set_in_progress(ga_cuda_registration *one, bool is)
+{
+    if (one->is_in_progress != is) {
+        one->is_in_progress = is;
+        __atomic_fetch_add(&in_progress, is ? 1 : -1, __ATOMIC_RELAXED); /* relaxed: see ORDER */
+    }
+}
+
+static void count_in_progress(ga_cuda_registration *one)
+{
+    set_in_progress(one, one->awaited || one->ends);
+}
+
+static bool any_is_in_progress(void)
+{
+    /* relaxed: see ORDER */
+    return __builtin_expect(__atomic_load_n(&in_progress, __ATOMIC_RELAXED) != 0, 0);
+}
+
 /* With the lock held. */
 static ga_cuda_registration *link_out(ga_cuda_registration **at)
 {
     ga_cuda_registration *one = *at;
     *at = one->next;
     one->next = NULL;
+    set_in_progress(one, false);
     __atomic_fetch_sub(&count, 1, __ATOMIC_RELAXED); /* relaxed: see ORDER */
     return one;
 }
@@ -114,11 +137,6 @@ void ga_cuda_registration_name(uint64_t number, const void *handle)
     pthread_mutex_unlock(&lock);
 }
 
-static void set_in_progress(void)
-{
-    __atomic_store_n(&any_in_progress, true, __ATOMIC_RELAXED); /* relaxed: see ORDER */
-}
-
 void ga_cuda_registration_await(uint64_t number, void **handle)
 {
     pthread_mutex_lock(&lock);
@@ -126,7 +144,7 @@ void ga_cuda_registration_await(uint64_t number, void **handle)
     if (found) {
         found->awaited = handle;
         found->since = ++last_number;
-        set_in_progress();
+        count_in_progress(found);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -196,12 +214,12 @@ static void settle(ga_cuda_registration *one)
         one->ends = one->ends || !one->handle;
     }
     one->is_settled = true;
+    count_in_progress(one);
 }
 
 uint64_t ga_cuda_registration_begun(void)
 {
-    /* relaxed: see ORDER */
-    if (__builtin_expect(!__atomic_load_n(&any_in_progress, __ATOMIC_RELAXED), 1)) {
+    if (!any_is_in_progress()) {
         return 0;
     }
     pthread_mutex_lock(&lock);
@@ -227,8 +245,7 @@ void ga_cuda_registration_settle(const void *owner, uint64_t begun)
 ga_cuda_registration *ga_cuda_registration_take_ended(const void *owner)
 {
     ga_cuda_registration *taken = NULL;
-    /* relaxed: see ORDER */
-    if (__builtin_expect(!__atomic_load_n(&any_in_progress, __ATOMIC_RELAXED), 1)) {
+    if (!any_is_in_progress()) {
         return NULL;
     }
     pthread_mutex_lock(&lock);
@@ -370,10 +387,9 @@ void ga_cuda_registration_restore(ga_cuda_registration *taken, bool ends)
         one->since = ends ? ++last_number : one->since;
         if (one->is_over) {
             ga_libc.free(one);
+        } else {
+            count_in_progress(one);
         }
-    }
-    if (ends) {
-        set_in_progress();
     }
     pthread_mutex_unlock(&lock);
 }

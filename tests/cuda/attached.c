@@ -14,6 +14,8 @@ static bool by_heap;
 static struct {
     CUresult (*attach)(CUcontext *context, unsigned flags);
     CUresult (*detach)(CUcontext context);
+    void (*meanwhile)(const char *symbol, void (*run)(void));
+    CUresult (*end)(CUcontext context); /* without a hook */
 } of;
 
 static void expect_capturing(void)
@@ -79,13 +81,66 @@ static void refused(void)
     expect_serving();
 }
 
+static CUcontext shared;
+
+static void detach_shared(void)
+{
+    CHECK_SAME(0, of.detach(shared));
+}
+
+/* A thread detaches while another one attaches: a reference is left. */
+static void meanwhile(void)
+{
+    CUcontext again;
+    CUstream stream;
+    void *graph;
+    expect_serving();
+    CHECK_SAME(0, cu.create(&shared, NULL, 0, 0, 0));
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    CHECK_SAME(0, cu.begin_capture(stream, 0));
+    of.meanwhile("attached", detach_shared);
+    CHECK_SAME(0, of.attach(&again, 0));
+    CHECK_SAME(0, cu.pop(&again));
+    expect_capturing();
+    CHECK_SAME(0, cu.push(shared));
+    CHECK_SAME(0, cu.end_capture(stream, &graph));
+    CHECK_SAME(0, of.detach(shared));
+    CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT, of.detach(shared));
+    expect_serving();
+}
+
+/* A context ends without a hook while it has two references, and another one gets its handle. */
+static void reused(void)
+{
+    CUcontext before;
+    CUcontext after;
+    CUcontext again;
+    CUstream stream;
+    expect_serving();
+    CHECK_SAME(0, cu.create(&before, NULL, 0, 0, 0));
+    CHECK_SAME(0, of.attach(&again, 0));
+    CHECK_SAME(0, of.end(before));
+    CHECK_SAME(0, cu.create(&after, NULL, 0, 0, 0));
+    CHECK(before == after, "another handle");
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    CHECK_SAME(0, cu.begin_capture(stream, 0));
+    CHECK_SAME(0, cu.pop(&again));
+    expect_capturing();
+    CHECK_SAME(0, of.detach(after));
+    CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT, of.detach(after));
+    expect_serving();
+}
+
 int main(int argc, char **argv)
 {
-    static const cu_case cases[] = {{"captures", captures}, {"refused", refused}};
+    static const cu_case cases[] = {
+        {"captures", captures}, {"refused", refused}, {"meanwhile", meanwhile}, {"reused", reused}};
     by_heap = argc > 2 && strcmp(argv[2], "heap") == 0;
     cu_open(0);
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     *(void **)&of.attach = dlsym(driver, "cuCtxAttach");
     *(void **)&of.detach = dlsym(driver, "cuCtxDetach");
+    *(void **)&of.meanwhile = dlsym(driver, "stand_in_meanwhile");
+    *(void **)&of.end = dlsym(driver, "stand_in_end_context");
     return RUN_CASE(argc, argv, cases);
 }

@@ -429,6 +429,57 @@ static void attached(void)
     CHECK_SAME(0, load.stale());
 }
 
+static CUresult (*end_without_hook)(CUcontext context);
+static CUresult (*destroy_green)(char *green);
+
+static void end_green(char *green)
+{
+    CHECK_SAME(0, destroy_green(green));
+}
+
+static void end_unseen(char *green)
+{
+    (void)green;
+    CHECK_SAME(0, end_without_hook(beside));
+}
+
+/* A context ends that has code. Nothing is said of it when more code comes, and the driver is asked
+ * for it once at most. */
+static void ended_as(void (*end)(char *green), int asked)
+{
+    int (*bad_pushes)(void);
+    CUresult (*make)(char **green, void *resources, CUdevice device, unsigned flags);
+    CUresult (*convert)(CUcontext * context, char *green);
+    CUcontext popped;
+    char *green;
+    *(void **)&make = function_of("cuGreenCtxCreate");
+    *(void **)&convert = function_of("cuCtxFromGreenCtx");
+    *(void **)&destroy_green = function_of("cuGreenCtxDestroy");
+    *(void **)&end_without_hook = function_of("stand_in_end_context");
+    *(void **)&bad_pushes = function_of("stand_in_bad_pushes");
+    CHECK_SAME(0, make(&green, NULL, 0, 1));
+    CHECK_SAME(0, convert(&beside, green));
+    CHECK_SAME(0, cu.push(beside));
+    expect_filled(load_module(scene.bytes));
+    CHECK_SAME(0, cu.pop(&popped));
+    end(green);
+    library = load_library(scene.bytes);
+    int before = bad_pushes();
+    launch_graph();
+    launch_graph();
+    CHECK_SAME(before + asked, bad_pushes());
+}
+
+static void ended(void)
+{
+    build(true);
+    expect_filled(load_module(scene.bytes));
+    ended_as(end_green, 0);
+    ended_as(end_unseen, 1);
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(0, load.stale());
+}
+
 /* At exit, programs reset a device whose driver has gone. */
 static void shuts_down(void)
 {
@@ -495,6 +546,7 @@ int main(int argc, char **argv)
         {"unloaded_while_linking", unloaded_while_linking},
         {"early_functions", early_functions},
         {"attached", attached},
+        {"ended", ended},
         {"forked", forked},
         {"shuts_down", shuts_down},
     };

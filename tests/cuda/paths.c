@@ -110,6 +110,14 @@ static void check_refusals(get_v1 *one, get_v2 *two)
     CHECK(strstr(owner_of(function), "libcuda.so.1"), "in %s", owner_of(function));
 }
 
+/* A later version of a name is the function of another one. */
+static void check_renamed(get_v2 *get)
+{
+    void *function = NULL;
+    CHECK_SAME(0, get("cuGraphInstantiate", &function, 12000, 0, NULL));
+    CHECK(function == dlsym(driver, "cuGraphInstantiateWithFlags"), "in %s", owner_of(function));
+}
+
 /* cuGetProcAddress() from the driver's library, and from itself: for 11.3 the first form. */
 static void check_by_name(void)
 {
@@ -126,6 +134,7 @@ static void check_by_name(void)
         check_v2(i, (get_v2 *)(uintptr_t)nested_two, "cuGetProcAddress_v2 from itself");
     }
     check_refusals(one, two);
+    check_renamed(two);
 }
 
 int main(int argc, char **argv)

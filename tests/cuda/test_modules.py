@@ -239,6 +239,11 @@ class Contexts(Served):
         self.served("early_functions")
         self.served("attached", self.LOST)
 
+    def test_contexts_that_end_unseen(self) -> None:
+        """Green contexts, and those that end by a call without a hook: nothing is lost."""
+        self.served("ended")
+        self.served("ended", GPUALLOC_STRICT="1")
+
 
 class Graphs(Served):
     """Launches while contexts are behind."""

@@ -118,7 +118,7 @@ class Serving(Case):
         self.under_each("capture")
 
     def test_captures_in_a_context_with_several_references(self) -> None:
-        for name in ("captures", "refused"):
+        for name in ("captures", "refused", "meanwhile", "reused"):
             self.passes("attached", name, "driver", preload=False)
             for device in ("vmm", "slab/vmm"):
                 with self.subTest(f"{name} {device}"):

@@ -282,6 +282,7 @@ static CUresult done(WORDS)
 static struct {
     pthread_mutex_t lock;
     CUstream streams[STAND_IN_CAPTURES];
+    CUcontext contexts[STAND_IN_CAPTURES];
     int modes[STAND_IN_CAPTURES];
     stand_in_graph *graphs[STAND_IN_CAPTURES];
     int count;
@@ -347,10 +348,13 @@ uint64_t stand_in_nodes(void)
 
 static CUresult begin_capture(CUstream stream, int mode)
 {
+    CUcontext context = NULL;
+    cuCtxGetCurrent(&context);
     pthread_mutex_lock(&captures.lock);
     bool fits = captures.count < STAND_IN_CAPTURES && capture_of(stream) < 0;
     if (fits) {
         captures.streams[captures.count] = stream;
+        captures.contexts[captures.count] = context;
         captures.graphs[captures.count] = stand_in_graph_create();
         captures.modes[captures.count++] = mode;
     }
@@ -376,10 +380,32 @@ static CUresult end_of(CUstream stream, stand_in_graph **graph)
         captures.count--;
         captures.graphs[at] = captures.graphs[captures.count];
         captures.streams[at] = captures.streams[captures.count];
+        captures.contexts[at] = captures.contexts[captures.count];
         captures.modes[at] = captures.modes[captures.count];
     }
     pthread_mutex_unlock(&captures.lock);
     return at >= 0 ? CUDA_SUCCESS : ILLEGAL_STATE;
+}
+
+/* A capture in the context; NULL: there is none. */
+static CUstream capturing_in(CUcontext context)
+{
+    CUstream found = NULL;
+    pthread_mutex_lock(&captures.lock);
+    for (int i = 0; i < captures.count; i++) {
+        found = captures.contexts[i] == context ? captures.streams[i] : found;
+    }
+    pthread_mutex_unlock(&captures.lock);
+    return found;
+}
+
+void stand_in_captures_gone(CUcontext context)
+{
+    for (CUstream stream; (stream = capturing_in(context));) {
+        stand_in_graph *graph;
+        end_of(stream, &graph);
+        stand_in_graph_destroy(graph);
+    }
 }
 
 static CUresult begin_v1(WORDS)

@@ -35,7 +35,8 @@ STAND_IN_API void stand_in_echo(bool on);
 /* The next `n` calls of that symbol fail with `error`, and do nothing. */
 STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
 
-/* The next call of that symbol, or of cuLinkComplete or cuLibraryGetGlobal, first calls `run`. */
+/* The next call of that symbol, or of cuLinkComplete or cuLibraryGetGlobal, first calls `run`. With
+ * `attached`, cuCtxAttach() does when it has attached. */
 STAND_IN_API void stand_in_meanwhile(const char *symbol, void (*run)(void));
 
 /* The n-th call from now on that reaches vmm_driver fails with `error`, and so do `more` after it;
@@ -62,6 +63,13 @@ STAND_IN_API uint64_t stand_in_nodes(void);
 
 /* cuDevicePrimaryCtxRetain(), by a name that no library interposes. */
 STAND_IN_API CUresult stand_in_retain(CUcontext *context, CUdevice device);
+
+/* End a context that is not a device's own, by a call that no library interposes. The next one that
+ * is created has its handle. */
+STAND_IN_API CUresult stand_in_end_context(CUcontext context);
+
+/* Calls so far that made a context current which is gone. */
+STAND_IN_API int stand_in_bad_pushes(void);
 
 /* The number of graphs; a capture makes one. cuGraphDestroy() calls the destructors of retained
  * objects. */
@@ -132,6 +140,9 @@ stand_in_function *stand_in_own_graph(const char *symbol);
 stand_in_function *stand_in_other_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 stand_in_function *stand_in_own_module(const char *symbol);
+
+/* End the captures that began in a context. */
+void stand_in_captures_gone(CUcontext context);
 
 /* Call what stand_in_meanwhile() wants called. */
 void stand_in_during(const char *symbol);

@@ -613,6 +613,7 @@ static const struct {
     const char *symbol;
 } findable[] = {
     GA_CUDA_FUNCTIONS(FUNCTION) GA_CUDA_HOOKS(HOOK) /* the later in the table, the later in time */
+    {"cuGraphInstantiate", 12000, GA_CUDA_ANY, "cuGraphInstantiateWithFlags"},
     {"cuCtxGetDevice", 2000, GA_CUDA_ANY, "cuCtxGetDevice"},
     {"cuCtxGetFlags", 7000, GA_CUDA_ANY, "cuCtxGetFlags"},
     {"cuStreamIsCapturing", 10000, GA_CUDA_ANY, "cuStreamIsCapturing"},

@@ -27,6 +27,7 @@ struct CUctx_st {
 
 static struct CUctx_st others[OTHERS];
 static int other_count;
+static CUcontext ended; /* its handle is given out again */
 
 /* The thread's stack: NULL where the device's own context is. */
 static _Thread_local struct {
@@ -55,6 +56,13 @@ bool stand_in_other_device(CUdevice *device)
     return other != NULL;
 }
 
+static int bad_pushes;
+
+int stand_in_bad_pushes(void)
+{
+    return bad_pushes;
+}
+
 static CUresult push(CUcontext context)
 {
     CUcontext own = context;
@@ -62,6 +70,7 @@ static CUresult push(CUcontext context)
     if (stand_in_is_other(context)) {
         result = context->exists ? stand_in_table.cuDevicePrimaryCtxRetain(&own, context->device)
                                  : CUDA_ERROR_INVALID_CONTEXT;
+        __atomic_fetch_add(&bad_pushes, !context->exists, __ATOMIC_RELAXED); /* a figure */
     }
     result = result == CUDA_SUCCESS ? stand_in_table.cuCtxPushCurrent(own) : result;
     if (result == CUDA_SUCCESS && stack.depth++ < DEPTH) {
@@ -99,15 +108,24 @@ CUresult cuCtxGetCurrent(CUcontext *context)
     return result == CUDA_SUCCESS ? stand_in_table.cuCtxGetCurrent(context) : result;
 }
 
+/* NULL: there are too many. */
+static CUcontext make(CUdevice device)
+{
+    CUcontext context = __atomic_exchange_n(&ended, NULL, __ATOMIC_RELAXED);
+    if (!context) {
+        int number = __atomic_fetch_add(&other_count, 1, __ATOMIC_RELAXED); /* a figure */
+        context = number < OTHERS ? &others[number] : NULL;
+    }
+    if (context) {
+        *context = (struct CUctx_st){device, true, 1};
+    }
+    return context;
+}
+
 static CUresult create(CUcontext *context, CUdevice device)
 {
-    int number = __atomic_fetch_add(&other_count, 1, __ATOMIC_RELAXED); /* a figure */
-    if (number >= OTHERS) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    others[number] = (struct CUctx_st){device, true, 1};
-    *context = &others[number];
-    return push(*context);
+    *context = make(device);
+    return *context ? push(*context) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult create_v2(WORDS)
@@ -140,7 +158,40 @@ static CUresult destroy(WORDS)
     }
     context->exists = false;
     stand_in_modules_gone(context);
+    stand_in_captures_gone(context);
     return CUDA_SUCCESS;
+}
+
+CUresult stand_in_end_context(CUcontext context)
+{
+    CUresult result = destroy((stand_in_word)context, 0, 0, 0, 0, 0);
+    if (result == CUDA_SUCCESS) {
+        __atomic_store_n(&ended, context, __ATOMIC_RELAXED);
+    }
+    return result;
+}
+
+/* The handle of a green context is one byte behind its context's. */
+STAND_IN_API CUresult cuGreenCtxCreate(char **green, void *resources, CUdevice device,
+                                       unsigned flags);
+STAND_IN_API CUresult cuCtxFromGreenCtx(CUcontext *context, char *green);
+
+CUresult cuGreenCtxCreate(char **green, void *resources, CUdevice device, unsigned flags)
+{
+    CUcontext made = make(device);
+    *green = (char *)made + 1;
+    return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *context, char *green)
+{
+    *context = (CUcontext)(void *)(green - 1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy_green(WORDS)
+{
+    return destroy(a - 1, b, c, d, e, f);
 }
 
 static CUresult attach(WORDS)
@@ -151,6 +202,7 @@ static CUresult attach(WORDS)
     }
     context->references++;
     *(CUcontext *)a = context;
+    stand_in_during("attached");
     return CUDA_SUCCESS;
 }
 
@@ -177,9 +229,15 @@ stand_in_function *stand_in_other_context(const char *symbol)
         const char *symbol;
         stand_in_function *function;
     } own[] = {
-        {"cuCtxCreate", create_v2},    {"cuCtxCreate_v2", create_v2}, {"cuCtxCreate_v3", create_v3},
-        {"cuCtxCreate_v4", create_v4}, {"cuCtxDestroy", destroy_v1},  {"cuCtxDestroy_v2", destroy},
-        {"cuCtxAttach", attach},       {"cuCtxDetach", detach},
+        {"cuCtxCreate", create_v2},
+        {"cuCtxCreate_v2", create_v2},
+        {"cuCtxCreate_v3", create_v3},
+        {"cuCtxCreate_v4", create_v4},
+        {"cuCtxDestroy", destroy_v1},
+        {"cuCtxDestroy_v2", destroy},
+        {"cuCtxAttach", attach},
+        {"cuCtxDetach", detach},
+        {"cuGreenCtxDestroy", destroy_green},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (strcmp(own[i].symbol, symbol) == 0) {
