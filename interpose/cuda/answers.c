@@ -232,12 +232,11 @@ static CUresult destroy(ga_cuda_hook_index row, void *handle, CUcontext context)
     of_handle_fn *next = (of_handle_fn *)(uintptr_t)ga_cuda_next_find(row);
     int device = ga_cuda_kernel_destroying(context);
     CUresult result = next ? next(handle) : ga_cuda_next_missing();
-    if (result == CUDA_SUCCESS) {
-        ga_cuda_references_end(
-            context); /* while no other thread can have a context with its handle */
+    if (result == CUDA_SUCCESS) { /* no other thread can have a context with this handle yet */
+        ga_cuda_references_end(context);
     }
     ga_cuda_kernel_destroyed(device, context, result == CUDA_SUCCESS);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && context) {
         ga_cuda_captures_end(context);
     }
     ga_cuda_contexts_changed();

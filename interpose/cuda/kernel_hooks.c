@@ -101,13 +101,26 @@ CUresult cuGraphExecDestroy(void *exec)
 /* ---- launches -------------------------------------------------------------------------------- */
 
 /* These hooks do not count their calls. They cost a load and a jump if no context is behind; if
- * another one is, a call of the driver and some loads, but no lock. */
+ * another one is, a call of the driver and some loads, but no lock unless a thread launches in
+ * another context than before. */
 
 enum {
     STREAM_THREAD = 2 /* CU_STREAM_PER_THREAD, the last handle of a default stream */
 };
 
-/* The context of the stream runs the kernel; for a default stream, the current context does. */
+/* One that has gone since, whose handle another context has, is taken for listed. */
+static bool is_listed(CUcontext context)
+{
+    static _Thread_local CUcontext last; /* that was in the list */
+    if (context != last && ga_cuda_listed_device(context) >= 0) {
+        last = context;
+    }
+    return context == last;
+}
+
+/* The context of the stream runs the kernel; for a default stream, the current context does. With a
+ * green context the primary one does, but the driver names another, which is not listed, or
+ * none. */
 static void before_launch(CUstream stream)
 {
     const ga_cuda_api *api = ga_cuda_next_api();
@@ -117,7 +130,10 @@ static void before_launch(CUstream stream)
     }
     CUresult result = (uintptr_t)stream <= STREAM_THREAD ? api->cuCtxGetCurrent(&context)
                                                          : api->cuStreamGetCtx(stream, &context);
-    if (result == CUDA_SUCCESS && context && ga_cuda_listed_may_be_behind(context)) {
+    if (result == CUDA_ERROR_NOT_SUPPORTED ||
+        (result == CUDA_SUCCESS && context && !is_listed(context))) {
+        ga_cuda_kernel_launching_any();
+    } else if (result == CUDA_SUCCESS && context && ga_cuda_listed_may_be_behind(context)) {
         ga_cuda_kernel_launching(context);
     }
 }

@@ -480,6 +480,36 @@ static void ended(void)
     CHECK_SAME(0, load.stale());
 }
 
+/* Kernels of a green context are of the primary context, which lacks a library's code. */
+static void green(void)
+{
+    CUresult (*make)(char **green, void *resources, CUdevice device, unsigned flags);
+    CUresult (*convert)(CUcontext * context, char *green);
+    CUresult (*make_stream)(CUstream * stream, char *green, unsigned flags, int priority);
+    CUcontext popped;
+    CUcontext converted;
+    CUstream stream;
+    char *handle;
+    *(void **)&make = function_of("cuGreenCtxCreate");
+    *(void **)&convert = function_of("cuCtxFromGreenCtx");
+    *(void **)&make_stream = function_of("cuGreenCtxStreamCreate");
+    build(true);
+    CHECK_SAME(0, make(&handle, NULL, 0, 1));
+    CHECK_SAME(0, convert(&converted, handle));
+    CHECK_SAME(0, make_stream(&stream, handle, 1, 0));
+    for (int by_stream = 0; by_stream < 2; by_stream++) {
+        CHECK_SAME(0, cu.create(&beside, NULL, 0, 0, 0));
+        library = load_library(scene.bytes);
+        CHECK_SAME(0, cu.pop(&popped));
+        expect_none(library);
+        CHECK_SAME(0, cu.push(by_stream ? beside : converted));
+        CHECK_SAME(0, load.cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, by_stream ? stream : NULL,
+                                          NULL, NULL));
+        CHECK_SAME(0, cu.pop(&popped));
+        expect_filled(library);
+    }
+}
+
 /* At exit, programs reset a device whose driver has gone. */
 static void shuts_down(void)
 {
@@ -547,6 +577,7 @@ int main(int argc, char **argv)
         {"early_functions", early_functions},
         {"attached", attached},
         {"ended", ended},
+        {"green", green},
         {"forked", forked},
         {"shuts_down", shuts_down},
     };

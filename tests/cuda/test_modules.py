@@ -244,6 +244,9 @@ class Contexts(Served):
         self.served("ended")
         self.served("ended", GPUALLOC_STRICT="1")
 
+    def test_launches_in_green_contexts(self) -> None:
+        self.served("green")
+
 
 class Graphs(Served):
     """Launches while contexts are behind."""

@@ -457,10 +457,23 @@ CUresult cuStreamIsCapturing(CUstream stream, int *status)
     return result;
 }
 
-/* All streams here are of the context that is current. */
+static CUstream green; /* of a green context, the last one */
+
+STAND_IN_API CUresult cuGreenCtxStreamCreate(CUstream *stream, void *context, unsigned flags,
+                                             int priority);
+
+CUresult cuGreenCtxStreamCreate(CUstream *stream, void *context, unsigned flags, int priority)
+{
+    CUresult result = stand_in_arrive(true);
+    result = result == CUDA_SUCCESS ? stand_in_table.cuStreamCreate(stream, flags) : result;
+    green = result == CUDA_SUCCESS ? *stream : green;
+    return result;
+}
+
+/* All other streams here are of the context that is current. */
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 {
-    return cuCtxGetCurrent(context);
+    return green && stream == green ? CUDA_ERROR_NOT_SUPPORTED : cuCtxGetCurrent(context);
 }
 
 CUresult cuCtxSynchronize(void)

@@ -140,3 +140,6 @@ static CUresult call(int row, stand_in_word a, stand_in_word b, stand_in_word c,
 #define cuIpcOpenMemHandle_v2 stand_in_words_open_v2
 
 GA_CUDA_HOOKS(EXPORT)
+
+extern stand_in_function stand_in_graph_instantiate
+    __attribute__((alias("cuGraphInstantiateWithFlags"), visibility("hidden")));

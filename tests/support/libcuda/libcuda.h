@@ -141,6 +141,9 @@ stand_in_function *stand_in_other_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 stand_in_function *stand_in_own_module(const char *symbol);
 
+/* cuGraphInstantiateWithFlags(), which no library interposes. */
+stand_in_function stand_in_graph_instantiate;
+
 /* End the captures that began in a context. */
 void stand_in_captures_gone(CUcontext context);
 
