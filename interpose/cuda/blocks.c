@@ -212,6 +212,15 @@ bool ga_cuda_blocks_list_has(const ga_cuda_blocks_list *list, CUdeviceptr start)
     return at != NULL;
 }
 
+bool ga_cuda_blocks_list_holds(const ga_cuda_blocks_list *list, CUdeviceptr address)
+{
+    const node *at = *list;
+    while (at && address - at->block.start >= at->block.size) {
+        at = at->left;
+    }
+    return at != NULL;
+}
+
 static const node *find_of_device(const node *tree, int device)
 {
     const node *found = NULL;

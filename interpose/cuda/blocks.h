@@ -73,6 +73,9 @@ void ga_cuda_blocks_push(ga_cuda_blocks_list *list, ga_cuda_block *block);
 bool ga_cuda_blocks_pop(ga_cuda_blocks_list *list, ga_cuda_block *out);
 bool ga_cuda_blocks_list_has(const ga_cuda_blocks_list *list, CUdeviceptr start);
 
+/* True if a block of the list holds the address. */
+bool ga_cuda_blocks_list_holds(const ga_cuda_blocks_list *list, CUdeviceptr address);
+
 /* Remove any block of the device. False: it has none. */
 bool ga_cuda_blocks_remove_of(ga_cuda_blocks *in, int device, ga_cuda_block *out);
 

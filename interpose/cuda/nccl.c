@@ -168,20 +168,38 @@ static void end_late(const void *comm)
     ga_cuda_registration_end(ga_cuda_registration_take_ended(comm));
 }
 
+/* A registration that counts during the call, also while others of its memory end. NULL: return
+ * *result; the memory is not the program's, or there is none for a record. */
+static ga_cuda_registration *begin_registration(const void *comm, const void *start, size_t size,
+                                                int *result)
+{
+    ga_cuda_registration *made = ga_cuda_registration_new(comm, start, size);
+    end_late(comm);
+    *result = made ? INVALID_ARGUMENT : SYSTEM_ERROR;
+    if (made && size && ga_cuda_registration_is_of_free_memory(made)) {
+        ga_cuda_registration_end(made);
+        made = NULL;
+    }
+    return made;
+}
+
 /* NCCL returns no handle if it does not register on this machine. */
 int ncclCommRegister(const void *comm, void *start, size_t size, void **handle)
 {
     register_fn *next = NEXT(register_fn, ncclCommRegister);
-    end_late(comm);
-    ga_cuda_registration *made = next ? ga_cuda_registration_new(comm, start, size) : NULL;
-    if (!made) {
-        return next ? SYSTEM_ERROR : INVALID_USAGE;
+    if (!next) {
+        return INVALID_USAGE;
     }
-    int result = next(comm, start, size, handle);
+    int result;
+    ga_cuda_registration *made = begin_registration(comm, start, size, &result);
+    if (!made) {
+        return result;
+    }
+    result = next(comm, start, size, handle);
     if (result == SUCCESS && handle && *handle) {
-        ga_cuda_registration_add(made, *handle);
+        ga_cuda_registration_made(made, *handle);
     } else {
-        ga_cuda_registration_drop(made);
+        ga_cuda_registration_end(made);
     }
     return result;
 }
@@ -208,10 +226,10 @@ static bool comes_later(comm_error_fn *get_error, void *comm, int result)
     return get_error && get_error(comm, &state) == SUCCESS && state == IN_PROGRESS;
 }
 
-/* The window counts from now on. */
+/* The window has its handle later. */
 static void add_later(ga_cuda_registration *made, pending *later, void **window)
 {
-    uint64_t number = ga_cuda_registration_add(made, NULL);
+    uint64_t number = ga_cuda_registration_made(made, NULL);
     if (group_depth) {
         *later = (pending){number, window, pending_windows};
         pending_windows = later;
@@ -229,9 +247,9 @@ static void add_window(ga_cuda_registration *made, pending *later, void **window
         return;
     }
     if (handle) {
-        ga_cuda_registration_add(made, handle);
+        ga_cuda_registration_made(made, handle);
     } else {
-        ga_cuda_registration_drop(made);
+        ga_cuda_registration_end(made);
     }
     ga_libc.free(later);
 }
@@ -242,15 +260,15 @@ int ncclCommWindowRegister(void *comm, void *start, size_t size, void **window, 
     if (!next || !window) {
         return next ? next(comm, start, size, window, flags) : INVALID_USAGE;
     }
-    end_late(comm);
-    ga_cuda_registration *made = ga_cuda_registration_new(comm, start, size);
-    pending *later = made ? ga_libc.malloc(sizeof *later) : NULL;
-    if (!later) {
-        ga_cuda_registration_drop(made);
-        return SYSTEM_ERROR;
+    int result = SYSTEM_ERROR;
+    pending *later = ga_libc.malloc(sizeof *later);
+    ga_cuda_registration *made = later ? begin_registration(comm, start, size, &result) : NULL;
+    if (!made) {
+        ga_libc.free(later);
+        return result;
     }
     *window = NULL; /* as NCCL does, before anything can fail */
-    int result = next(comm, start, size, window, flags);
+    result = next(comm, start, size, window, flags);
     comm_error_fn *get_error = NEXT(comm_error_fn, ncclCommGetAsyncError);
     add_window(made, later, window, comes_later(get_error, comm, result));
     return result;

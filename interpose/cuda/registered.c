@@ -4,7 +4,7 @@
  *            while registered. The numbers of registrations, and of those in progress, are also
  *            read without the lock
  * INVARIANT  a registration overlaps each block of the second list. One that is taken is still in
- *            the first list, and belongs to the thread that has taken it
+ *            the first list, and belongs to the thread that has taken it, or is making it
  * ORDER      the lock is taken before that of the set of blocks. A program orders the free of a
  *            block and its registration, so the numbers need no order of their own
  * PROGRESS   a thread waits for the lock, whose holder walks both lists
@@ -13,6 +13,7 @@
 
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/log.h"
+#include "buffers.h"
 #include "captures.h"
 #include "next.h"
 #include "served.h"
@@ -50,22 +51,6 @@ static int device_of(CUdeviceptr address)
     bool is_known =
         next && next(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS;
     return is_known ? device : -1;
-}
-
-ga_cuda_registration *ga_cuda_registration_new(const void *owner, const void *start, size_t size)
-{
-    ga_cuda_registration *made = ga_libc.malloc(sizeof *made);
-    CUdeviceptr at = (CUdeviceptr)(uintptr_t)start;
-    if (made) {
-        *made = (ga_cuda_registration){
-            .owner = owner, .start = at, .end = at + size, .device = device_of(at)};
-    }
-    return made;
-}
-
-void ga_cuda_registration_drop(ga_cuda_registration *made)
-{
-    ga_libc.free(made);
 }
 
 /* With the lock held. */
@@ -107,12 +92,31 @@ static ga_cuda_registration *link_out(ga_cuda_registration **at)
     return one;
 }
 
-uint64_t ga_cuda_registration_add(ga_cuda_registration *made, const void *handle)
+ga_cuda_registration *ga_cuda_registration_new(const void *owner, const void *start, size_t size)
+{
+    ga_cuda_registration *made = ga_libc.malloc(sizeof *made);
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)start;
+    if (!made) {
+        return NULL;
+    }
+    *made = (ga_cuda_registration){
+        .owner = owner, .start = at, .end = at + size, .device = device_of(at), .is_taken = true};
+    pthread_mutex_lock(&lock);
+    made->number = ++last_number;
+    link_in(made);
+    pthread_mutex_unlock(&lock);
+    return made;
+}
+
+uint64_t ga_cuda_registration_made(ga_cuda_registration *made, const void *handle)
 {
     pthread_mutex_lock(&lock);
-    uint64_t number = made->number = ++last_number;
+    uint64_t number = made->number;
     made->handle = handle;
-    link_in(made);
+    made->is_taken = false;
+    if (made->is_over) {
+        ga_libc.free(made);
+    }
     pthread_mutex_unlock(&lock);
     return number;
 }
@@ -312,6 +316,27 @@ bool ga_cuda_registered_hold(ga_cuda_block *block)
         warn_held(block);
     }
     return holds;
+}
+
+/* With the lock held. */
+static bool is_in_use(CUdeviceptr address)
+{
+    ga_cuda_block found;
+    return ga_cuda_blocks_find(&ga_cuda_live, address, &found) ||
+           ga_cuda_blocks_find(&ga_cuda_buffers, address, &found) ||
+           ga_cuda_blocks_list_holds(&held, address);
+}
+
+bool ga_cuda_registration_is_of_free_memory(const ga_cuda_registration *made)
+{
+    if (!ga_cuda_is_reserved(made->start) && !ga_cuda_buffers_reserve(made->start) &&
+        !ga_cuda_is_heap_memory(made->start)) {
+        return false;
+    }
+    pthread_mutex_lock(&lock); /* a block is in use until its last registration ends */
+    bool is_free = !is_in_use(made->start) && !is_in_use(made->end - 1);
+    pthread_mutex_unlock(&lock);
+    return is_free;
 }
 
 bool ga_cuda_registered_has_held(CUdeviceptr start)

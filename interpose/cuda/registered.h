@@ -11,15 +11,20 @@
 
 typedef struct ga_cuda_registration ga_cuda_registration;
 
-/* Make a registration that does not count yet: before the library's call, so that none that
- * succeeds is left without one. NULL: out of memory. */
+/* Make a registration before the library's call, so that none that succeeds is left without one. It
+ * counts from now on, so that the end of another one does not free the memory during the call, and
+ * is not found until ga_cuda_registration_made(). NULL: out of memory. */
 ga_cuda_registration *ga_cuda_registration_new(const void *owner, const void *start, size_t size);
-void ga_cuda_registration_drop(ga_cuda_registration *made);
 
-/* Let it count from now on, under the library's handle; NULL: not known yet. Returns its number. */
-uint64_t ga_cuda_registration_add(ga_cuda_registration *made, const void *handle);
+/* True if its memory is a heap's, and free to the program: in no live block, and in none that is
+ * kept. */
+bool ga_cuda_registration_is_of_free_memory(const ga_cuda_registration *made);
 
-/* For one that was added without a handle: give the handle; or the place where the library stores
+/* The library has made it, under its handle; NULL: not known yet. Returns its number. If the call
+ * failed, end it by ga_cuda_registration_end() instead. */
+uint64_t ga_cuda_registration_made(ga_cuda_registration *made, const void *handle);
+
+/* For one that was made without a handle: give the handle; or the place where the library stores
  * it by the time when the owner has no operation in progress. Both do nothing if it has ended. */
 void ga_cuda_registration_name(uint64_t number, const void *handle);
 void ga_cuda_registration_await(uint64_t number, void **handle);

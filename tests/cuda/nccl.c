@@ -439,20 +439,102 @@ static void end_meanwhile(void)
 static void polled_before(void)
 {
     nccl.block(0);
-    nccl.during_poll(begin_meanwhile);
+    nccl.during("ncclCommGetAsyncError", begin_meanwhile);
     check_state(NCCL_SUCCESS);
     free_as(true, meanwhile_block);
     expel(NULL);
     check_stays(true, meanwhile_block, 8 * MIB);
     nccl.proceed(NCCL_SUCCESS);
     check_state(NCCL_SUCCESS);
-    nccl.during_poll(end_meanwhile);
+    nccl.during("ncclCommGetAsyncError", end_meanwhile);
     check_state(NCCL_SUCCESS);
     expel(NULL);
     check_stays(true, meanwhile_block, 8 * MIB);
     check_state(NCCL_SUCCESS);
     expel(NULL);
     check_is_reused(true, meanwhile_block, 8 * MIB);
+}
+
+/* ---- registrations of memory whose other registrations end --------------------------------- */
+
+static void *ending;
+
+static void end_other(void)
+{
+    expel(ending);
+}
+
+/* A freed block, which is there until its registration `ending` ends. */
+static char *kept_block(void)
+{
+    char *block = nccl_alloc(8 * MIB);
+    ending = enroll(block, 8 * MIB);
+    free_as(true, block);
+    return block;
+}
+
+/* It ends while NCCL makes another one, as by two threads: the block is there until that one ends,
+ * or has failed. */
+static void ended_meanwhile(void)
+{
+    void *window = NULL;
+    char *block = kept_block();
+    nccl.during("ncclCommRegister", end_other);
+    void *handle = enroll(block, 8 * MIB);
+    check_stays(true, block, 8 * MIB);
+    expel(handle);
+    check_is_reused(true, block, 8 * MIB);
+    block = kept_block();
+    nccl.during("ncclCommWindowRegister", end_other);
+    CHECK_SAME(NCCL_SUCCESS, nccl.window(&comm, block, 8 * MIB, &window, 1));
+    check_stays(true, block, 8 * MIB);
+    CHECK_SAME(NCCL_SUCCESS, nccl.end_window(&comm, window));
+    check_is_reused(true, block, 8 * MIB);
+    block = kept_block();
+    nccl.during("ncclCommRegister", end_other);
+    nccl.fail("ncclCommRegister", NCCL_CUDA_ERROR);
+    CHECK_SAME(NCCL_CUDA_ERROR, nccl.enroll(&comm, block, 8 * MIB, &handle));
+    check_is_reused(true, block, 8 * MIB);
+}
+
+/* NCCL has ended it later than its call, and the next call is another registration. */
+static void registered_again(void)
+{
+    char *block = kept_block();
+    nccl.block(0);
+    nccl.fail("ncclCommDeregister", NCCL_IN_PROGRESS);
+    CHECK_SAME(NCCL_IN_PROGRESS, nccl.expel(&comm, ending));
+    check_state(NCCL_SUCCESS);
+    void *handle = enroll(block, 8 * MIB);
+    check_stays(true, block, 8 * MIB);
+    expel(handle);
+    check_is_reused(true, block, 8 * MIB);
+}
+
+static void check_is_refused(char *start, size_t size)
+{
+    void *handle = NULL;
+    void *window = NULL;
+    int before = nccl.calls("ncclCommRegister") + nccl.calls("ncclCommWindowRegister");
+    CHECK_SAME(NCCL_INVALID_ARGUMENT, nccl.enroll(&comm, start, size, &handle));
+    CHECK_SAME(NCCL_INVALID_ARGUMENT, nccl.window(&comm, start, size, &window, 1));
+    CHECK(!handle && !window, "a handle");
+    CHECK_SAME(before, nccl.calls("ncclCommRegister") + nccl.calls("ncclCommWindowRegister"));
+}
+
+/* Memory that is free is not registered; a range of which a block has a part is. */
+static void free_memory(void)
+{
+    for (int by_nccl = 0; by_nccl < 2; by_nccl++) {
+        char *block = alloc_as(by_nccl, 8 * MIB);
+        void *handle = enroll(block, 8 * MIB);
+        expel(enroll(block + MIB, 8 * MIB)); /* ends in other memory */
+        free_as(by_nccl, block);
+        expel(handle);
+        check_is_refused(block, 8 * MIB);
+        check_is_refused(block + MIB, MIB);
+        check_is_reused(by_nccl, block, 8 * MIB);
+    }
 }
 
 /* Before NCCL is loaded its functions cannot be found, and the old one has no windows. */
@@ -490,6 +572,9 @@ int main(int argc, char **argv)
         {"not_destroyed", not_destroyed},
         {"ended_later", ended_later},
         {"polled_before", polled_before},
+        {"ended_meanwhile", ended_meanwhile},
+        {"registered_again", registered_again},
+        {"free_memory", free_memory},
         {"old", old},
     };
     return run_nccl_case(argc, argv, cases, sizeof cases / sizeof *cases);

@@ -26,7 +26,7 @@ static struct {
     nccl_stand_in_calls_fn *calls;
     nccl_stand_in_block_fn *block;
     nccl_stand_in_proceed_fn *proceed;
-    nccl_stand_in_during_poll_fn *during_poll;
+    nccl_stand_in_during_fn *during;
 } nccl;
 
 static void *library;
@@ -58,7 +58,7 @@ static inline void find_all(void)
     *(void **)&nccl.calls = dlsym(library, "nccl_stand_in_calls");
     *(void **)&nccl.block = dlsym(library, "nccl_stand_in_block");
     *(void **)&nccl.proceed = dlsym(library, "nccl_stand_in_proceed");
-    *(void **)&nccl.during_poll = dlsym(library, "nccl_stand_in_during_poll");
+    *(void **)&nccl.during = dlsym(library, "nccl_stand_in_during");
     *(void **)&retain = dlsym(driver, "cuMemRetainAllocationHandle");
     *(void **)&release = dlsym(driver, "cuMemRelease");
     *(void **)&unmap = dlsym(driver, "cuMemUnmap");

@@ -13,7 +13,8 @@ HELD = "was freed while NCCL has it registered: it stays until its registration 
 # Cases in which a block is freed while it is registered, and the others.
 HOLDING = {"nccl": ("freed", "several", "two_blocks", "communicators", "windows", "grouped",
                     "destroyed_in_a_group", "simulated", "nonblocking", "not_destroyed",
-                    "ended_later", "polled_before"),
+                    "ended_later", "polled_before", "ended_meanwhile", "registered_again",
+                    "free_memory"),
            "nccl_faults": ("refused_ends", "in_progress", "captures", "reset", "reset_while_kept",
                            "threads")}
 OTHERS = {"nccl": ("served", "beside_work", "wrong", "beside", "ended_in_its_group"),

@@ -45,7 +45,7 @@ EXPORT nccl_stand_in_fail_fn nccl_stand_in_fail;
 EXPORT nccl_stand_in_calls_fn nccl_stand_in_calls;
 EXPORT nccl_stand_in_block_fn nccl_stand_in_block;
 EXPORT nccl_stand_in_proceed_fn nccl_stand_in_proceed;
-EXPORT nccl_stand_in_during_poll_fn nccl_stand_in_during_poll;
+EXPORT nccl_stand_in_during_fn nccl_stand_in_during;
 
 static int index_of(const char *symbol)
 {
@@ -74,6 +74,22 @@ static bool is_planned(int at, int *result)
     int plan = __atomic_exchange_n(&planned[at], 0, __ATOMIC_RELAXED);
     *result = plan - 1;
     return plan != 0;
+}
+
+static void (*during[FUNCTIONS])(void);
+
+void nccl_stand_in_during(const char *symbol, void (*call)(void))
+{
+    during[index_of(symbol)] = call;
+}
+
+static void call_during(int at)
+{
+    void (*call)(void) = during[at];
+    during[at] = NULL;
+    if (call) {
+        call();
+    }
 }
 
 #define ARRIVE(symbol)                                                                             \
@@ -178,6 +194,7 @@ static void end(slot **at)
 /* A part of a range that is registered is another use of it. */
 int ncclCommRegister(const void *comm, void *start, size_t size, void **handle)
 {
+    call_during(AT_ncclCommRegister);
     ARRIVE(ncclCommRegister)
     uintptr_t at = (uintptr_t)start;
     pthread_mutex_lock(&lock);
@@ -331,22 +348,11 @@ void nccl_stand_in_proceed(int result)
     state = carry_out_all(&later, result);
 }
 
-static void (*during_poll)(void);
-
-void nccl_stand_in_during_poll(void (*call)(void))
-{
-    during_poll = call;
-}
-
 int ncclCommGetAsyncError(void *comm, int *error)
 {
     ARRIVE(ncclCommGetAsyncError)
-    void (*call)(void) = during_poll;
-    during_poll = NULL;
     *error = comm ? state : NCCL_INVALID_ARGUMENT;
-    if (call) {
-        call();
-    }
+    call_during(AT_ncclCommGetAsyncError);
     return NCCL_SUCCESS;
 }
 
@@ -394,6 +400,7 @@ int ncclCommAbort(void *comm)
 int ncclCommWindowRegister(void *comm, void *start, size_t size, void **window, int flags)
 {
     (void)flags;
+    call_during(AT_ncclCommWindowRegister);
     ARRIVE(ncclCommWindowRegister)
     if (!window) {
         return NCCL_INVALID_ARGUMENT;

@@ -45,8 +45,9 @@ typedef void nccl_stand_in_fail_fn(const char *symbol, int result);
  * nccl_stand_in_proceed() is called; ncclCommGetAsyncError() returns its argument from then on. */
 typedef void nccl_stand_in_block_fn(int blocks);
 typedef void nccl_stand_in_proceed_fn(int result);
-/* The next ncclCommGetAsyncError() makes this call after its answer, before it returns. */
-typedef void nccl_stand_in_during_poll_fn(void (*call)(void));
+/* The next ncclCommRegister() or ncclCommWindowRegister() makes this call before it does anything,
+ * and the next ncclCommGetAsyncError() after its answer, before it returns. */
+typedef void nccl_stand_in_during_fn(const char *symbol, void (*call)(void));
 /* Calls of that function that arrived here. */
 typedef int nccl_stand_in_calls_fn(const char *symbol);
 
