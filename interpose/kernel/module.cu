@@ -33,23 +33,35 @@ __device__ char ga_module_head, ga_module_word_0, ga_module_word_1, ga_module_wo
     ga_module_word_3, ga_module_word_4, ga_module_word_5;
 }
 
-/* By assembly, because a compiler knows that an address of a variable is not 0. */
-#define MODULE_WORD(name)                                                                          \
+/* By assembly, because a compiler knows that an address of a variable is not 0. What is volatile
+ * stays where it is written. */
+#define MODULE_WORD_BY(how, name)                                                                  \
     __extension__({                                                                                \
         unsigned long long word_;                                                                  \
-        asm("mov.u64 %0, " #name ";" : "=l"(word_));                                               \
+        asm how("mov.u64 %0, " #name ";" : "=l"(word_));                                           \
         word_;                                                                                     \
     })
+#define MODULE_WORD(name) MODULE_WORD_BY(, name)
+
+/* An address of global memory. Otherwise the compiler makes generic loads of it. */
+#define MODULE_ADDRESS_BY(how, name)                                                               \
+    ((unsigned long long)__cvta_global_to_generic(MODULE_WORD_BY(how, name)))
+#define MODULE_ADDRESS(name) MODULE_ADDRESS_BY(, name)
 
 static __device__ __forceinline__ ga_kernel_heap module_view()
 {
     unsigned long long head = MODULE_WORD(ga_module_head);
     return {(uint32_t)head,
             (uint32_t)(head >> 32),
-            {MODULE_WORD(ga_module_word_0), MODULE_WORD(ga_module_word_1),
-             MODULE_WORD(ga_module_word_2), MODULE_WORD(ga_module_word_3),
+            {MODULE_ADDRESS(ga_module_word_0), MODULE_ADDRESS(ga_module_word_1),
+             MODULE_ADDRESS(ga_module_word_2), MODULE_WORD(ga_module_word_3),
              MODULE_WORD(ga_module_word_4), MODULE_WORD(ga_module_word_5)}};
 }
+
+/* Taken where it is used, so that free() saves no register for it: see malloc.cu. All size classes
+ * are those of the module's view. */
+#define GA_SIZED_RELEASED_BITS(view)                                                               \
+    ((void)(view), (uint32_t *)MODULE_ADDRESS_BY(volatile, ga_module_word_2))
 
 #include "malloc.cu"
 

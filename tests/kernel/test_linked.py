@@ -24,6 +24,7 @@ ARCHITECTURES = os.environ["TEST_ARCHITECTURES"].split()
 ARCH = "-arch=sm_90"
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("GPUALLOC_")}
 CLEAN["LD_LIBRARY_PATH"] = str(Path(LIBRARY).parent)
+GENERIC_LOAD, GLOBAL_LOAD = 0x980, 0x981  # LD and LDG of sm_90: the low 12 bits of an instruction
 OURS = {"malloc", "free", "__cuda_syscall_aligned_malloc"}
 
 # Every form that device code has, and the host's malloc beside them.
@@ -239,6 +240,16 @@ def fatbin_entries(data: bytes) -> list[tuple[str, int]]:
     return entries
 
 
+def cubin_sections(data: bytes) -> dict[str, bytes]:
+    """The contents by name."""
+    [at] = struct.unpack_from("<Q", data, 40)
+    count, of_names = struct.unpack_from("<HH", data, 60)
+    headers = [struct.unpack_from("<I20xQQ", data, at + 64 * i) for i in range(count)]
+    names = data[headers[of_names][1]:]
+    return {names[name:names.index(0, name)].decode(): data[start:start + size]
+            for name, start, size in headers}
+
+
 class Registers(Case):
     def test_none_above_31(self) -> None:
         """ptxas takes malloc and free for CUDA's own, which preserve those registers; and a
@@ -251,16 +262,35 @@ class Registers(Case):
         self.assertLessEqual(used[0], 32)
 
 
-    def test_the_usual_calls_save_what_a_call_takes(self) -> None:
+    def compiled(self, source: str, output: str, *options: str) -> str:
+        """What ptxas says of the functions."""
+        return self.call(NVCC, ARCH, "-cubin", "-std=c++17", "-O3", "-rdc=true",
+                         ",".join(("-Xptxas=-v,-maxrregcount=32", *options)),
+                         "-I", SOURCE / "liballoc/include", SOURCE / "interpose/kernel" / source,
+                         "-o", output).stderr
+
+    def check_saves(self, said: str, *names: str) -> None:
         """Two registers for the return address and one for a barrier, and no other."""
-        done = self.call(NVCC, ARCH, "-cubin", "-std=c++17", "-O3", "-rdc=true",
-                         "-Xptxas=-v,-maxrregcount=32", "-I", SOURCE / "liballoc/include",
-                         SOURCE / "interpose/kernel/malloc.cu", "-o", "malloc.cubin")
-        for name in ("malloc", "free"):
-            saved = re.search(rf"properties for {name}\n.* (\d+) bytes spill stores", done.stderr)
-            self.assertIsNotNone(saved, done.stdout + done.stderr)
+        for name in names:
+            saved = re.search(rf"properties for {name}\n.* (\d+) bytes spill stores", said)
+            self.assertIsNotNone(saved, said)
             assert saved is not None
             self.assertLessEqual(int(saved[1]), 3 * 4, name)
+
+    def test_the_usual_calls_save_what_a_call_takes(self) -> None:
+        self.check_saves(self.compiled("malloc.cu", "malloc.cubin"), "malloc", "free")
+
+    def test_those_of_the_module_do_so_too(self) -> None:
+        """And they know that the heap is in global memory."""
+        names = ("ga_module_malloc", "ga_module_free")
+        said = self.compiled("module.cu", "module.cubin", "--disable-optimizer-constants")
+        self.check_saves(said, *names)
+        sections = cubin_sections((self.folder / "module.cubin").read_bytes())
+        for name in names:
+            words = struct.iter_unpack("<Q8x", sections[f".text.{name}"])
+            codes = [word & 0xFFF for word, in words]
+            self.assertIn(GLOBAL_LOAD, codes)
+            self.assertNotIn(GENERIC_LOAD, codes)
 
 
 class Programs(Case):

@@ -71,6 +71,12 @@ GA_SIMT void ga_sized_notify_sweep(ga_sized_heap *heap, uint32_t region)
     }
 }
 
+/* The bitmaps, where a free clears bits. interpose/kernel/module.cu has another source of their
+ * address, because with this one ptxas keeps it in registers for longer. */
+#ifndef GA_SIZED_RELEASED_BITS
+#define GA_SIZED_RELEASED_BITS(view) ((view).bits)
+#endif
+
 /* Clear bits of one word, by one lane. Precondition: its tile has called ga_tile_publish() since
  * it used the units. On the CPU this reads the owner again. On the GPU that would delay every
  * free, so the owner that the free loaded before its fence decides; sweeps allow for that
@@ -83,10 +89,10 @@ GA_SIMT void ga_sized_release_bits(ga_sized_view heap, uint32_t word_index, uint
     ga_clock_sleep(20000);
 #endif
 #if GA_PLANTED(sized_free_relaxed)
-    ga_post_and_relaxed(heap.bits + word_index, ~bits);
+    ga_post_and_relaxed(GA_SIZED_RELEASED_BITS(heap) + word_index, ~bits);
 #else
     /* KU2: release, with the tile's publish. Pairs with KU1. No answer to wait for. */
-    ga_post_and_published(heap.bits + word_index, ~bits);
+    ga_post_and_published(GA_SIZED_RELEASED_BITS(heap) + word_index, ~bits);
 #endif
 #if !defined __CUDACC__ && !GA_PLANTED(sized_sweep_notified_too_early)
     ga_sized_notify_sweep(heap.heap, word_index >> ga_sized_stride_bits(heap.region_bits));
