@@ -3,10 +3,11 @@
  * A program whose kernels call malloc, free, new and delete, to be run without the preload and
  * under `gpualloc run --kernel`. It prints sums that do not depend on where blocks are.
  *
- *   kernels [rate]
+ *   kernels [rate [MIB]]
  *
  * Each scene runs in the primary context of each device, after cudaDeviceReset() twice more, and in
- * contexts of cuCtxCreate() beside the primary one. `rate` prints the speed of malloc and free.
+ * contexts of cuCtxCreate() beside the primary one. `rate` prints the speed of malloc and free,
+ * with MIB of memory allocated before.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -270,7 +271,7 @@ static bool run_on(int device)
     return good && run_in_other_context(device);
 }
 
-static int rate()
+static int rate(size_t before)
 {
     enum {
         ROUNDS = 200,
@@ -279,8 +280,10 @@ static int rate()
     };
     unsigned *failed = nullptr;
     unsigned count = 0;
+    void *other = nullptr;
     cudaEvent_t begin;
     cudaEvent_t end;
+    cudaMalloc(&other, (before << 20) + 1);
     cudaDeviceSetLimit(cudaLimitMallocHeapSize, (size_t)LIMIT);
     cudaMalloc(&failed, sizeof *failed);
     cudaMemset(failed, 0, sizeof *failed);
@@ -314,7 +317,7 @@ int main(int count, char **words)
         return 77;
     }
     if (count > 1 && strcmp(words[1], "rate") == 0) {
-        return rate();
+        return rate(count > 2 ? strtoul(words[2], nullptr, 10) : 0);
     }
     bool good = true;
     for (int i = 0; good && i < devices && i < 2; i++) {
