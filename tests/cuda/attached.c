@@ -34,23 +34,43 @@ static void expect_serving(void)
                                     * driver */
 }
 
+static CUstream stream;
+
+/* A new stream of the current context captures. */
+static void begin_capture(void)
+{
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    CHECK_SAME(0, cu.begin_capture(stream, 0));
+}
+
+/* The context is no longer current, and its stream still captures. */
+static void leave(void)
+{
+    CUcontext left;
+    CHECK_SAME(0, cu.pop(&left));
+    expect_capturing();
+}
+
+/* The context is current from now on. */
+static void end_capture(CUcontext context)
+{
+    void *graph;
+    CHECK_SAME(0, cu.push(context));
+    CHECK_SAME(0, cu.end_capture(stream, &graph));
+}
+
 static void captures(void)
 {
     CUcontext beside;
     CUcontext again;
-    CUstream stream;
-    void *graph;
     expect_serving();
     CHECK_SAME(0, cu.create(&beside, NULL, 0, 0, 0));
     CHECK_SAME(0, of.attach(&again, 0));
-    CHECK_SAME(0, cu.stream(&stream, 1));
-    CHECK_SAME(0, cu.begin_capture(stream, 0));
-    CHECK_SAME(0, cu.pop(&again));
-    expect_capturing();
+    begin_capture();
+    leave();
     CHECK_SAME(0, of.detach(beside));
     expect_capturing();
-    CHECK_SAME(0, cu.push(beside));
-    CHECK_SAME(0, cu.end_capture(stream, &graph));
+    end_capture(beside);
     CHECK_SAME(0, of.detach(beside));
     CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT, of.detach(beside));
     expect_serving();
@@ -61,22 +81,18 @@ static void refused(void)
 {
     CUcontext beside;
     CUcontext again;
-    CUstream stream;
-    void *graph;
     expect_serving();
     CHECK_SAME(0, cu.create(&beside, NULL, 0, 0, 0));
     cu.fail("cuCtxAttach", 1, CUDA_ERROR_UNKNOWN);
     CHECK_SAME(CUDA_ERROR_UNKNOWN, of.attach(&again, 0));
     CHECK_SAME(0, of.attach(&again, 0));
-    CHECK_SAME(0, cu.stream(&stream, 1));
-    CHECK_SAME(0, cu.begin_capture(stream, 0));
-    CHECK_SAME(0, cu.pop(&again));
+    begin_capture();
+    leave();
     cu.fail("cuCtxDetach", 1, CUDA_ERROR_UNKNOWN);
     CHECK_SAME(CUDA_ERROR_UNKNOWN, of.detach(beside));
     CHECK_SAME(0, of.detach(beside));
     expect_capturing();
-    CHECK_SAME(0, cu.push(beside));
-    CHECK_SAME(0, cu.end_capture(stream, &graph));
+    end_capture(beside);
     CHECK_SAME(0, cu.destroy(beside));
     expect_serving();
 }
@@ -92,18 +108,13 @@ static void detach_shared(void)
 static void meanwhile(void)
 {
     CUcontext again;
-    CUstream stream;
-    void *graph;
     expect_serving();
     CHECK_SAME(0, cu.create(&shared, NULL, 0, 0, 0));
-    CHECK_SAME(0, cu.stream(&stream, 1));
-    CHECK_SAME(0, cu.begin_capture(stream, 0));
+    begin_capture();
     of.meanwhile("attached", detach_shared);
     CHECK_SAME(0, of.attach(&again, 0));
-    CHECK_SAME(0, cu.pop(&again));
-    expect_capturing();
-    CHECK_SAME(0, cu.push(shared));
-    CHECK_SAME(0, cu.end_capture(stream, &graph));
+    leave();
+    end_capture(shared);
     CHECK_SAME(0, of.detach(shared));
     CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT, of.detach(shared));
     expect_serving();
@@ -115,17 +126,14 @@ static void reused(void)
     CUcontext before;
     CUcontext after;
     CUcontext again;
-    CUstream stream;
     expect_serving();
     CHECK_SAME(0, cu.create(&before, NULL, 0, 0, 0));
     CHECK_SAME(0, of.attach(&again, 0));
     CHECK_SAME(0, of.end(before));
     CHECK_SAME(0, cu.create(&after, NULL, 0, 0, 0));
     CHECK(before == after, "another handle");
-    CHECK_SAME(0, cu.stream(&stream, 1));
-    CHECK_SAME(0, cu.begin_capture(stream, 0));
-    CHECK_SAME(0, cu.pop(&again));
-    expect_capturing();
+    begin_capture();
+    leave();
     CHECK_SAME(0, of.detach(after));
     CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT, of.detach(after));
     expect_serving();
