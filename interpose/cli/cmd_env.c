@@ -22,10 +22,25 @@ typedef struct env_args {
 } env_args;
 
 /* The variables that settings.c sets or removes. */
-static const char *const variables[] = {
-    "LD_PRELOAD",         "LD_LIBRARY_PATH", "GLIBC_TUNABLES",  "GPUALLOC_PRELOADED",
-    "GPUALLOC_HOST",      "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS",
-    "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",  "GPUALLOC_LOG",    "GPUALLOC_STRICT"};
+static const char *const variables[] = {"LD_PRELOAD",
+                                        "LD_LIBRARY_PATH",
+                                        "GLIBC_TUNABLES",
+                                        "GPUALLOC_PRELOADED",
+                                        "GPUALLOC_HOST",
+                                        "GPUALLOC_DEVICE",
+                                        "GPUALLOC_KERNEL",
+                                        "GPUALLOC_STATS",
+                                        "GPUALLOC_STATS_PID",
+                                        "GPUALLOC_TRACE",
+                                        "GPUALLOC_LOG",
+                                        "GPUALLOC_STRICT",
+                                        "GPUALLOC_BEFORE_HOST",
+                                        "GPUALLOC_BEFORE_DEVICE",
+                                        "GPUALLOC_BEFORE_KERNEL",
+                                        "GPUALLOC_BEFORE_STATS",
+                                        "GPUALLOC_BEFORE_TRACE",
+                                        "GPUALLOC_BEFORE_LOG",
+                                        "GPUALLOC_BEFORE_STRICT"};
 
 enum {
     VARIABLES = sizeof variables / sizeof *variables
@@ -97,7 +112,10 @@ static int env(env_args *args)
 static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "What to print:", 1},
     {"unset", KEY_UNSET, NULL, 0,
-     "commands that remove what this command has set; other libraries in LD_PRELOAD stay", 0},
+     "commands that remove what this command has set, and restore what variables were before; "
+     "other "
+     "libraries in LD_PRELOAD stay",
+     0},
     {NULL, 0, NULL, 0, "Help:", -1},
     {0},
 };

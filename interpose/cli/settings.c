@@ -30,6 +30,45 @@ bool ga_settings_refuse(const ga_settings *settings, const char *name)
     return false;
 }
 
+/* ---- the user's own values ----------------------------------------------------------------- */
+
+/* Variables that settings change, and those that keep what they were before. */
+static const char *const kept[][2] = {
+    {"GPUALLOC_HOST", "GPUALLOC_BEFORE_HOST"},     {"GPUALLOC_DEVICE", "GPUALLOC_BEFORE_DEVICE"},
+    {"GPUALLOC_KERNEL", "GPUALLOC_BEFORE_KERNEL"}, {"GPUALLOC_STATS", "GPUALLOC_BEFORE_STATS"},
+    {"GPUALLOC_TRACE", "GPUALLOC_BEFORE_TRACE"},   {"GPUALLOC_LOG", "GPUALLOC_BEFORE_LOG"},
+    {"GPUALLOC_STRICT", "GPUALLOC_BEFORE_STRICT"}};
+
+enum {
+    KEPT = sizeof kept / sizeof *kept
+};
+
+/* Set the variable as another one is, or not. */
+static bool copy(const char *to, const char *from)
+{
+    const char *value = ga_environment(from);
+    return (value ? setenv(to, value, 1) : unsetenv(to)) == 0;
+}
+
+/* Within a shell or program that has settings they are not the user's own. */
+static bool keep_own(void)
+{
+    bool done = true;
+    for (size_t i = 0; !ga_environment("GPUALLOC_PRELOADED") && done && i < KEPT; i++) {
+        done = copy(kept[i][1], kept[i][0]);
+    }
+    return done;
+}
+
+static bool restore_own(void)
+{
+    bool done = true;
+    for (size_t i = 0; done && i < KEPT; i++) {
+        done = copy(kept[i][0], kept[i][1]) && unsetenv(kept[i][1]) == 0;
+    }
+    return done;
+}
+
 /* ---- trying the settings ------------------------------------------------------------------- */
 
 /* Space for the thread-local storage of libraries that are loaded late, in bytes. The loader's
@@ -59,13 +98,13 @@ static void restart_with_tls(const ga_settings *settings)
     char **argv = strstr(ga_error_text(), "static TLS") && set_more_tls()
                       ? calloc((size_t)settings->argc + 2, sizeof *argv)
                       : NULL;
-    if (argv) {
+    if (argv && restore_own()) {
         argv[0] = name;
         argv[1] = command;
         memcpy(argv + 2, settings->argv + 1, (size_t)(settings->argc - 1) * sizeof *argv);
         execv("/proc/self/exe", argv);
-        free(argv);
     }
+    free(argv);
 }
 
 /* The program needs the space only where our library loads that of `dl`. */
@@ -115,6 +154,16 @@ static bool try_host(ga_settings *settings)
     return ga_settings_refuse(settings, source);
 }
 
+/* Parse a spec, if there is one, and make its paths absolute. */
+static bool try_spec(const ga_settings *settings, const char *source, const char **spec)
+{
+    if (!*spec) {
+        return true;
+    }
+    *spec = ga_trial_syntax(*spec) == GA_OK ? ga_trial_absolute(*spec) : NULL;
+    return *spec || ga_settings_refuse(settings, source);
+}
+
 static bool try_specs(ga_settings *settings)
 {
     const char *source = settings->device ? "--device" : "GPUALLOC_DEVICE";
@@ -122,13 +171,8 @@ static bool try_specs(ga_settings *settings)
     if (!settings->device && from_environment && *from_environment) {
         settings->device = from_environment;
     }
-    if (settings->device && ga_trial_syntax(settings->device) != GA_OK) {
-        return ga_settings_refuse(settings, source);
-    }
-    if (settings->kernel && ga_trial_syntax(settings->kernel) != GA_OK) {
-        return ga_settings_refuse(settings, "--kernel");
-    }
-    return try_host(settings);
+    return try_spec(settings, source, &settings->device) &&
+           try_spec(settings, "--kernel", &settings->kernel) && try_host(settings);
 }
 
 bool ga_settings_try_files(const ga_settings *settings)
@@ -221,6 +265,10 @@ static bool try_stats(const ga_settings *settings)
 
 bool ga_settings_try(ga_settings *settings)
 {
+    if (!keep_own()) {
+        ga_fail(GA_ERR_MEMORY, "no memory for the environment");
+        return ga_settings_refuse(settings, NULL);
+    }
     set("GPUALLOC_LOG", settings->log); /* also for messages of this process */
     return try_stats(settings) && try_specs(settings) && find_libraries(settings);
 }
@@ -239,18 +287,10 @@ bool ga_settings_export(const ga_settings *settings)
 
 bool ga_settings_remove(void)
 {
-    static const char *const variables[] = {
-        "GPUALLOC_HOST",  "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS",
-        "GPUALLOC_TRACE", "GPUALLOC_LOG",    "GPUALLOC_STRICT", "GPUALLOC_STATS_PID"};
     static const ga_preload_list none;
-    if (!ga_environment("GPUALLOC_PRELOADED")) {
-        return true; /* the variables are the user's own */
-    }
-    bool done = drop_tls() && ga_preload_list_unset(&none);
-    for (size_t i = 0; done && i < sizeof variables / sizeof *variables; i++) {
-        done = unsetenv(variables[i]) == 0;
-    }
-    return done;
+    return !ga_environment("GPUALLOC_PRELOADED") || /* the variables are the user's own */
+           (drop_tls() && ga_preload_list_unset(&none) && restore_own() &&
+            unsetenv("GPUALLOC_STATS_PID") == 0);
 }
 
 /* ---- options ------------------------------------------------------------------------------- */

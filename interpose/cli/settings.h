@@ -45,8 +45,8 @@ bool ga_settings_try_files(const ga_settings *settings);
 /* Set the environment. False: out of memory. */
 bool ga_settings_export(const ga_settings *settings);
 
-/* Remove from the environment what an earlier `gpualloc env` or `run` has set; nothing where none
- * has. False: out of memory. */
+/* Remove from the environment what an earlier `gpualloc env` or `run` has set, and restore what the
+ * variables were before; nothing where none has. False: out of memory. */
 bool ga_settings_remove(void);
 
 #endif

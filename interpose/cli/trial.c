@@ -285,47 +285,101 @@ ga_status ga_trial_host(const char *spec, ga_library *preloadable)
                                   : open_and_close(spec);
 }
 
-/* The path of a spec whose last layer is `dl`; NULL: of no such spec. */
-static const char *path_of_dl(ga_spec *parsed, const char *spec)
+/* ---- relative paths ------------------------------------------------------------------------ */
+
+static bool is_bare_dl(const ga_spec *spec, size_t layer)
 {
-    if (parse(parsed, spec) != GA_OK) {
-        return NULL;
-    }
-    const ga_spec_layer *last = &parsed->layers[parsed->layer_count - 1];
-    bool found = strcmp(last->name, "dl") == 0 && last->option_count == 1;
-    return found ? last->options[0].value : NULL;
+    const ga_spec_layer *l = &spec->layers[layer];
+    return layer + 1 == spec->layer_count && strcmp(l->name, "dl") == 0 && l->option_count == 1 &&
+           l->options[0].value;
 }
 
-/* The text of the last layer, which has this path. */
-static const char *layer_of_dl(const char *spec, const char *path)
+/* A path that each program would find in its own directory. The loader searches for a library whose
+ * name has no slash. */
+static bool is_relative(const ga_spec *spec, size_t layer, const ga_spec_option *option)
 {
-    ga_spec parsed;
-    const char *slash;
-    for (const char *at = spec; at; at = slash ? slash + 1 : NULL) {
-        const char *found = path_of_dl(&parsed, at);
-        if (found && parsed.layer_count == 1 && strcmp(found, path) == 0) {
-            return at;
+    bool is_file = strcmp(spec->layers[layer].name, "trace") == 0 &&
+                   strcmp(option->key, "file") == 0 && option->value && *option->value;
+    bool is_library = is_bare_dl(spec, layer) && strchr(option->value, '/');
+    return (is_file || is_library) && *option->value != '/';
+}
+
+static bool has_relative(const ga_spec *spec)
+{
+    bool found = false;
+    for (size_t i = 0; i < spec->layer_count; i++) {
+        for (size_t k = 0; k < spec->layers[i].option_count; k++) {
+            found = found || is_relative(spec, i, &spec->layers[i].options[k]);
         }
-        slash = strchr(at, '/');
     }
-    return NULL;
+    return found;
+}
+
+static void print_value(FILE *out, const char *value)
+{
+    if (!ga_spec_needs_quotes(value)) {
+        fputs(value, out);
+        return;
+    }
+    putc('"', out);
+    for (; *value; value++) {
+        fprintf(out, *value == '"' || *value == '\\' ? "\\%c" : "%c", *value);
+    }
+    putc('"', out);
+}
+
+static ga_status print_option(FILE *out, const ga_spec *spec, size_t layer, size_t index)
+{
+    ga_path absolute;
+    const ga_spec_option *option = &spec->layers[layer].options[index];
+    const char *value = option->value;
+    if (is_relative(spec, layer, option)) {
+        ga_status status = ga_path_absolute(&absolute, value);
+        if (status != GA_OK) {
+            return status;
+        }
+        value = absolute.text;
+    }
+    putc(index ? ',' : ':', out);
+    if (is_bare_dl(spec, layer) && *value == '/') {
+        fputs(value, out);
+        return GA_OK;
+    }
+    fputs(option->key, out);
+    if (value) {
+        putc('=', out);
+        print_value(out, value);
+    }
+    return GA_OK;
+}
+
+static ga_status print_absolute(FILE *out, const ga_spec *spec)
+{
+    ga_status status = GA_OK;
+    for (size_t i = 0; status == GA_OK && i < spec->layer_count; i++) {
+        fprintf(out, "%s%s", i ? "/" : "", spec->layers[i].name);
+        for (size_t k = 0; status == GA_OK && k < spec->layers[i].option_count; k++) {
+            status = print_option(out, spec, i, k);
+        }
+    }
+    return status;
 }
 
 const char *ga_trial_absolute(const char *spec)
 {
     ga_spec parsed;
-    ga_path absolute;
     char *text = NULL;
-    const char *path = path_of_dl(&parsed, spec);
-    const char *layer = path && *path != '/' && strchr(path, '/') ? layer_of_dl(spec, path) : NULL;
-    if (!layer) {
+    size_t size;
+    if (parse(&parsed, spec) != GA_OK || !has_relative(&parsed)) {
         return spec;
     }
-    if (ga_path_absolute(&absolute, path) != GA_OK) {
-        return NULL;
+    FILE *out = open_memstream(&text, &size);
+    ga_status status = out ? print_absolute(out, &parsed) : GA_OK;
+    if (!out || fclose(out) != 0) {
+        status = ga_fail(GA_ERR_MEMORY, "no memory for a spec");
     }
-    if (asprintf(&text, "%.*sdl:%s", (int)(layer - spec), spec, absolute.text) < 0) {
-        ga_fail(GA_ERR_MEMORY, "no memory for a spec");
+    if (status != GA_OK) {
+        free(text);
         return NULL;
     }
     return text;

@@ -21,9 +21,9 @@ typedef struct ga_library {
  * family, but for functions that libgpualloc-align.so adds. */
 ga_status ga_trial_host(const char *spec, ga_library *preloadable);
 
-/* The spec with an absolute path of `dl` in place of a relative one with a slash, because programs
- * may run in other directories. Returns `spec` itself, or new memory; NULL, with an error, if there
- * is none, or the directory has no name. */
+/* The spec with absolute paths in place of relative ones, because programs may run in other
+ * directories: of the file of `trace`, and of `dl` if it has a slash. Returns `spec` itself, or new
+ * memory; NULL, with an error, if there is none, or the directory has no name. */
 const char *ga_trial_absolute(const char *spec);
 
 /* Parse the spec. Its backends may be registered by the program, so they are not looked up. */

@@ -16,7 +16,9 @@ from test_libraries import malloc_library
 
 NAMES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "GPUALLOC_PRELOADED", "GPUALLOC_HOST",
          "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS", "GPUALLOC_STATS_PID",
-         "GPUALLOC_TRACE", "GPUALLOC_LOG", "GPUALLOC_STRICT")
+         "GPUALLOC_TRACE", "GPUALLOC_LOG", "GPUALLOC_STRICT",
+         *(f"GPUALLOC_BEFORE_{name}"
+           for name in ("HOST", "DEVICE", "KERNEL", "STATS", "TRACE", "LOG", "STRICT")))
 SHELLS = [path for path in map(shutil.which, ("sh", "bash", "dash", "zsh")) if path]
 
 
@@ -103,6 +105,40 @@ class Env(RunTest):
         for env in ({}, keep):
             self.assertEqual(env, self.after(f"{set_it}; {unset}", env=env))
         self.assertEqual("", self.output("--unset"))
+
+    @unittest.skipIf(command.SANITIZED, "a sanitizer's runtime must come before any preload")
+    def test_unset_restores_variables_of_the_user(self) -> None:
+        """Those that the settings have changed, and those that they have not; not what an enclosing
+        shell has set."""
+        own = {"GPUALLOC_HOST": "slab", "GPUALLOC_LOG": "error", "GPUALLOC_STRICT": "1",
+               "GPUALLOC_KERNEL": "cuda"}
+        set_it = f'eval "$({command.BINARY} env --host=system --kernel=slab/vmm --stats=f)"'
+        again = f'eval "$({command.BINARY} env --host=system --log=warn)"'
+        unset = f'eval "$({command.BINARY} env --unset)"'
+        self.assertEqual("system", self.after(set_it, env=own)["GPUALLOC_HOST"])
+        for lines in (set_it, f"{set_it}; {again}", f"{set_it}; unset GPUALLOC_LOG",
+                      f"{set_it}; {unset}; {again}"):
+            self.assertEqual(own, self.after(f"{lines}; {unset}", env=own), lines)
+        done = subprocess.run([command.BINARY, "run", "--host=system", "--", "/bin/sh", "-c",
+                               f"{unset}; env -0"], check=True, capture_output=True, text=True,
+                              env=command.CLEAN | command.SETTINGS | own)
+        found = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
+        self.assertEqual(own, {name: found[name] for name in NAMES if name in found})
+
+    def test_relative_files_in_specs(self) -> None:
+        """They are of this directory, as those of options are."""
+        for given, wanted in (("trace:file=t/system", 'trace:file="{}/t"/system'),
+                              ('trace:batch=1,file="a/b%p"/slab:max=1K/system',
+                               'trace:batch=1,file="{}/a/b%p"/slab:max=1K/system'),
+                              ('trace:file="/t"/system', 'trace:file="/t"/system'),
+                              ("trace:file=t/dl:./libm.so", 'trace:file="{0}/t"/dl:{0}/./libm.so')):
+            for option in "HOST", "DEVICE", "KERNEL":
+                if option == "HOST" and "dl:" in given:
+                    continue # there is no such library
+                out = self.output(f"--{option.lower()}={given}")
+                text = next(word for word in shlex.split(out)
+                            if word.startswith(f"GPUALLOC_{option}="))
+                self.assertEqual(f"GPUALLOC_{option}={wanted.format(self.folder)};", text)
 
     def test_unset_keeps_variables_of_the_user(self) -> None:
         """Nothing has set them for a preload: a linked program reads them, too."""
