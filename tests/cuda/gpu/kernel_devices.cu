@@ -209,13 +209,36 @@ static void reset(int device)
     print("both after a reset");
 }
 
-static void print_refused(const char *what, unsigned *counter)
+/* All of them, or none. */
+static void expect_refused(const char *what, unsigned *counter, bool all)
 {
     unsigned count = 0;
+    unsigned expected = all ? BLOCKS * THREADS : 0;
     expect("zero", cudaMemset(counter, 0, sizeof *counter));
     request<<<BLOCKS, THREADS>>>(counter);
+    expect("launch", cudaGetLastError());
     expect("copy", cudaMemcpy(&count, counter, sizeof count, cudaMemcpyDeviceToHost));
-    printf("%s: %u of %u refused\n", what, count, (unsigned)(BLOCKS * THREADS));
+    printf("%s: %u of %u refused, expected %u\n", what, count, (unsigned)(BLOCKS * THREADS),
+           expected);
+    is_good = is_good && count == expected;
+}
+
+/* Until what is left is enough for the code, which is loaded, and too little for a heap. */
+static int fill(void **chunks, int most)
+{
+    int count = 0;
+    void *rest = nullptr;
+    cudaFuncAttributes ignored;
+    expect("code", cudaFuncGetAttributes(&ignored, (const void *)request));
+    expect("rest", cudaMalloc(&rest, (size_t)8 << 20));
+    for (size_t size = (size_t)1 << 30; size >= (size_t)1 << 21; size /= 2) {
+        while (count < most && cudaMalloc(&chunks[count], size) == cudaSuccess) {
+            count++;
+        }
+        cudaGetLastError();
+    }
+    expect("rest", cudaFree(rest));
+    return count;
 }
 
 /* The heap of the first device is open before. */
@@ -225,7 +248,6 @@ static void run_full(int device)
         CHUNKS = 4096
     };
     static void *chunks[CHUNKS];
-    int count = 0;
     unsigned *counters[2];
     for (int i = 0; i <= device; i += device ? device : 1) {
         expect("device", cudaSetDevice(i));
@@ -233,25 +255,19 @@ static void run_full(int device)
     }
     expect("device", cudaSetDevice(0));
     if (device) {
-        print_refused("device 0", counters[0]);
+        expect_refused("device 0", counters[0], false);
     }
     expect("device", cudaSetDevice(device));
-    /* what is left is enough for the code, and too little for a heap */
-    for (size_t size = (size_t)1 << 30; size >= (size_t)1 << 25; size /= 2) {
-        while (count < CHUNKS && cudaMalloc(&chunks[count], size) == cudaSuccess) {
-            count++;
-        }
-        cudaGetLastError();
-    }
+    int count = fill(chunks, CHUNKS);
     fprintf(stderr, "-- no memory is free\n");
-    print_refused("full", counters[device != 0]);
-    print_refused("full", counters[device != 0]);
+    expect_refused("full", counters[device != 0], true);
+    expect_refused("full", counters[device != 0], true);
     while (count) {
         expect("free", cudaFree(chunks[--count]));
     }
     fprintf(stderr, "-- all memory is free\n");
     std::this_thread::sleep_for(std::chrono::milliseconds(3000));
-    print_refused("later", counters[device != 0]);
+    expect_refused("later", counters[device != 0], false);
 }
 
 int main(int argc, char **argv)
