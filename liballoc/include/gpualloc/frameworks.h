@@ -14,9 +14,9 @@
  *
  * Each device has one heap, opened by the first request, with the spec of ga_framework_choose() or
  * that of GPUALLOC_DEVICE, and never closed. A request that fails returns NULL, with the reason in
- * ga_error_text(); ga_torch_alloc() throws if PyTorch would not test for NULL. A pointer that is not
- * a block of these heaps is logged and otherwise ignored. In the child of a fork() all requests
- * fail. Sizes are in bytes. All functions are thread safe.
+ * ga_error_text(); ga_torch_alloc() throws if PyTorch would not test for NULL. A pointer that is no
+ * block of these heaps is logged and otherwise ignored. In the child of a fork() all requests fail.
+ * Sizes are in bytes. All functions are thread safe.
  *
  * Compiles alone as C11, C++17 and under nvcc.
  */
