@@ -20,15 +20,26 @@
 
 #define GA_CODE_FILE "gpualloc-device-code.fatbin"
 
-/* The path of the library or program that contains this function. */
-static bool own_path(char path[PATH_MAX])
+static const struct link_map *own_object; /* set once, before threads use it */
+
+/* In a constructor, because dladdr1() takes the lock of the dynamic linker, and ga_code_file_open()
+ * is called under locks. */
+__attribute__((constructor)) static void find_own_object(void)
 {
     Dl_info info;
     void *object = NULL;
-    if (!dladdr1((void *)(uintptr_t)ga_code_file_open, &info, &object, RTLD_DL_LINKMAP)) {
+    if (dladdr1((void *)(uintptr_t)ga_code_file_open, &info, &object, RTLD_DL_LINKMAP)) {
+        own_object = object;
+    }
+}
+
+/* The path of the library or program that contains this function. */
+static bool own_path(char path[PATH_MAX])
+{
+    if (!own_object) {
         return false;
     }
-    const char *name = ((const struct link_map *)object)->l_name;
+    const char *name = own_object->l_name;
     if (*name) { /* empty for the program */
         return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX;
     }

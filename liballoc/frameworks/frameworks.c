@@ -122,6 +122,7 @@ static slot *slot_of(int device)
     /* FF2: acquire. Pairs with FF1. */
     int state = __atomic_load_n(&it->state, __ATOMIC_ACQUIRE);
     if (state == CLOSED) {
+        ga_heap_prepare();
         pthread_mutex_lock(&lock);
         state = it->state; /* stores are made under the lock */
         state = state == CLOSED ? open_slot(it, device) : state;

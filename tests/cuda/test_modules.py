@@ -248,6 +248,16 @@ class Contexts(Served):
         self.served("green")
 
 
+class Constructors(Served):
+    """Code that is loaded under the lock of the dynamic linker, and by another thread at once."""
+
+    PROGRAM = "constructors"
+
+    def test_code_that_a_constructor_loads(self) -> None:
+        self.served("kernels")
+        self.served("kernels", GPUALLOC_PLUGINS=os.environ["GA_PLUGIN"])
+
+
 class Graphs(Served):
     """Launches while contexts are behind."""
 

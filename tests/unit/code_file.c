@@ -5,10 +5,22 @@
 #include "device/code_file.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+static int look_ups;
+
+/* In the C library's place. It takes the lock of the dynamic linker. */
+int dladdr1(const void *address, Dl_info *info, void **extra, int flags)
+{
+    int (*next)(const void *, Dl_info *, void **, int);
+    *(void **)&next = dlsym(RTLD_NEXT, "dladdr1");
+    look_ups++;
+    return next(address, info, extra, flags);
+}
 
 static void path_of_code(char path[PATH_MAX])
 {
@@ -32,6 +44,7 @@ Test(code_file, beside_the_program)
 {
     char path[PATH_MAX];
     ga_code_file file = {0};
+    cr_assert_eq(look_ups, 1, "in the constructor");
     path_of_code(path);
     unlink(path);
     cr_assert_eq(ga_code_file_open(&file), GA_ERR_DEVICE);
@@ -46,4 +59,5 @@ Test(code_file, beside_the_program)
     cr_assert_eq(memcmp(file.code, "code", 4), 0);
     ga_code_file_close(&file);
     cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(look_ups, 1, "code is loaded under locks that a constructor may wait for");
 }
