@@ -24,6 +24,7 @@ ABSENT = {text: f"this build has no {text.removeprefix('gpualloc ')}"
           if not os.environ[variable]}
 PAGES = samples.pages(SOURCE)
 README = PAGES[0]
+CONFORMANCE = "build/tests/conformance/conformance"
 # A page that runs one of these takes for granted that the reader has it.
 TOOLS = {"nvcc", "cmake", "docker", "mpirun", "torchrun", "xxd"}
 GIVEN = {"words.c": "examples/link-malloc/words.c",
@@ -102,6 +103,11 @@ class Page:
         for block in samples.blocks(README) + self.blocks:
             for name in block.names:
                 (self.folder / name).write_text(block.source(), encoding="utf-8")
+        if any("mine.so" in block.text for block in self.blocks):
+            (self.folder / "build").symlink_to(BUILD)
+            subprocess.run([*CC, "-shared", "-fPIC", f"-I{self.prefix}/include",
+                            SOURCE / "examples/plugin.c", "-o", self.folder / "mine.so"],
+                           check=True)
         program = SOURCE / "tests/headers/samples/program.c"
         subprocess.run([*CC, program, "-o", self.folder / "program", "-ldl"], check=True)
         shutil.copy(self.folder / "program", self.folder / "server")
@@ -132,6 +138,8 @@ class Page:
         for tool in TOOLS & set(re.findall(r"^\$ (?:\w+=\S* )*(\w+)", block.text, re.MULTILINE)):
             if not shutil.which(tool, path=f"{Path(NVCC).parent}:{os.environ['PATH']}"):
                 return f"no {tool}"
+        if CONFORMANCE in block.text and not (self.folder / CONFORMANCE).exists():
+            return "this build has no conformance suite: no Criterion"
         if "gpualloc-kernel" in block.text and not (
                 self.prefix / "lib/libgpualloc-kernel.a").exists():
             return "this build has no libgpualloc-kernel.a"
