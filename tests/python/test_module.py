@@ -206,15 +206,18 @@ gpualloc.enable("async")
         """By a MemPool over ga_torch_alloc: both specs are in the message, and the framework keeps
         its allocator."""
         told = self.python("""
-import cupy, gpualloc
+import cupy, gpualloc, torch
 from gpualloc import _library
-block = _library.library().ga_framework_alloc(1 << 20, 0, None)
+plugin = torch.cuda.memory.CUDAPluggableAllocator(_library.LIBRARY, "ga_torch_alloc",
+                                                  "ga_torch_free")
+with torch.cuda.use_mem_pool(torch.cuda.MemPool(plugin.allocator())):
+    tensor = torch.empty(1 << 20)
 try:
-    gpualloc.enable("vmm")
+    gpualloc.enable("vmm", "cupy")
 except gpualloc.Error as error:
     print(error.status, error)
 assert cupy._default_memory_pool.malloc_below is None
-print(gpualloc.enable("cuda"))
+print(gpualloc.enable("cuda", "cupy"))
 """, variables={"GPUALLOC_DEVICE": "cuda"})
         self.assertEqual('SPEC the heap of device 0 is open with the spec "cuda"; expected the '
                          "same, got \"vmm\"\n('cupy',)", told)

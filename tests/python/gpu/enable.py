@@ -16,6 +16,7 @@ from typing import Callable, Iterator
 
 MIB = 1 << 20
 SPEC = "vmm"
+SECONDS = 240 # for all parts
 
 
 def expect_error(kind: type[BaseException], words: str, call: Callable[[], object]) -> None:
@@ -340,8 +341,12 @@ def outcomes(names: list[str]) -> Iterator[tuple[str, int, float]]:
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                for name in names}
     for name, process in running.items():
-        told, _ = process.communicate(timeout=300)
-        print(f"== {name}\n{told.strip()}")
+        try:
+            told, _ = process.communicate(timeout=max(1, begun + SECONDS - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            told = f"{process.communicate()[0]}\nnot at its end after {SECONDS} s"
+        print(f"== {name}\n{told.strip()}", flush=True)
         yield name, process.returncode, time.monotonic() - begun
 
 
