@@ -217,7 +217,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         ga_cuda_primary_close(device);                                                             \
         CUresult result = next ? next(device) : ga_cuda_next_missing();                            \
-        ga_cuda_primary_closed(device);                                                            \
+        ga_cuda_primary_closed(device, result == CUDA_SUCCESS);                                    \
         ga_cuda_contexts_changed();                                                                \
         return result;                                                                             \
     }

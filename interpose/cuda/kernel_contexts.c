@@ -341,10 +341,9 @@ ga_status ga_cuda_kernel_serve(ga_image *out, void **owned, const ga_cuda_target
 {
     const ga_kernel_code *code;
     ga_cubin cubin;
+    *owned = NULL;
+    ga_cuda_instance_prepare();
     ga_status status = ga_kernel_code_prepare(&code, target->device, target->sm);
-    if (status == GA_OK && target->context) {
-        status = open_target(target);
-    }
     if (status == GA_OK) {
         status = ga_cubin_open(&cubin, image);
     }
@@ -353,7 +352,15 @@ ga_status ga_cuda_kernel_serve(ga_image *out, void **owned, const ga_cuda_target
     }
     ga_cubin_needs needs = calls & GA_CALLS_ALIGNED ? code->aligned : code->plain;
     needs.recursion = needs.stack + ga_cuda_instance_stack_limit(target->context);
-    return ga_cubin_serve(out, owned, &cubin, &code->cubin, &needs);
+    status = ga_cubin_serve(out, owned, &cubin, &code->cubin, &needs);
+    if (status == GA_OK && target->context) {
+        status = open_target(target); /* last, because there may be nothing to serve from a heap */
+    }
+    if (status != GA_OK) {
+        ga_libc.free(*owned);
+        *owned = NULL;
+    }
+    return status;
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -511,7 +518,6 @@ void ga_cuda_kernel_close(int number)
     pthread_mutex_lock(&devices[number].lock);
     if (ga_cuda_kernel_has_served()) {
         others = close_all(number);
-        remove_primary(number);
     }
     if (others) {
         ga_log(GA_LOG_WARN,
@@ -521,15 +527,39 @@ void ga_cuda_kernel_close(int number)
     }
 }
 
-/* Another thread may have seen it meanwhile; the driver may have refused. */
-void ga_cuda_kernel_closed(int number)
+/* Another thread may have seen it meanwhile. */
+void ga_cuda_kernel_closed(int number, bool is_gone)
 {
     if (number < 0 || number >= GA_CUDA_DEVICES) {
         return;
     }
     if (ga_cuda_kernel_has_served()) {
-        remove_primary(number);
+        if (is_gone) {
+            remove_primary(number);
+        }
         see_primary(number);
     }
     pthread_mutex_unlock(&devices[number].lock);
+}
+
+static bool has_code(int number)
+{
+    bool has = false;
+    for (ga_cuda_listed *c = ga_cuda_listed_next(number, NULL); c && !has;
+         c = ga_cuda_listed_next(number, c)) {
+        has = ga_cuda_codes_last(c->at.context) != 0;
+    }
+    return has;
+}
+
+void ga_cuda_kernel_close_unused(int number)
+{
+    if (!ga_cuda_kernel_has_served() || number < 0 || number >= GA_CUDA_DEVICES) {
+        return;
+    }
+    int mode = lock(number);
+    if (!has_code(number)) {
+        close_all(number);
+    }
+    unlock(number, mode);
 }

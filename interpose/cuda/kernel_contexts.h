@@ -64,8 +64,13 @@ void ga_cuda_kernel_destroyed(int device, CUcontext context, bool is_gone);
 
 /* Before the primary context goes: close the heap with all its blocks. Other contexts of the device
  * get another heap at their next launch, in a new primary context. After: until then, other threads
- * wait that load code on the device or launch such code. */
+ * wait that load code on the device or launch such code. If the driver has refused, the code of the
+ * primary context gets another heap, too. */
 void ga_cuda_kernel_close(int device);
-void ga_cuda_kernel_closed(int device);
+void ga_cuda_kernel_closed(int device, bool is_gone);
+
+/* Close the heap of a device, and unload our modules there, if no code is served in any of its
+ * contexts. */
+void ga_cuda_kernel_close_unused(int device);
 
 #endif

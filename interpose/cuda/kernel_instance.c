@@ -6,6 +6,7 @@
 #include "kernel_instance.h"
 
 #include "../../liballoc/platform/cuda_driver.h"
+#include "../../liballoc/runtime/heap.h"
 #include "../kernel/module.h"
 #include "next.h"
 
@@ -38,8 +39,7 @@ static void *symbols[SYMBOLS];
 
 void ga_cuda_instance_prepare(void)
 {
-    const ga_cuda_driver *driver;
-    ga_cuda_driver_get(&driver); /* which opens the library, the first time */
+    ga_heap_prepare();
     for (int i = 0; i < SYMBOLS; i++) {
         if (!__atomic_load_n(&symbols[i], __ATOMIC_RELAXED)) { /* relaxed: see there */
             __atomic_store_n(&symbols[i], ga_cuda_next_symbol(symbol_names[i]),

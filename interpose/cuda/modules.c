@@ -14,9 +14,9 @@
  * The decision to serve is made once for a program, because a block must be freed by the malloc
  * that it came from, and modules may exchange pointers. If the first module that allocates cannot
  * be served, no later one is, unless GPUALLOC_KERNEL_MIXED=allow. A module that cannot be served
- * after others were is reported.
+ * after others were is reported. One that cannot be read may allocate, and counts as one that does.
  *
- * STRUCTURE  the decision and three counters
+ * STRUCTURE  the decision and four counters
  * ORDER      relaxed: single words, and each call of a hook is complete in itself
  * PROGRESS   no lock; see kernel_contexts.c
  */
@@ -56,6 +56,7 @@ typedef struct loading {
     ga_cuda_word words[WORDS];
     bool is_library;
     bool is_kept;           /* the program keeps the code of a library until it unloads it */
+    bool is_unread;         /* our reading of its file has failed */
     size_t size;            /* of the code; SIZE_MAX: not known */
     ga_ptx_options options; /* of the compiler */
 } loading;
@@ -84,7 +85,8 @@ ga_cuda_module_counts ga_cuda_modules_counted(void)
     /* relaxed: figures */
     return (ga_cuda_module_counts){__atomic_load_n(&counts.served, __ATOMIC_RELAXED),
                                    __atomic_load_n(&counts.passed, __ATOMIC_RELAXED),
-                                   __atomic_load_n(&counts.refused, __ATOMIC_RELAXED)};
+                                   __atomic_load_n(&counts.refused, __ATOMIC_RELAXED),
+                                   __atomic_load_n(&counts.unread, __ATOMIC_RELAXED)};
 }
 
 void ga_cuda_modules_child(void)
@@ -124,17 +126,34 @@ static bool may_mix(void)
     return mixed && strcmp(mixed, "allow") == 0;
 }
 
-/* Device code that the driver has loaded allocates and keeps CUDA's malloc, for the reason in
- * ga_error_text(). */
-static void refuse(void)
+typedef enum verdict {
+    PASSED,  /* the code does not allocate: it is loaded as it is */
+    UNREAD,  /* so is code that cannot be read, and may allocate; ga_error_text() says why */
+    REFUSED, /* it allocates and cannot be served; ga_error_text() says why */
+    REPLACED
+} verdict;
+
+/* Device code that the driver has loaded on a device is REFUSED or UNREAD, for the reason in
+ * ga_error_text(), and keeps CUDA's malloc. */
+static void refuse(verdict found, int device)
 {
+    bool is_unread = found == UNREAD;
     ga_cuda_kernel_stop_if_strict();
-    bool is_mixed = may_mix() || decide(REFUSING) == SERVING;
-    add_one(&counts.refused);
-    ga_log(level_of(is_mixed ? TOLD_MIXED : TOLD_REFUSED),
-           "a module keeps CUDA's malloc in kernels: %s%s", ga_error_text(),
-           is_mixed ? "; other modules have gpualloc's: they must not free each other's blocks"
-                    : "");
+    bool is_alone = !may_mix() && decide(REFUSING) == REFUSING;
+    add_one(is_unread ? &counts.unread : &counts.refused);
+    ga_log(
+        level_of(is_unread  ? TOLD_UNREAD
+                 : is_alone ? TOLD_REFUSED
+                            : TOLD_MIXED),
+        "%s: %s%s",
+        is_unread ? "a module is passed to the driver unread, and keeps CUDA's malloc in kernels "
+                    "if it allocates"
+                  : "a module keeps CUDA's malloc in kernels",
+        ga_error_text(),
+        is_alone ? "" : "; other modules have gpualloc's: they must not free each other's blocks");
+    if (is_alone) {
+        ga_cuda_kernel_close_unused(device);
+    }
 }
 
 /* ---- where the code will run ----------------------------------------------------------------- */
@@ -237,12 +256,19 @@ static ga_status serve(void **out, const loading *c, const ga_cuda_target *t, ga
     return status;
 }
 
-typedef enum verdict {
-    PASSED,  /* the code does not allocate: it is loaded as it is */
-    UNREAD,  /* so is code that cannot be read; ga_error_text() says why */
-    REFUSED, /* it allocates and cannot be served; ga_error_text() says why */
-    REPLACED
-} verdict;
+static bool are_readable(const ga_ptx_options *options)
+{
+    return !options->count || (options->options && options->values);
+}
+
+/* A call that the driver will refuse. */
+static ga_status check_options(const ga_ptx_options *options)
+{
+    return are_readable(options)
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT, "expected names and values of %u options, got NULL",
+                         options->count);
+}
 
 /* REPLACED: `*out`, to be freed, is to be loaded instead. */
 static verdict replace(void **out, const loading *c, const void *code, ga_cuda_target *t)
@@ -252,10 +278,17 @@ static verdict replace(void **out, const loading *c, const void *code, ga_cuda_t
     void *owned = NULL;
     unsigned calls = 0;
     *out = NULL;
+    if (c->is_unread) {
+        find_target(t);
+        return UNREAD;
+    }
     if (!ga_cuda_kernel_wanted() || !code || !find_target(t) || (!c->is_library && !t->context)) {
         return PASSED; /* without a context, the driver refuses a module */
     }
-    ga_status status = ga_image_measure(&image, code, c->size);
+    ga_status status = check_options(&c->options);
+    if (status == GA_OK) {
+        status = ga_image_measure(&image, code, c->size);
+    }
     if (status == GA_OK) {
         status = find_code(&image, &owned, &entry, t->sm);
     }
@@ -265,7 +298,7 @@ static verdict replace(void **out, const loading *c, const void *code, ga_cuda_t
     verdict found = status == GA_OK ? PASSED : UNREAD;
     if (calls) {
         found = serve(out, c, t, image, &entry, calls) == GA_OK ? REPLACED : REFUSED;
-    } else {
+    } else if (found == PASSED) {
         add_one(&counts.passed);
     }
     ga_libc.free(owned);
@@ -284,22 +317,14 @@ static CUresult forward(const loading *c, ga_cuda_hook_index row, const void *co
 
 /* Load the program's code as it is. For the reason in ga_error_text(), it cannot be served or read.
  * If the driver refuses it, too, nothing was loaded, and other modules may still be served. */
-static CUresult load_own(const loading *c, verdict found)
+static CUresult load_own(const loading *c, verdict found, const ga_cuda_target *t)
 {
     char reason[256];
     snprintf(reason, sizeof reason, "%s", ga_error_text());
     CUresult result = forward(c, c->row, (const void *)c->words[CODE]);
-    if (result != CUDA_SUCCESS || found == PASSED) {
-        return result;
-    }
-    ga_fail(GA_ERR_UNSUPPORTED, "%s", reason);
-    if (found == REFUSED) {
-        refuse();
-    } else {
-        ga_log(level_of(TOLD_UNREAD),
-               "a module is passed to the driver unread, and keeps CUDA's malloc in kernels if it "
-               "allocates: %s",
-               reason);
+    if (result == CUDA_SUCCESS && found != PASSED) {
+        ga_fail(GA_ERR_UNSUPPORTED, "%s", reason);
+        refuse(found, t->device);
     }
     return result;
 }
@@ -326,7 +351,7 @@ static CUresult finish(const loading *c, void *copy, const ga_cuda_target *t)
         ga_libc.free(copy);
     }
     if (status != GA_OK) {
-        return load_own(c, REFUSED);
+        return load_own(c, REFUSED, t);
     }
     if (decide(SERVING) == REFUSING && !may_mix()) { /* another thread's module was the first */
         ga_log(GA_LOG_WARN, "a module has gpualloc's malloc in kernels, and an earlier one CUDA's: "
@@ -344,7 +369,7 @@ static CUresult load(const loading *c, ga_cuda_hook_index data_row, const void *
     ga_cuda_count(c->row);
     verdict found = replace(&copy, c, code, &target);
     if (found != REPLACED) {
-        return load_own(c, found);
+        return load_own(c, found, &target);
     }
     CUresult result = forward(c, data_row, copy);
     if (result == CUDA_SUCCESS) {
@@ -352,15 +377,16 @@ static CUresult load(const loading *c, ga_cuda_hook_index data_row, const void *
     }
     ga_libc.free(copy);
     ga_fail(GA_ERR_DEVICE, "the driver answers %d to the code with stubs", result);
-    return load_own(c, REFUSED);
+    return load_own(c, REFUSED, &target);
 }
 
 /* With is_kept the call is invalid, which the driver will say. */
 static CUresult load_file(loading *c, ga_cuda_hook_index data_row)
 {
-    void *code = ga_cuda_kernel_wanted() && !c->is_kept
-                     ? ga_image_file_read((const char *)c->words[CODE], &c->size)
-                     : NULL;
+    void *code = NULL;
+    if (ga_cuda_kernel_wanted() && !c->is_kept) {
+        c->is_unread = ga_image_file_read(&code, &c->size, (const char *)c->words[CODE]) != GA_OK;
+    }
     c->size += code ? 1 : 0; /* the NUL behind a text */
     CUresult result = load(c, data_row, code);
     ga_libc.free(code);

@@ -12,6 +12,7 @@ typedef struct ga_cuda_module_counts {
     uint64_t served;  /* call our functions */
     uint64_t passed;  /* do not allocate */
     uint64_t refused; /* allocate, and keep CUDA's malloc */
+    uint64_t unread;  /* may allocate, and keep it, because they cannot be read */
 } ga_cuda_module_counts;
 
 ga_cuda_module_counts ga_cuda_modules_counted(void);

@@ -71,9 +71,9 @@ void ga_cuda_primary_close(CUdevice device)
     ga_cuda_served_reset(device);
 }
 
-void ga_cuda_primary_closed(CUdevice device)
+void ga_cuda_primary_closed(CUdevice device, bool is_gone)
 {
-    ga_cuda_kernel_closed(device);
+    ga_cuda_kernel_closed(device, is_gone);
 }
 
 GA_CUDA_ENTRY(retain_fn, cuDevicePrimaryCtxRetain);
@@ -124,7 +124,7 @@ static CUresult release(ga_cuda_hook_index row, CUdevice device)
     }
     CUresult result = next(device);
     if (is_last) {
-        ga_cuda_primary_closed(device);
+        ga_cuda_primary_closed(device, result == CUDA_SUCCESS);
     }
     if (p && result == CUDA_SUCCESS) {
         drop_reference(p);

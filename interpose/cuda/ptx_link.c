@@ -21,6 +21,8 @@ enum {
     ERROR_LOG_BUFFER_SIZE_BYTES = 6,
     INPUT_PTX = 1, /* CU_JIT_INPUT_* */
     INPUT_FATBINARY = 2,
+    LAUNCH_ERRORS = 700, /* CUDA_ERROR_ILLEGAL_ADDRESS to ..._LAUNCH_FAILURE */
+    LAUNCH_ERRORS_END = 720,
     LOG_SIZE = 1024
 };
 
@@ -59,10 +61,25 @@ static ga_status copy_cubin(ga_image *out, void **owned, const void *cubin, size
     return GA_OK;
 }
 
+/* Kernels that the program ran before may have broken the context. */
+static bool is_of_context(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEINITIALIZED ||
+           result == CUDA_ERROR_INVALID_CONTEXT ||
+           (result >= LAUNCH_ERRORS && result < LAUNCH_ERRORS_END);
+}
+
+static ga_status status_of(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? GA_ERR_MEMORY
+           : is_of_context(result)            ? GA_ERR_DEVICE
+                                              : GA_ERR_UNSUPPORTED;
+}
+
 static ga_status refused(CUresult result, char *log)
 {
     log[strcspn(log, "\n")] = '\0';
-    return ga_fail(GA_ERR_UNSUPPORTED, "the driver's linker refuses the PTX: error %d%s%s", result,
+    return ga_fail(status_of(result), "the driver's linker refuses the PTX: error %d%s%s", result,
                    *log ? ": " : "", log);
 }
 
@@ -138,8 +155,8 @@ static ga_status make_context(CUcontext *out, int device)
                              : ga_cuda_next_missing();
     return result == CUDA_SUCCESS
                ? GA_OK
-               : ga_fail(GA_ERR_DEVICE, "no context on device %d to compile PTX in: error %d",
-                         device, result);
+               : ga_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? GA_ERR_MEMORY : GA_ERR_DEVICE,
+                         "no context on device %d to compile PTX in: error %d", device, result);
 }
 
 static ga_status compile(ga_image *out, void **owned, int device, const ga_ptx_source *source)

@@ -23,6 +23,8 @@ typedef struct ga_ptx_source {
  * functions in it.
  *
  * GA_ERR_UNSUPPORTED  the driver has no linker, or refuses the PTX: the error has its first line
+ * GA_ERR_MEMORY       no memory, of the host or the device
+ * GA_ERR_DEVICE       the context is broken, or none can be made
  */
 ga_status ga_ptx_link(ga_image *out, void **owned, int device, const ga_ptx_source *source);
 

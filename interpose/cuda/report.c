@@ -31,10 +31,10 @@ static void add_modules(ga_text *text, bool json)
     ga_cuda_module_counts modules = ga_cuda_modules_counted();
     ga_text_add(text,
                 json ? ",\"modules\":{\"served\":%" PRIu64 ",\"passed\":%" PRIu64
-                       ",\"refused\":%" PRIu64 "}"
+                       ",\"refused\":%" PRIu64 ",\"unread\":%" PRIu64 "}"
                      : "modules with in-kernel malloc        served %" PRIu64 ", without %" PRIu64
-                       ", refused %" PRIu64 "\n",
-                modules.served, modules.passed, modules.refused);
+                       ", refused %" PRIu64 ", unread %" PRIu64 "\n",
+                modules.served, modules.passed, modules.refused, modules.unread);
 }
 
 static void compose(ga_text *text, bool json, const void *unused)

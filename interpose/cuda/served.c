@@ -161,6 +161,7 @@ static bool is_serving(void)
     /* IS2: acquire. Pairs with IS1. */
     int now = __atomic_load_n(&mode, __ATOMIC_ACQUIRE);
     if (__builtin_expect(now == UNREAD, 0)) {
+        ga_backend_at(0); /* loads plugins, which must not happen under the lock of `once` */
         pthread_once(&once, read_settings);
         now = mode;
     }
@@ -315,6 +316,7 @@ static void enable_mutual_access(int newest)
 
 static void open_once(ga_cuda_device *d, int ordinal)
 {
+    ga_heap_prepare();
     pthread_rwlock_wrlock(&d->lock);
     bool opens = d->state == CLOSED;
     if (opens) {

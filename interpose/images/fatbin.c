@@ -53,10 +53,22 @@ bool ga_fatbin_next(ga_fatbin_entry *out, ga_image fatbin, size_t *at)
 
 /* ---- choosing ------------------------------------------------------------------------------ */
 
+/* Machine code for Tegra runs on no desktop GPU of the same major number. */
+static bool is_tegra(unsigned sm)
+{
+    static const unsigned all[] = {53, 62, 72, 87, 101};
+    size_t i = 0;
+    while (i < sizeof all / sizeof *all && all[i] != sm) {
+        i++;
+    }
+    return i < sizeof all / sizeof *all;
+}
+
 static bool is_for(const ga_fatbin_record *record, unsigned sm)
 {
     bool same_major = record->sm / 10 == sm / 10;
-    if (record->flags & GA_FATBIN_EXACT) {
+    if (record->flags & GA_FATBIN_EXACT ||
+        (record->kind == GA_FATBIN_ELF && is_tegra(record->sm))) {
         return record->sm == sm;
     }
     if (record->flags & GA_FATBIN_FAMILY || record->kind == GA_FATBIN_ELF) {

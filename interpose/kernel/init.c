@@ -11,7 +11,9 @@
  * INVARIANT  an id is in `served` only while the heap published there is open: the driver does not
  *            reuse the id of a destroyed context, and closing a heap changes the epoch
  * ORDER      the lock's
- * PROGRESS   a thread that launches in the same context as before takes no lock
+ * PROGRESS   a thread that launches in the same context as before takes no lock. Under the lock
+ *            nothing is looked up by the dynamic linker, whose own lock a thread holds that runs
+ *            constructors, which may launch
  */
 #include "cudart.h"
 #include "linked.h"
@@ -33,7 +35,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long long served[CONTEXTS]; /* 0: none */
 static unsigned next;
 static uint64_t served_epoch;
-static get_context_id *context_id; /* the driver's cuCtxGetId, set once */
+static get_context_id *context_id; /* NULL: not looked up yet; relaxed: all threads find the same */
 
 static _Thread_local struct {
     unsigned long long context;
@@ -56,21 +58,32 @@ __attribute__((constructor)) static void watch_forks(void)
     pthread_atfork(NULL, NULL, fork_child);
 }
 
-static void find_context_id(void)
+/* In the place of the driver's cuCtxGetId(), if it has none. */
+static int no_context_id(void *context, unsigned long long *out)
 {
+    (void)context;
+    *out = 0;
+    return -1;
+}
+
+static get_context_id *look_up_context_id(void)
+{
+    get_context_id *found = no_context_id;
     void *function = NULL;
     int result;
     cudaError_t error = cudaGetDriverEntryPointByVersion("cuCtxGetId", &function, 12000,
                                                          cudaEnableDefault, &result);
-    if (error == cudaSuccess) {
-        memcpy(&context_id, &function, sizeof context_id);
+    if (error == cudaSuccess && function) {
+        memcpy(&found, &function, sizeof found);
     }
+    __atomic_store_n(&context_id, found, __ATOMIC_RELAXED); /* relaxed: see there */
+    return found;
 }
 
-static void start_once(void)
+static get_context_id *find_context_id(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_context_id);
+    get_context_id *found = __atomic_load_n(&context_id, __ATOMIC_RELAXED); /* relaxed: see there */
+    return found ? found : look_up_context_id();
 }
 
 /* ---- which context --------------------------------------------------------------------------- */
@@ -80,8 +93,9 @@ static void start_once(void)
 static unsigned long long current_context(void)
 {
     unsigned long long id = 0;
-    if (context_id) {
-        return context_id(NULL, &id) == 0 ? id : 0;
+    get_context_id *get = find_context_id();
+    if (get != no_context_id) {
+        return get(NULL, &id) == 0 ? id : 0;
     }
     int device;
     return cudaGetDevice(&device) == cudaSuccess ? (unsigned long long)device + 1 : 0;
@@ -171,9 +185,15 @@ static ga_status publish_locked(void)
     return status;
 }
 
+static void prepare(void)
+{
+    find_context_id();
+    ga_kernel_prepare();
+}
+
 ga_status ga_kernel_init(void)
 {
-    start_once();
+    prepare();
     pthread_mutex_lock(&lock);
     ga_status status = publish_locked();
     pthread_mutex_unlock(&lock);
@@ -182,6 +202,7 @@ ga_status ga_kernel_init(void)
 
 static void publish_slow(unsigned long long context, uint64_t epoch)
 {
+    prepare();
     pthread_mutex_lock(&lock);
     if (context && served_epoch == epoch && is_served(context)) {
         int device;
@@ -196,7 +217,6 @@ static void publish_slow(unsigned long long context, uint64_t epoch)
 
 void ga_kernel_before_launch(void)
 {
-    start_once();
     unsigned long long context = current_context();
     uint64_t epoch = ga_kernel_epoch();
     if (context && context == last.context && epoch == last.epoch) {

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <link.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,17 +20,30 @@
 #include <unistd.h>
 
 #define GA_CODE_FILE "gpualloc-device-code.fatbin"
+#define FATBIN_MAGIC UINT32_C(0xba55ed50)
 
-/* The path of the library or program that contains this function. */
-static bool own_path(char path[PATH_MAX])
+static const struct link_map *own_object; /* set once, before threads use it */
+
+/* In a constructor, because dladdr1() takes the lock of the dynamic linker, and ga_code_file_open()
+ * is called under locks. */
+__attribute__((constructor)) static void find_own_object(void)
 {
     Dl_info info;
     void *object = NULL;
-    if (!dladdr1((void *)(uintptr_t)ga_code_file_open, &info, &object, RTLD_DL_LINKMAP)) {
+    if (dladdr1((void *)(uintptr_t)ga_code_file_open, &info, &object, RTLD_DL_LINKMAP)) {
+        own_object = object;
+    }
+}
+
+/* The path of the library or program that contains this function. */
+static bool own_path(char path[PATH_MAX], bool *program)
+{
+    if (!own_object) {
         return false;
     }
-    const char *name = ((const struct link_map *)object)->l_name;
-    if (*name) { /* empty for the program */
+    const char *name = own_object->l_name;
+    *program = !*name;
+    if (*name) {
         return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX;
     }
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -37,22 +51,49 @@ static bool own_path(char path[PATH_MAX])
     return length > 0;
 }
 
-/* Beside the library; for a program in bin/, in lib/. */
+static int open_in(char path[PATH_MAX], const char *own, const char *folder)
+{
+    const char *slash = strrchr(own, '/');
+    int length = snprintf(path, PATH_MAX, "%.*s%s" GA_CODE_FILE, slash ? (int)(slash + 1 - own) : 0,
+                          own, folder);
+    int fd = -1;
+    do {
+        errno = ENAMETOOLONG;
+        fd = length < PATH_MAX ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    } while (fd < 0 && errno == EINTR); /* a signal, on FUSE */
+    return fd;
+}
+
+/* Beside the library; for a program also in lib/ beside its folder, which its errors name. */
 static int open_beside(char path[PATH_MAX])
 {
-    static const char *const folders[] = {"", "../lib/"};
     char own[PATH_MAX];
-    if (!own_path(own)) {
+    bool program = false;
+    if (!own_path(own, &program)) {
         return -1;
     }
-    char *slash = strrchr(own, '/');
-    int fd = -1;
-    for (size_t i = 0; fd < 0 && i < sizeof folders / sizeof *folders; i++) {
-        int length = snprintf(path, PATH_MAX, "%.*s%s" GA_CODE_FILE,
-                              slash ? (int)(slash + 1 - own) : 0, own, folders[i]);
-        fd = length < PATH_MAX ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int fd = open_in(path, own, "");
+    return fd < 0 && program ? open_in(path, own, "../lib/") : fd;
+}
+
+/* The start of a fat binary. cuModuleLoadData() trusts the size, and does not return from a file
+ * that is shorter. */
+typedef struct fatbin_start {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t header_size;
+    uint64_t size; /* bytes behind the header */
+} fatbin_start;
+
+static bool is_whole(const void *code, size_t size)
+{
+    fatbin_start start;
+    if (size < sizeof start) {
+        return false;
     }
-    return fd;
+    memcpy(&start, code, sizeof start);
+    return start.magic == FATBIN_MAGIC && start.header_size <= size &&
+           start.size <= size - start.header_size;
 }
 
 ga_status ga_code_file_open(ga_code_file *out)
@@ -61,10 +102,10 @@ ga_status ga_code_file_open(ga_code_file *out)
     struct stat there;
     int fd = open_beside(path);
     if (fd < 0) {
-        return ga_fail(GA_ERR_DEVICE,
-                       "this build has no device code: nvcc was not found for it, and \"%.500s\" "
-                       "cannot be read: %s",
-                       path, strerror(errno));
+        return ga_fail(
+            GA_ERR_DEVICE,
+            "no device code: \"%.500s\" cannot be read: %s; a build without nvcc has none", path,
+            strerror(errno));
     }
     void *code = MAP_FAILED;
     if (fstat(fd, &there) == 0 && there.st_size > 0) {
@@ -75,7 +116,15 @@ ga_status ga_code_file_open(ga_code_file *out)
         return ga_fail(GA_ERR_DEVICE, "\"%.500s\": expected device code", path);
     }
     *out = (ga_code_file){code, (size_t)there.st_size};
-    return GA_OK;
+    if (is_whole(out->code, out->size)) {
+        return GA_OK;
+    }
+    ga_code_file_close(out);
+    *out = (ga_code_file){0};
+    return ga_fail(GA_ERR_DEVICE,
+                   "\"%.500s\": expected device code, got %lld bytes that are not "
+                   "one whole fat binary",
+                   path, (long long)there.st_size);
 }
 
 void ga_code_file_close(ga_code_file *file)

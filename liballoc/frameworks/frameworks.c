@@ -28,6 +28,7 @@
 #include "../platform/log.h"
 #include "../runtime/captures.h"
 #include "../runtime/heap.h"
+#include "spec_choice.h"
 #include "torch_errors.h"
 
 #include <pthread.h>
@@ -97,7 +98,8 @@ static bool has_streams(const ga_heap *heap)
 static int open_slot(slot *it, int device)
 {
     int state = OPEN;
-    if (ga_heap_open(&it->heap, GA_PLACE_DEVICE, device, NULL) == GA_OK) {
+    if (ga_heap_open(&it->heap, GA_PLACE_DEVICE, device, ga_choice_spec()) == GA_OK) {
+        ga_choice_opened(device);
         it->streams = has_streams(it->heap);
     } else {
         ga_log(GA_LOG_ERROR, "%s; every request on device %d fails", ga_error_text(), device);
@@ -120,6 +122,7 @@ static slot *slot_of(int device)
     /* FF2: acquire. Pairs with FF1. */
     int state = __atomic_load_n(&it->state, __ATOMIC_ACQUIRE);
     if (state == CLOSED) {
+        ga_heap_prepare();
         pthread_mutex_lock(&lock);
         state = it->state; /* stores are made under the lock */
         state = state == CLOSED ? open_slot(it, device) : state;
@@ -136,6 +139,18 @@ ga_heap *ga_framework_heap(int device)
 {
     slot *it = slot_of(device);
     return it ? it->heap : NULL;
+}
+
+ga_status ga_framework_choose(const char *spec)
+{
+    ga_status status = ga_heap_check(GA_PLACE_DEVICE, spec);
+    if (status != GA_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&lock);
+    status = ga_choice_set(spec);
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 typedef struct block_list {

@@ -283,12 +283,18 @@ static ga_status no_slot(int device)
                    GA_CUDA_DEVICES - 1);
 }
 
+void ga_kernel_prepare(void)
+{
+    ga_heap_prepare();
+}
+
 ga_status ga_kernel_publish(int device, void *variable)
 {
     slot *it = slot_of(device);
     if (!it) {
         return no_slot(device);
     }
+    ga_heap_prepare();
     pthread_mutex_lock(&lock);
     ga_status status = variable ? publish_locked(it, device, variable) : not_active(device);
     pthread_mutex_unlock(&lock);

@@ -3,13 +3,14 @@
  * Stream captures, through functions of the driver that older drivers do not have.
  *
  * ORDER      PC1/PC2 publish the functions of the driver
- * PROGRESS   lock-free once they have been looked up
+ * PROGRESS   no lock, because dlsym() takes the lock of the dynamic linker. Threads that come at
+ *            once all look up, and the record of the first one stays
  */
 #include "cuda_captures.h"
 
 #include "cuda_driver.h"
+#include "libc.h"
 
-#include <pthread.h>
 #include <string.h>
 
 typedef struct CUgraph_st *CUgraph;
@@ -36,8 +37,7 @@ typedef struct capture_calls {
     CUresult (*exchange)(int *mode);
 } capture_calls;
 
-static capture_calls calls; /* filled once, by look_up(); zeros until the driver is loaded */
-static bool found;
+static capture_calls *calls; /* NULL: not looked up yet; never freed */
 static bool unwatched;
 
 void ga_cuda_captures_unwatch(void)
@@ -45,38 +45,52 @@ void ga_cuda_captures_unwatch(void)
     unwatched = true;
 }
 
+static capture_calls *find_calls(void)
+{
+    /* PC2: acquire. Pairs with PC1. */
+    return __atomic_load_n(&calls, __ATOMIC_ACQUIRE);
+}
+
 static void look_up(void)
 {
+    capture_calls *none = NULL;
+    capture_calls *made = ga_libc.calloc(1, sizeof *made);
+    if (!made) {
+        return; /* the next call tries again */
+    }
     const struct {
         void *function;
         const char *symbol;
-    } rows[] = {{&calls.is_capturing, "cuStreamIsCapturing"},
-                {&calls.info_2, "cuStreamGetCaptureInfo_v2"},
-                {&calls.info_3, "cuStreamGetCaptureInfo_v3"},
-                {&calls.create, "cuUserObjectCreate"},
-                {&calls.retain, "cuGraphRetainUserObject"},
-                {&calls.exchange, "cuThreadExchangeStreamCaptureMode"}};
+    } rows[] = {{&made->is_capturing, "cuStreamIsCapturing"},
+                {&made->info_2, "cuStreamGetCaptureInfo_v2"},
+                {&made->info_3, "cuStreamGetCaptureInfo_v3"},
+                {&made->create, "cuUserObjectCreate"},
+                {&made->retain, "cuGraphRetainUserObject"},
+                {&made->exchange, "cuThreadExchangeStreamCaptureMode"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *function = ga_cuda_driver_symbol(rows[i].symbol);
         memcpy(rows[i].function, &function, sizeof function);
     }
-    /* PC1: release. Pairs with PC2: a thread that sees `found` sees the functions. */
-    __atomic_store_n(&found, true, __ATOMIC_RELEASE);
+    /* PC1: release. Pairs with PC2: a reader of the pointer sees the functions. */
+    if (!__atomic_compare_exchange_n(&calls, &none, made, false, __ATOMIC_RELEASE,
+                                     __ATOMIC_RELAXED)) {
+        ga_libc.free(made);
+    }
 }
 
+/* Zeros until the driver is loaded. */
 static const capture_calls *captures_calls(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     static const capture_calls none;
-    /* PC2: acquire. Pairs with PC1. */
-    if (__builtin_expect(__atomic_load_n(&found, __ATOMIC_ACQUIRE), 1)) {
-        return &calls;
+    const capture_calls *there = find_calls();
+    if (__builtin_expect(there != NULL, 1)) {
+        return there;
     }
-    if (unwatched || !ga_cuda_driver_symbol("cuStreamIsCapturing")) {
-        return &none;
+    if (!unwatched && ga_cuda_driver_symbol("cuStreamIsCapturing")) {
+        look_up();
+        there = find_calls();
     }
-    pthread_once(&once, look_up);
-    return &calls;
+    return there ? there : &none;
 }
 
 bool ga_cuda_captures_watched(void)
@@ -138,6 +152,6 @@ int ga_cuda_relax_mode(void)
 void ga_cuda_restore_mode(int mode)
 {
     if (mode != MODE_UNKNOWN) {
-        calls.exchange(&mode);
+        captures_calls()->exchange(&mode); /* there, because ga_cuda_relax_mode() has called it */
     }
 }

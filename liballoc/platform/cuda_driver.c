@@ -3,15 +3,16 @@
  * Loads the driver, and keeps each device's primary context and one stream.
  *
  * ga_cuda_enter
- *   ga_cuda_driver_get   load() once in a process; refused in a child of fork()
+ *   ga_cuda_driver_get   load() at the first call; refused in a child of fork()
  *   slot_of              fill_slot() at the device's first use, else one load
  *   push the context, relax the capture mode, retry releases that the driver refused
  *
  * STRUCTURE  one table, filled once; one slot per device with its primary context and a stream
  * INVARIANT  a slot with a context is complete, and changes again only in ga_cuda_forget()
- * ORDER      PD1/PD2 publish a slot; pthread_once publishes the table; PL1/PL2 the library, to
- *            threads that have not called ga_cuda_driver_get()
- * PROGRESS   lock-free once a device has been used; its first use takes slots_lock
+ * ORDER      PD1/PD2 publish a slot; PL1/PL2 the table and the library
+ * PROGRESS   lock-free once a device has been used; its first use takes slots_lock. No lock over
+ *            dlopen(), whose own lock a thread holds that runs constructors, which may call this:
+ *            threads that come at once all load, and the record of the first one stays
  */
 #include "cuda_driver.h"
 
@@ -19,6 +20,7 @@
 #include "cuda_refused.h"
 #include "environment.h"
 #include "forks.h"
+#include "libc.h"
 
 #include <gpualloc/backend.h>
 
@@ -40,27 +42,31 @@ static const struct {
     size_t offset;
 } rows[] = {GA_CUDA_FUNCTIONS(ROW)};
 
-/* Written by load() alone, under pthread_once, except `inherited`: a fork handler sets it in the
- * child, which has one thread then. A getpid() in each call would cost a system call. */
-static struct {
+/* Does not change once it is published. */
+typedef struct loaded_driver {
     ga_cuda_driver table;
     void *library;
     bool usable;
-    bool inherited; /* this process is a child of the one that started the driver */
-    pid_t pid;      /* of the process that started the driver */
+    pid_t pid; /* of the process that started the driver */
     char reason[400];
-} loaded;
+} loaded_driver;
+
+static loaded_driver *loaded; /* NULL: not yet; never freed */
+
+/* This process is a child of the one that started the driver. A fork handler sets it in the child,
+ * which has one thread then. A getpid() in each call would cost a system call. */
+static bool inherited;
 
 static const ga_cuda_driver *stand_in; /* set by tests, while no other thread uses this file */
 static bool stand_in_inherited;
 static pid_t stand_in_pid;
 static bool gone; /* relaxed: a hint that needs no order */
 
-__attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void refuse(loaded_driver *it, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(loaded.reason, sizeof loaded.reason, format, args);
+    vsnprintf(it->reason, sizeof it->reason, format, args);
     va_end(args);
 }
 
@@ -76,21 +82,28 @@ static bool is_optional(const char *symbol)
 }
 
 /* Fill the table. Returns NULL, or the first required symbol that the library does not define. */
-static const char *resolve(void *library)
+static const char *resolve(ga_cuda_driver *table, void *library)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *function = dlsym(library, rows[i].symbol);
         if (!function && !is_optional(rows[i].symbol)) {
             return rows[i].symbol;
         }
-        memcpy((char *)&loaded.table + rows[i].offset, &function, sizeof function);
+        memcpy((char *)table + rows[i].offset, &function, sizeof function);
     }
     return NULL;
 }
 
+static const loaded_driver *find_loaded(void)
+{
+    /* PL2: acquire. Pairs with PL1. */
+    return __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
+}
+
 static void set_inherited(void)
 {
-    loaded.inherited = loaded.usable;
+    const loaded_driver *it = find_loaded();
+    inherited = it && it->usable;
     stand_in_inherited = stand_in != NULL;
 }
 
@@ -101,62 +114,84 @@ __attribute__((constructor)) static void watch_forks(void)
 }
 
 /* The library is never unloaded, because the driver has threads of its own. If a fork interrupted
- * load() in another thread, it runs again in the child; the driver may then report that it belongs
- * to the parent. */
-static void load(void)
+ * load() in another thread, the child begins anew; the driver may then report that it belongs to
+ * the parent. */
+static void load(loaded_driver *it)
 {
     watch_forks();
     /* ga_environment() ignores the variable in a process with another user's rights. */
     const char *named = ga_environment("GPUALLOC_CUDA_DRIVER");
     const char *path = named && *named ? named : "libcuda.so.1";
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
+    it->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!it->library) {
         const char *why = dlerror();
-        refuse("no CUDA driver: %s", why ? why : path);
+        refuse(it, "no CUDA driver: %s", why ? why : path);
         return;
     }
-    const char *missing = resolve(library);
+    const char *missing = resolve(&it->table, it->library);
     if (missing) {
-        refuse("no CUDA driver: %s lacks %s; expected a driver for CUDA 11.2 or later", path,
+        refuse(it, "no CUDA driver: %s lacks %s; expected a driver for CUDA 11.2 or later", path,
                missing);
         return;
     }
-    CUresult result = loaded.table.cuInit(0);
-    if (ga_cuda_check(&loaded.table, result, "cuInit") != GA_OK) {
-        refuse("no CUDA driver: %s refuses to start: %s", path, ga_error_text());
+    CUresult result = it->table.cuInit(0);
+    if (ga_cuda_check(&it->table, result, "cuInit") != GA_OK) {
+        refuse(it, "no CUDA driver: %s refuses to start: %s", path, ga_error_text());
         return;
     }
-    loaded.pid = getpid();
-    loaded.usable = true;
-    /* PL1: release. Pairs with PL2: a thread that sees the library finds it initialised. */
-    __atomic_store_n(&loaded.library, library, __ATOMIC_RELEASE);
+    it->pid = getpid();
+    it->usable = true;
+}
+
+/* NULL: there is no memory for the record. */
+static const loaded_driver *load_once(void)
+{
+    loaded_driver *none = NULL;
+    const loaded_driver *there = find_loaded();
+    loaded_driver *made = there ? NULL : ga_libc.calloc(1, sizeof *made);
+    if (!made) {
+        return there;
+    }
+    load(made);
+    /* PL1: release. Pairs with PL2: a reader of the pointer sees the whole record. */
+    if (!__atomic_compare_exchange_n(&loaded, &none, made, false, __ATOMIC_RELEASE,
+                                     __ATOMIC_RELAXED)) {
+        ga_libc.free(made);
+    }
+    return find_loaded();
+}
+
+static ga_status check_inherited(bool is, pid_t pid)
+{
+    return is ? ga_fail(GA_ERR_DEVICE,
+                        "no CUDA in this process: process %ld started the driver before fork(), "
+                        "and the driver does not outlive that; start it after fork()",
+                        (long)pid)
+              : GA_OK;
 }
 
 ga_status ga_cuda_driver_get(const ga_cuda_driver **out)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     *out = NULL;
-    if (!stand_in) {
-        pthread_once(&once, load);
+    if (stand_in) {
+        *out = stand_in_inherited ? NULL : stand_in;
+        return check_inherited(stand_in_inherited, stand_in_pid);
     }
-    if (!stand_in && !loaded.usable) {
-        return ga_fail(GA_ERR_DEVICE, "%s", loaded.reason);
+    const loaded_driver *it = load_once();
+    if (!it) {
+        return ga_fail(GA_ERR_MEMORY, "no memory for the functions of the driver");
     }
-    if (stand_in ? stand_in_inherited : loaded.inherited) {
-        return ga_fail(GA_ERR_DEVICE,
-                       "no CUDA in this process: process %ld started the driver before fork(), "
-                       "and the driver does not outlive that; start it after fork()",
-                       (long)(stand_in ? stand_in_pid : loaded.pid));
+    if (!it->usable) {
+        return ga_fail(GA_ERR_DEVICE, "%s", it->reason);
     }
-    *out = stand_in ? stand_in : &loaded.table;
-    return GA_OK;
+    *out = inherited ? NULL : &it->table;
+    return check_inherited(inherited, it->pid);
 }
 
 void *ga_cuda_driver_symbol(const char *symbol)
 {
-    /* PL2: acquire. Pairs with PL1. */
-    void *library = stand_in ? NULL : __atomic_load_n(&loaded.library, __ATOMIC_ACQUIRE);
-    return library ? dlsym(library, symbol) : NULL;
+    const loaded_driver *it = stand_in ? NULL : find_loaded();
+    return it && it->usable ? dlsym(it->library, symbol) : NULL;
 }
 
 ga_status ga_cuda_check(const ga_cuda_driver *driver, CUresult result, const char *call)

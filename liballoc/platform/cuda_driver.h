@@ -148,8 +148,11 @@ enum {
     GA_CUDA_DEVICES = 64 /* most devices that we keep a context for */
 };
 
-/* The driver's table, loaded and initialised at the first call; *out is NULL on failure.
+/* The driver's table, loaded and initialised at the first call; *out is NULL on failure. That call
+ * takes the lock of the dynamic linker: make it before a lock that constructors of libraries may
+ * wait for.
  *
+ * GA_ERR_MEMORY  there is none for the table
  * GA_ERR_DEVICE  there is no driver, it does not start (no GPU, for example), or this process is a
  *                child of the one that started it */
 ga_status ga_cuda_driver_get(const ga_cuda_driver **out);

@@ -13,6 +13,8 @@
  */
 #include "heap.h"
 
+#include "../platform/cuda_captures.h"
+#include "../platform/cuda_driver.h"
 #include "../platform/environment.h"
 #include "../platform/error.h"
 #include "../platform/forks.h"
@@ -483,6 +485,15 @@ void ga_heap_keep_settings(void)
 const char *ga_heap_default_spec(ga_place place)
 {
     return places[place].fallback;
+}
+
+void ga_heap_prepare(void)
+{
+    const ga_cuda_driver *driver;
+    ga_backend_at(0);
+    if (ga_cuda_driver_get(&driver) == GA_OK) {
+        ga_cuda_captures_watched();
+    }
 }
 
 ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *spec)

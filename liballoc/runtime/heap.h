@@ -33,6 +33,12 @@ struct ga_heap {
 /* The spec that ga_heap_open() uses if neither the caller nor the environment names one. Static. */
 const char *ga_heap_default_spec(ga_place place);
 
+/* Make the look-ups that ga_heap_open() of a device makes by the dynamic linker: the driver, which
+ * is started, and GPUALLOC_PLUGINS. Call it before a lock is taken over ga_heap_open(), because a
+ * constructor of a library, which the linker runs under its own lock, may wait for that lock.
+ * Errors are left to ga_heap_open(). Thread safe. */
+void ga_heap_prepare(void);
+
 /* Copy GPUALLOC_STATS and GPUALLOC_TRACE now, if they are set. For a library that opens its first
  * heap late, when the program may have cleared its environment. Thread safe. */
 void ga_heap_keep_settings(void);

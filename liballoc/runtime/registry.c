@@ -2,6 +2,10 @@
  *
  * An array that only grows, filled on first use: built-in backends, then plugins, then backends
  * that the program registers. A plugin that cannot be used costs one line in the log.
+ *
+ * ORDER      the lock's; RG1/RG2 publish that the array is filled
+ * PROGRESS   no lock over dlopen(), whose own lock a thread holds that runs constructors, which may
+ *            call this: threads that come at once all fill the array, in the same order
  */
 #include "registry.h"
 
@@ -31,7 +35,7 @@ enum {
 static const ga_backend *backends[BACKENDS]; /* guarded by `lock`, like the count */
 static size_t count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool filled;
 
 /* ---- checks of a table ----------------------------------------------------------------- */
 
@@ -137,7 +141,7 @@ static ga_status add(const ga_backend *backend)
     pthread_mutex_lock(&lock);
     const ga_backend *there = find_locked(backend->name);
     if (there == backend && filling) {
-        status = GA_OK; /* added before the fork: see fill() */
+        status = GA_OK; /* another thread has added it: see fill() */
     } else if (there) {
         status = ga_fail(GA_ERR_ARGUMENT, "%s: a backend of that name exists", backend->name);
     } else if (count == BACKENDS) {
@@ -159,29 +163,40 @@ static void add_builtin(const ga_backend *backend)
 
 /* ---- plugins ------------------------------------------------------------------------------ */
 
-static void log_plugin_error(const char *path, const char *why)
+static void log_plugin_error(bool tells, const char *path, const char *why)
 {
-    ga_log(GA_LOG_ERROR, "GPUALLOC_PLUGINS: \"%s\": %s; going on without it", path, why);
+    if (tells) {
+        ga_log(GA_LOG_ERROR, "GPUALLOC_PLUGINS: \"%s\": %s; going on without it", path, why);
+    }
 }
 
-static void load_plugin(const char *path)
+/* The first time for the plugin with that number; other threads may load it at once. */
+static bool is_first(unsigned number)
 {
+    static uint64_t seen;
+    uint64_t bit = UINT64_C(1) << (number & 63);
+    return !(__atomic_fetch_or(&seen, bit, __ATOMIC_RELAXED) & bit); /* relaxed: limits messages */
+}
+
+static void load_plugin(const char *path, unsigned number)
+{
+    bool tells = is_first(number);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *why = dlerror();
-        log_plugin_error(path, why ? why : "cannot be loaded");
+        log_plugin_error(tells, path, why ? why : "cannot be loaded");
         return;
     }
     ga_plugin_backend_fn *backend_at;
     *(void **)&backend_at = dlsym(library, GA_PLUGIN_SYMBOL);
     if (!backend_at) {
-        log_plugin_error(path, "expected it to export " GA_PLUGIN_SYMBOL);
+        log_plugin_error(tells, path, "expected it to export " GA_PLUGIN_SYMBOL);
         return;
     }
     const ga_backend *backend;
     for (size_t i = 0; i < BACKENDS && (backend = backend_at(i)); i++) {
         if (add(backend) != GA_OK) {
-            log_plugin_error(path, ga_error_text());
+            log_plugin_error(tells, path, ga_error_text());
         }
     }
 }
@@ -189,15 +204,15 @@ static void load_plugin(const char *path)
 static void load_plugins(void)
 {
     const char *list = ga_environment("GPUALLOC_PLUGINS");
-    while (list && *list) {
+    for (unsigned number = 0; list && *list; number++) {
         size_t length = strcspn(list, ":");
         char path[4096];
         if (length >= sizeof path) {
-            log_plugin_error("...", "expected paths of at most 4095 bytes");
+            log_plugin_error(is_first(number), "...", "expected paths of at most 4095 bytes");
         } else if (length) {
             memcpy(path, list, length);
             path[length] = '\0';
-            load_plugin(path);
+            load_plugin(path, number);
         }
         list += length + (list[length] == ':');
     }
@@ -222,8 +237,8 @@ __attribute__((constructor)) static void watch_forks(void)
     ga_forks_watch(&watched, lock_registry, unlock_registry, unlock_registry);
 }
 
-/* Runs once, and a second time in the child of a fork that interrupted it in another thread. The
- * backends that the first run added are still in the array then. */
+/* Runs in each thread that finds the array not filled, and in the child of a fork that interrupted
+ * it in another thread. The backends that another run has added stay. */
 static void fill(void)
 {
     filling = true;
@@ -246,14 +261,17 @@ static void fill(void)
     add_builtin(&ga_fail_backend);
     load_plugins();
     filling = false;
+    /* RG1: release. Pairs with RG2: a thread that sees it finds all backends. */
+    __atomic_store_n(&filled, true, __ATOMIC_RELEASE);
 }
 
-/* The thread that runs fill() does not wait for itself: a plugin's constructor may register
+/* The thread that runs fill() does not do so again: a plugin's constructor may register
  * backends. */
 static void fill_once(void)
 {
-    if (!filling) {
-        pthread_once(&once, fill);
+    /* RG2: acquire. Pairs with RG1. */
+    if (!filling && !__atomic_load_n(&filled, __ATOMIC_ACQUIRE)) {
+        fill();
     }
 }
 

@@ -48,7 +48,8 @@ def enable(spec: str, *frameworks: str, device: int = 0) -> tuple[str, ...]:
     context. CUDA is not started: the first request on a device opens its heap, and fails if the
     device cannot be used. Returns the names of all frameworks that are served.
 
-    Error: the spec is bad, or a framework cannot change its allocator.
+    Error: the spec is bad, a heap is open with another one, or a framework cannot change its
+    allocator.
     """
     from . import _frameworks
 

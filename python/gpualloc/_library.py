@@ -11,7 +11,6 @@ from typing import NamedTuple, TypedDict
 PREFIX = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.path.join(PREFIX, "lib", "libgpualloc.so.0")
 NO_LIMIT = 2**64 - 1
-PLACE_DEVICE = 1
 STATUSES = ("OK", "SPEC", "PLACE", "DEVICE", "MEMORY", "SIZE", "ALIGN", "POINTER", "CANNOT_GROW",
             "UNSUPPORTED", "ARGUMENT", "LIBRARY", "ABI", "IO")
 
@@ -60,8 +59,8 @@ _SIGNATURES = {
     "ga_error_text": (ctypes.c_char_p,),
     "ga_error_status": (ctypes.c_int,),
     "ga_version_text": (ctypes.c_char_p,),
-    "ga_heap_check": (ctypes.c_int, ctypes.c_int, ctypes.c_char_p),
     "ga_heap_stats": (ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Stats)),
+    "ga_framework_choose": (ctypes.c_int, ctypes.c_char_p),
     "ga_framework_heap": (ctypes.c_void_p, ctypes.c_int),
     "ga_framework_limit": (ctypes.c_int, ctypes.c_int, ctypes.c_uint64),
     "ga_framework_blocks": (ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Block),
@@ -126,8 +125,7 @@ def refusal(out_of_memory: Exception) -> Exception:
 def choose(spec: str) -> None:
     """Set the spec of the heaps that frameworks open. CUDA is not started: a program may fork until
     it uses a device itself."""
-    check(library().ga_heap_check(PLACE_DEVICE, os.fsencode(spec)))
-    os.environ["GPUALLOC_DEVICE"] = spec
+    check(library().ga_framework_choose(os.fsencode(spec)))
 
 
 def _heap(device: int) -> int:

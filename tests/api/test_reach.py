@@ -205,16 +205,31 @@ class OutOfReach(RunTest):
         self.assertEqual(("", "unset\n"), tuple((self.folder / name).read_text()
                                                 for name in ("input", "debug")))
 
-    def test_one_line_for_32_bits(self) -> None:
+    def program_of_32_bits(self) -> Path:
         try:
             path = self.compile("small", self.SHOW, "-m32")
             subprocess.run([path], check=True, capture_output=True)
         except (subprocess.CalledProcessError, OSError):
             self.skipTest("no programs of 32 bits here")
+        return path
+
+    def test_one_line_for_32_bits(self) -> None:
+        path = self.program_of_32_bits()
         answer = self.gpualloc("run", path)
         self.assertEqual((0, "alone\n"), (answer.status, answer.out))
         self.assertEqual(1, answer.err.count("\n"), answer.err)
         self.assertIn("another kind of processor", answer.err)
+
+    @unittest.skipIf(command.SANITIZED, "the preload is not the real one")
+    def test_children_of_32_bits(self) -> None:
+        """They run; the loader of each writes one line for each library of ours."""
+        path = self.program_of_32_bits()
+        answer = self.gpualloc("run", "--strict", "sh", "-c", f"{path}; {path}")
+        self.assertEqual((0, "preloaded\npreloaded\n"), (answer.status, answer.out))
+        lines = answer.err.splitlines()
+        self.assertEqual(2, len(lines), answer.err)
+        for line in lines:
+            self.assertRegex(line, r"^ERROR: ld\.so: .*libgpualloc-malloc\.so.*: ignored\.$")
 
     def test_other_processor(self) -> None:
         content = small_program() or b"\x7fELF\x02\x01\x01" + bytes(57)

@@ -12,6 +12,8 @@ from driver import Case
 
 MODULE = os.environ["GA_MODULE"]
 SPEC = os.environ["GA_KERNEL_SPEC"]
+UNREAD = ("a module is passed to the driver unread, and keeps CUDA's malloc in kernels if it "
+          "allocates: ")
 GROWTH = "memory grows between launches only"
 REFUSED = "keeps CUDA's malloc in kernels: "
 
@@ -135,8 +137,8 @@ class Modules(Served):
         self.passed("preserved")
 
     def test_files(self) -> None:
-        self.served("fifo")
-        self.served("short_file", "passed to the driver unread")
+        self.served("fifo", UNREAD + "expected a regular file\n")
+        self.served("short_file", UNREAD)
 
     def test_a_heap_that_cannot_be(self) -> None:
         said = self.passes("modules", "each_way", "passed", quiet=False,
@@ -174,10 +176,13 @@ class Modules(Served):
         path = self.folder / "stats.json"
         self.served("each_way", GPUALLOC_STATS=str(path))
         self.served("without_malloc", GPUALLOC_STATS=str(path))
+        self.passes("module_rules", "unread_later", "served", quiet=False, GPUALLOC_KERNEL=SPEC,
+                    GPUALLOC_STATS=str(path))
         reports = [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
         modules = [report["modules"] for report in reports if "modules" in report]
-        self.assertEqual(modules, [{"served": 6, "passed": 0, "refused": 0},
-                                   {"served": 0, "passed": 5, "refused": 0}])
+        self.assertEqual(modules, [{"served": 6, "passed": 0, "refused": 0, "unread": 0},
+                                   {"served": 0, "passed": 5, "refused": 0, "unread": 0},
+                                   {"served": 2, "passed": 0, "refused": 0, "unread": 1}])
 
 
 class Contexts(Served):
@@ -246,6 +251,66 @@ class Contexts(Served):
 
     def test_launches_in_green_contexts(self) -> None:
         self.served("green")
+
+
+class Rules(Served):
+    """Code that cannot be read or served."""
+
+    PROGRAM = "module_rules"
+    KEEPS = "; other modules have gpualloc's: they must not free each other's blocks\n"
+
+    def not_served(self, name: str, reason: str) -> None:
+        """The code is unread, and no other code is served."""
+        outcome = self.passes(self.PROGRAM, name, "passed", quiet=False, GPUALLOC_KERNEL=SPEC)
+        self.assertEqual(outcome.stderr, f"gpualloc: {UNREAD}{reason}\n"
+                         f"gpualloc: a module {REFUSED}an earlier module of the program keeps it\n")
+        outcome = self.run_cuda(self.PROGRAM, name, "passed", GPUALLOC_KERNEL=SPEC,
+                                GPUALLOC_STRICT="1")
+        self.assertEqual(outcome.status, 2, outcome.stderr)
+
+    def test_code_that_cannot_be_read(self) -> None:
+        noise = "expected PTX, ELF or a fat binary, got the bytes 42 43 c0 de"
+        outcome = self.passes(self.PROGRAM, "unread_first", "passed", quiet=False,
+                              GPUALLOC_KERNEL=SPEC)
+        self.assertIn(noise + "\n", outcome.stderr)
+        self.assertIn(REFUSED + "an earlier module of the program keeps it\n", outcome.stderr)
+        self.served("unread_first", noise + self.KEEPS, GPUALLOC_KERNEL_MIXED="allow")
+        self.served("unread_later", noise + self.KEEPS)
+        outcome = self.run_cuda(self.PROGRAM, "unread_later", GPUALLOC_KERNEL=SPEC,
+                                GPUALLOC_STRICT="1")
+        self.assertEqual(outcome.status, 2, outcome.stderr)
+
+    def test_files_that_cannot_be_read(self) -> None:
+        self.not_served("unreadable", "the file cannot be read: Input/output error")
+        self.not_served("large", "expected a file of 1 to 1073741824 bytes, got 1073741825")
+        self.served("interrupted")
+        self.served("missing")
+
+    def test_nothing_is_left(self) -> None:
+        for name in ("nothing_is_left", "nothing_is_left_of_a_copy"):
+            self.served(name, REFUSED)
+        self.served("heap_in_use", REFUSED)
+
+    def test_options_that_are_missing(self) -> None:
+        self.served("null_options")
+
+    def test_no_memory_to_link(self) -> None:
+        self.served("no_memory_to_link", REFUSED + "the driver's linker refuses the PTX: error 2",
+                    STAND_IN_SM="130", STAND_IN_MODULE=MODULE, GPUALLOC_KERNEL_MIXED="allow")
+
+    def test_the_driver_keeps_a_context(self) -> None:
+        self.served("refused_reset")
+        self.served("refused_release")
+
+
+class Constructors(Served):
+    """Code that is loaded under the lock of the dynamic linker, and by another thread at once."""
+
+    PROGRAM = "constructors"
+
+    def test_code_that_a_constructor_loads(self) -> None:
+        self.served("kernels")
+        self.served("kernels", GPUALLOC_PLUGINS=os.environ["GA_PLUGIN"])
 
 
 class Graphs(Served):

@@ -6,9 +6,10 @@ The words behind the language say how a block is tested:
     ```console            the commands behind "$ " run, all of a page in one shell and one folder.
                           Lines below a command are its output, in which `...` is any text
     ```c, cpp, cuda       compiled; run if it has a main()
-    ```python             run
+    ```python             run, with the stand-ins for frameworks of tests/python/frameworks
     ```c app.c            also stored in the folder under this name
     ```c gpu              compiled and not run, for the reason that REASONS has under this word
+    ```console varies     run, and its output not compared: it has addresses and times
 
 A comment of HTML before a block completes it for the compiler: the block stands for the line `...`
 in it, or after it, and its includes come first.
@@ -27,10 +28,10 @@ from pathlib import Path
 
 REASONS = {"build": "it builds the project, as the build of this test did",
            "gpu": "it needs a GPU",
-           "large": "it installs or needs large packages",
            "network": "it needs a network",
-           "root": "it needs root",
-           "varies": "what it shows depends on addresses and times"}
+           "root": "it needs root: scripts/check-debs builds and installs the packages",
+           "wheel": "it needs the wheel: tests/python/test_wheel.py runs it"}
+UNCOMPARED = "varies"
 COMPILED = ("c", "cpp", "cuda")
 TESTED = (*COMPILED, "console", "python")
 # Languages of text that nothing executes. A shell's commands are in blocks of `console`.
@@ -74,7 +75,8 @@ class Block:
 
     def faults(self) -> list[str]:
         """Faults of the line that opens the block."""
-        unknown = [word for word in self.words if word not in REASONS and word not in self.names]
+        unknown = [word for word in self.words
+                   if word not in (*REASONS, UNCOMPARED, *self.names)]
         if self.language not in TESTED + OTHERS:
             unknown.append(self.language)
         return [f"line {self.line}: \"{word}\" is not known" for word in unknown]

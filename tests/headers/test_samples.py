@@ -24,8 +24,9 @@ ABSENT = {text: f"this build has no {text.removeprefix('gpualloc ')}"
           if not os.environ[variable]}
 PAGES = samples.pages(SOURCE)
 README = PAGES[0]
+CONFORMANCE = "build/tests/conformance/conformance"
 # A page that runs one of these takes for granted that the reader has it.
-TOOLS = {"nvcc", "cmake", "docker", "mpirun", "torchrun"}
+TOOLS = {"nvcc", "cmake", "docker", "mpirun", "torchrun", "xxd"}
 GIVEN = {"words.c": "examples/link-malloc/words.c",
          "trees.cu": "examples/kernel-malloc/trees.cu"}
 # Files that a page takes for granted, too.
@@ -86,7 +87,7 @@ class Page:
         self.installed = {
             "PATH": f"{prefix}/bin:{os.environ['PATH']}",
             "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig",
-            "PYTHONPATH": f"{root}/python",
+            "PYTHONPATH": f"{root}/python:{SOURCE}/tests/python/frameworks",
             "LD_LIBRARY_PATH": f"{prefix}/lib:{LIBCUDA}"}
         if path != README: # which sets them itself
             self.environment |= self.installed
@@ -102,6 +103,11 @@ class Page:
         for block in samples.blocks(README) + self.blocks:
             for name in block.names:
                 (self.folder / name).write_text(block.source(), encoding="utf-8")
+        if any("mine.so" in block.text for block in self.blocks):
+            (self.folder / "build").symlink_to(BUILD)
+            subprocess.run([*CC, "-shared", "-fPIC", f"-I{self.prefix}/include",
+                            SOURCE / "examples/plugin.c", "-o", self.folder / "mine.so"],
+                           check=True)
         program = SOURCE / "tests/headers/samples/program.c"
         subprocess.run([*CC, program, "-o", self.folder / "program", "-ldl"], check=True)
         shutil.copy(self.folder / "program", self.folder / "server")
@@ -132,6 +138,8 @@ class Page:
         for tool in TOOLS & set(re.findall(r"^\$ (?:\w+=\S* )*(\w+)", block.text, re.MULTILINE)):
             if not shutil.which(tool, path=f"{Path(NVCC).parent}:{os.environ['PATH']}"):
                 return f"no {tool}"
+        if CONFORMANCE in block.text and not (self.folder / CONFORMANCE).exists():
+            return "this build has no conformance suite: no Criterion"
         if "gpualloc-kernel" in block.text and not (
                 self.prefix / "lib/libgpualloc-kernel.a").exists():
             return "this build has no libgpualloc-kernel.a"
@@ -162,15 +170,17 @@ class Samples(Case):
             if page.skip(block):
                 self.skipTest(page.skip(block))
             for index, command in enumerate(block.commands()):
-                self.check_command(command, *page.outcome(block, index))
+                self.check_command(command, *page.outcome(block, index),
+                                   compared=samples.UNCOMPARED not in block.words)
         elif block.language == "python":
             self.check_python(page, block)
         else:
             self.check_program(page, block)
 
-    def check_command(self, command: Command, status: int, output: str) -> None:
+    def check_command(self, command: Command, status: int, output: str,
+                      compared: bool = True) -> None:
         self.assertEqual(0, status, f"{command.text}\n{output}")
-        self.assertTrue(command.prints(output),
+        self.assertTrue(command.prints(output) or not compared,
                         f"{command.text}\nprinted:\n{output}\nthe page shows:\n"
                         + "\n".join(command.shown))
         if not command.shown:
@@ -254,10 +264,20 @@ class Marks(unittest.TestCase):
                 for option in re.findall(r"--[\w-]+", ours):
                     self.assertIn(option, help_of[words[1]])
 
-    def test_scripts_in_the_text(self) -> None:
-        for path in PAGES:
-            for span in samples.inline_commands(path, "scripts/"):
-                self.assertTrue((SOURCE / span.split()[0]).is_file(), f"{path.name}: {span}")
+    def test_scripts(self) -> None:
+        """Those that pages name are there, and have the options, in blocks that do not run, too."""
+        spans = [(path, span) for path in PAGES
+                 for span in samples.inline_commands(path, "scripts/")]
+        spans += [(path, command.text) for path in PAGES for block in samples.blocks(path)
+                  if block.language == "console" for command in block.commands()
+                  if command.text.startswith("scripts/")]
+        self.assertGreater(len(spans), 10)
+        for path, span in spans:
+            script, *words = span.split()
+            with self.subTest(page=path.name, span=span):
+                text = (SOURCE / script).read_text(encoding="utf-8")
+                for option in (word for word in words if word.startswith("-")):
+                    self.assertIn(option, text)
 
 
 class Rules(Case):

@@ -202,6 +202,32 @@ gpualloc.enable("async")
         self.assertIn('the heaps are open with the spec "vmm"; expected the same, got "async"',
                       told)
 
+    def test_a_heap_that_is_open(self) -> None:
+        """By a MemPool over ga_torch_alloc: both specs are in the message, and the framework keeps
+        its allocator."""
+        told = self.python("""
+import cupy, gpualloc, torch
+from gpualloc import _library
+plugin = torch.cuda.memory.CUDAPluggableAllocator(_library.LIBRARY, "ga_torch_alloc",
+                                                  "ga_torch_free")
+with torch.cuda.use_mem_pool(torch.cuda.MemPool(plugin.allocator())):
+    tensor = torch.empty(1 << 20)
+try:
+    gpualloc.enable("vmm", "cupy")
+except gpualloc.Error as error:
+    print(error.status, error)
+assert cupy._default_memory_pool.malloc_below is None
+print(gpualloc.enable("cuda", "cupy"))
+""", variables={"GPUALLOC_DEVICE": "cuda"})
+        self.assertEqual('SPEC the heap of device 0 is open with the spec "cuda"; expected the '
+                         "same, got \"vmm\"\n('cupy',)", told)
+
+    def test_environment_stays(self) -> None:
+        """A program that this one starts is not served unless it is asked for."""
+        told = self.python("import cupy, gpualloc, os\nbefore = dict(os.environ)\n"
+                           "gpualloc.enable('vmm')\nprint(before == dict(os.environ))")
+        self.assertEqual("True", told)
+
     def test_no_framework(self) -> None:
         for imports, words in (("", "expected one of these to be imported: torch, cupy"),
                                ("sys.modules['jax'] = sys", "JAX takes no allocator")):

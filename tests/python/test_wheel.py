@@ -18,6 +18,8 @@ from pathlib import Path
 import package
 
 REPO = package.SOURCE.parent
+sys.path.insert(0, str(REPO / "tests/headers"))
+import samples  # noqa: E402
 BUILD = Path(os.environ["GA_BUILD"])
 NOBODY = 65534
 # A program that shows where its malloc comes from.
@@ -181,6 +183,33 @@ class Wheel(unittest.TestCase):
         for name in files_below(self.venv) - self.before:
             self.assertIn(str(self.venv / name), listed)
 
+    def test_guide(self) -> None:
+        """The commands of README and the guide that need the wheel, in a fresh environment. A
+        wheel of the name that the page has is in the folder, and instead of scripts/build-wheel,
+        which scripts/check-packages runs, a script that does nothing."""
+        if os.uname().machine != "x86_64":
+            self.skipTest("the page names the wheel for x86-64")
+        for page in (REPO / "README.md", REPO / "docs/guide/python.md"):
+            blocks = [block for block in samples.blocks(page) if "wheel" in block.words]
+            self.assertEqual(1, len(blocks), page)
+            folder = self.folder / page.stem
+            (folder / "scripts").mkdir(parents=True)
+            (folder / "scripts/build-wheel").write_text("", encoding="utf-8")
+            (folder / "scripts/build-wheel").chmod(0o755)
+            (folder / "train.py").write_text("print('trained')\n", encoding="utf-8")
+            name = self.wheel.name.replace("linux_", "manylinux_2_28_")
+            (folder / "build/wheels").mkdir(parents=True)
+            for copy in (folder / name, folder / "build/wheels" / name):
+                shutil.copy(self.wheel, copy)
+            subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+            commands = "\n".join(command.text for command in blocks[0].commands())
+            self.folder = folder
+            told = self.runs("bash", "-ec", commands, clean=False, PIP_NO_INDEX="1",
+                             PATH=f"{folder}/venv/bin:{os.environ['PATH']}",
+                             LD_LIBRARY_PATH=package.LIBCUDA)
+            self.assertEqual("gpualloc run" in commands, "trained" in told, told)
+            self.assertTrue((folder / "venv/bin/gpualloc").exists(), commands)
+
     # ---- where it is installed
 
     def test_environment_in_a_path_with_a_space(self) -> None:
@@ -223,6 +252,39 @@ class Wheel(unittest.TestCase):
         told = self.runs(sys.executable, "-m", "gpualloc", "run", "--strict", "--host=slab", "--",
                          sys.executable, "-c", MAPS, PYTHONPATH=str(self.folder / "unpacked"))
         self.served_from(told, self.folder / "unpacked/gpualloc")
+
+    def released_name(self) -> Path:
+        """A copy of the wheel that has the name of the released one for this processor."""
+        name = self.wheel.name.replace("linux_", "manylinux_2_28_")
+        return Path(shutil.copy(self.wheel, self.folder / name))
+
+    def test_other_platforms(self) -> None:
+        """pip refuses it for musl, for 32 bits, and for an older glibc."""
+        self.released_name()
+        machine = os.uname().machine
+        for platform, status in ((f"manylinux_2_28_{machine}", 0), (f"musllinux_1_2_{machine}", 1),
+                                 ("manylinux_2_28_i686", 1), (f"manylinux_2_17_{machine}", 1)):
+            told = self.runs(self.venv / "bin/python3", "-m", "pip", "download", "--no-index",
+                             "--find-links", ".", "--only-binary=:all:", "--platform", platform,
+                             "--disable-pip-version-check", "-d", "out", "gpualloc", status=status)
+            self.assertIn("No matching distribution" if status else "Saved", told, platform)
+
+    def test_old_pip(self) -> None:
+        """It refuses the name of the released wheel, in the words of the guide."""
+        venv = self.folder / "venv"
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        fetched = subprocess.run([venv / "bin/python3", "-m", "pip", "install", "--quiet",
+                                  "pip==20.2.4"], capture_output=True)
+        started = subprocess.run([venv / "bin/python3", "-m", "pip", "--version"],
+                                 capture_output=True, text=True)
+        if fetched.returncode or "pip 20.2.4" not in started.stdout:
+            self.skipTest("no pip 20.2.4 from PyPI, or this Python cannot run it")
+        told = self.runs(venv / "bin/python3", "-m", "pip", "install", "--no-index",
+                         self.released_name(), status=1)
+        words = "is not a supported wheel on this platform"
+        self.assertIn(words, told)
+        guide = " ".join((REPO / "docs/guide/python.md").read_text(encoding="utf-8").split())
+        self.assertIn(f'"{words}"', guide)
 
     # ---- several versions
 

@@ -5,10 +5,23 @@
 #include "device/code_file.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+static int look_ups;
+
+/* In the C library's place. It takes the lock of the dynamic linker. */
+int dladdr1(const void *address, Dl_info *info, void **extra, int flags)
+{
+    int (*next)(const void *, Dl_info *, void **, int);
+    *(void **)&next = dlsym(RTLD_NEXT, "dladdr1");
+    look_ups++;
+    return next(address, info, extra, flags);
+}
 
 static void path_of_code(char path[PATH_MAX])
 {
@@ -19,31 +32,55 @@ static void path_of_code(char path[PATH_MAX])
     snprintf(name, (size_t)(path + PATH_MAX - name), "gpualloc-device-code.fatbin");
 }
 
-static void write_code(const char *path, const char *text)
+static void write_code(const char *path, const void *code, size_t size)
 {
     FILE *file = fopen(path, "w");
     cr_assert(file);
-    cr_assert_geq(fputs(text, file), 0);
+    cr_assert_eq(fwrite(code, 1, size, file), size);
     cr_assert_eq(fclose(file), 0);
 }
+
+/* A file that is not a whole fat binary is refused, because the driver does not return from one. */
+static void refuses(const char *path, const void *code, size_t size)
+{
+    ga_code_file file = {0};
+    write_code(path, code, size);
+    cr_assert_eq(ga_code_file_open(&file), GA_ERR_DEVICE, "%zu bytes", size);
+    cr_assert(strstr(ga_error_text(), path), "%s", ga_error_text());
+    cr_assert_not(file.code);
+    ga_code_file_close(&file); /* nothing was opened */
+}
+
+/* A header of 16 bytes, and 4 of code. */
+static const char fatbin[20] = "\x50\xed\x55\xba\1\0\x10\0\4\0\0\0\0\0\0\0code";
 
 /* One test, because tests run at once. */
 Test(code_file, beside_the_program)
 {
     char path[PATH_MAX];
     ga_code_file file = {0};
+    cr_assert_eq(look_ups, 1, "in the constructor");
     path_of_code(path);
     unlink(path);
     cr_assert_eq(ga_code_file_open(&file), GA_ERR_DEVICE);
-    cr_assert(strstr(ga_error_text(), "has no device code"), "%s", ga_error_text());
-    write_code(path, "");
-    cr_assert_eq(ga_code_file_open(&file), GA_ERR_DEVICE);
-    cr_assert(strstr(ga_error_text(), path), "%s", ga_error_text());
-    ga_code_file_close(&file); /* nothing was opened */
-    write_code(path, "code");
+    cr_assert(strstr(ga_error_text(), "/../lib/gpualloc-device-code.fatbin"), "%s",
+              ga_error_text());
+    cr_assert(strstr(ga_error_text(), strerror(ENOENT)), "%s", ga_error_text());
+    for (size_t size = 0; size < sizeof fatbin; size++) {
+        refuses(path, fatbin, size);
+    }
+    char other[sizeof fatbin];
+    memcpy(other, fatbin, sizeof fatbin);
+    other[0] = 0;
+    refuses(path, other, sizeof other);
+    memcpy(other, fatbin, sizeof fatbin);
+    memset(other + 8, 0xff, 8); /* a size that overflows */
+    refuses(path, other, sizeof other);
+    write_code(path, fatbin, sizeof fatbin);
     cr_assert_eq(ga_code_file_open(&file), GA_OK);
-    cr_assert_eq(file.size, 4);
-    cr_assert_eq(memcmp(file.code, "code", 4), 0);
+    cr_assert_eq(file.size, sizeof fatbin);
+    cr_assert_eq(memcmp(file.code, fatbin, sizeof fatbin), 0);
     ga_code_file_close(&file);
     cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(look_ups, 1, "code is loaded under locks that a constructor may wait for");
 }

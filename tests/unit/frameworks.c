@@ -221,6 +221,44 @@ Test(frameworks, limit)
     cr_assert_eq(ga_framework_limit(-1, 0), GA_ERR_DEVICE);
 }
 
+/* The spec of GPUALLOC_DEVICE is the one that was chosen first, once a heap is open. */
+Test(frameworks, chosen_spec)
+{
+    start("cuda", 2);
+    cr_assert_eq(ga_framework_choose("nonesuch"), GA_ERR_SPEC);
+    cr_assert_eq(ga_framework_choose("jemalloc"), GA_ERR_PLACE);
+    cr_assert_eq(ga_framework_choose(NULL), GA_ERR_ARGUMENT);
+    assert_ok(ga_framework_choose("cuda"));
+    assert_ok(ga_framework_choose("vmm"));
+    cr_assert(ga_framework_alloc(MIB, 1, NULL));
+    cr_assert(strncmp(ga_heap_spec(ga_framework_heap(1)), "vmm:", 4) == 0);
+    cr_assert_eq(ga_framework_choose("cuda"), GA_ERR_SPEC);
+    cr_assert_str_eq(ga_error_text(),
+                     "the heap of device 1 is open with the spec \"vmm\"; expected "
+                     "the same, got \"cuda\"");
+    assert_ok(ga_framework_choose("vmm"));
+    cr_assert(strncmp(ga_heap_spec(ga_framework_heap(0)), "vmm:", 4) == 0);
+}
+
+Test(frameworks, chosen_spec_after_the_environment)
+{
+    start("cuda", 1);
+    cr_assert(ga_torch_alloc(MIB, 0, NULL));
+    setenv("GPUALLOC_DEVICE", "vmm", 1);
+    cr_assert_eq(ga_framework_choose("vmm"), GA_ERR_SPEC);
+    cr_assert_str_eq(ga_error_text(), "the heap of device 0 is open with the spec \"cuda\"; "
+                                      "expected the same, got \"vmm\"");
+    assert_ok(ga_framework_choose("cuda"));
+}
+
+Test(frameworks, chosen_spec_after_the_default)
+{
+    start("", 1);
+    cr_assert(ga_torch_alloc(MIB, 0, NULL));
+    cr_assert_eq(ga_framework_choose("vmm"), GA_ERR_SPEC);
+    assert_ok(ga_framework_choose("cuda"));
+}
+
 Test(frameworks, live_blocks)
 {
     start("vmm", 1);

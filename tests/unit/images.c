@@ -198,6 +198,8 @@ static ga_image choices(uint8_t *room)
     add_entry(room, &size, GA_FATBIN_ELF, 121, GA_FATBIN_EXACT, 7);
     add_entry(room, &size, GA_FATBIN_PTX, 110, 0, 8);
     add_entry(room, &size, GA_FATBIN_PTX, 111, GA_FATBIN_EXACT, 9);
+    add_entry(room, &size, GA_FATBIN_ELF, 72, 0, 10); /* Tegra's, of which the next is, too */
+    add_entry(room, &size, GA_FATBIN_ELF, 87, 0, 11);
     return (ga_image){room, size};
 }
 
@@ -206,7 +208,7 @@ Test(images, the_entry_that_the_driver_takes)
     static const struct {
         unsigned sm;
         uint64_t number;
-    } cases[] = {{75, 0},  {80, 1},  {86, 2},  {89, 2},  {90, 4},  {100, 6},
+    } cases[] = {{75, 0},  {80, 1},  {86, 2},  {87, 11}, {89, 2},  {90, 4}, {100, 6},
                  {103, 6}, {110, 8}, {111, 9}, {120, 8}, {121, 7}, {122, 8}};
     uint8_t room[1024];
     ga_image fatbin = choices(room);

@@ -12,11 +12,11 @@
  *
  * examples/frameworks has one of each. C++ frameworks use gpualloc/cccl.hpp and gpualloc/rmm.hpp.
  *
- * Each device has one heap, opened from GPUALLOC_DEVICE by the first request and never closed. A
- * request that fails returns NULL, with the reason in ga_error_text(); ga_torch_alloc() throws if
- * PyTorch would not test for NULL. A pointer that is not a block of these heaps is logged and
- * otherwise ignored. In the child of a fork() all requests fail. Sizes are in bytes. All functions
- * are thread safe.
+ * Each device has one heap, opened by the first request, with the spec of ga_framework_choose() or
+ * that of GPUALLOC_DEVICE, and never closed. A request that fails returns NULL, with the reason in
+ * ga_error_text(); ga_torch_alloc() throws if PyTorch would not test for NULL. A pointer that is no
+ * block of these heaps is logged and otherwise ignored. In the child of a fork() all requests fail.
+ * Sizes are in bytes. All functions are thread safe.
  *
  * Compiles alone as C11, C++17 and under nvcc.
  */
@@ -30,6 +30,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Set the spec of the heaps that are not open yet, instead of GPUALLOC_DEVICE. CUDA is not started.
+ * Errors as ga_heap_check(); GA_ERR_SPEC, too, if a heap is open with a spec that is written
+ * differently. */
+GA_API ga_status ga_framework_choose(const char *spec);
 
 /* The heap of a device, opened at the first call. Owned by the library. NULL if it cannot be
  * opened, with the reason in ga_error_text(); then every request on that device fails, and opening

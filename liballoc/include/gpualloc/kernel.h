@@ -58,6 +58,11 @@ GA_API ga_heap *ga_kernel_serving(int device);
  * next launch or ga_kernel_init() opens a new heap. GA_OK if no heap is open. */
 GA_API ga_status ga_kernel_close(int device);
 
+/* Load the driver and GPUALLOC_PLUGINS, as ga_kernel_publish() does at its first call. That takes
+ * the lock of the dynamic linker, under which constructors of libraries run, so call it before a
+ * lock that a constructor may wait for is held over ga_kernel_publish(). */
+GA_API void ga_kernel_prepare(void);
+
 /* Open the heap of `device`, unless it is open, and write its view to `variable`: the device
  * address of a ga_kernel_heap in a __device__ or __constant__ variable. For libgpualloc-kernel.a
  * and malloc.cuh. NULL means that the module has no such variable, which is logged and reported.

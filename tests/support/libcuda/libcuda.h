@@ -115,6 +115,8 @@ STAND_IN_API int stand_in_stale(void);
 /* Results of the linker so far; and the value of an option of its last state. False: the state has
  * no such option. */
 STAND_IN_API uint64_t stand_in_links(void);
+/* The next `n` calls of cuLinkCreate() fail. */
+STAND_IN_API void stand_in_fail_links(int n, CUresult error);
 STAND_IN_API bool stand_in_link_option(int option, uint32_t *value);
 
 #define STAND_IN_LINK_ERROR "ptxas fatal   : Unresolved\nptxas fatal   : Aborted\n"

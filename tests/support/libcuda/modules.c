@@ -140,6 +140,14 @@ static CUresult load_module(stand_in_word out, stand_in_word image, stand_in_wor
     return keep((CUmodule *)out, (const void *)image, false, false);
 }
 
+static CUresult load_with_options(stand_in_word out, stand_in_word image, stand_in_word count,
+                                  stand_in_word options, stand_in_word values, stand_in_word f)
+{
+    return (unsigned)count && (!options || !values)
+               ? CUDA_ERROR_INVALID_VALUE
+               : load_module(out, image, count, options, values, f);
+}
+
 static CUresult load_library(stand_in_word out, stand_in_word image, stand_in_word c,
                              stand_in_word d, stand_in_word e, stand_in_word f)
 {
@@ -202,7 +210,7 @@ stand_in_function *stand_in_own_module(const char *symbol)
         stand_in_function *function;
     } own[] = {
         {"cuModuleLoadData", load_module},
-        {"cuModuleLoadDataEx", load_module},
+        {"cuModuleLoadDataEx", load_with_options},
         {"cuModuleLoadFatBinary", load_module},
         {"cuLibraryLoadData", load_library},
         {"cuModuleLoad", load_file},
@@ -452,8 +460,21 @@ STAND_IN_API CUresult cuLinkAddData_v2(linker *state, int type, void *data, size
 STAND_IN_API CUresult cuLinkComplete(linker *state, void **cubin, size_t *size);
 STAND_IN_API CUresult cuLinkDestroy(linker *state);
 
+static int link_failures;
+static CUresult link_error;
+
+void stand_in_fail_links(int n, CUresult error)
+{
+    link_failures = n;
+    link_error = error;
+}
+
 CUresult cuLinkCreate_v2(unsigned count, int *options, void **values, linker **out)
 {
+    if (link_failures) {
+        link_failures--;
+        return link_error;
+    }
     if (count > LINK_OPTIONS) {
         return CUDA_ERROR_INVALID_VALUE;
     }

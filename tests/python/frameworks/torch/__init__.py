@@ -17,14 +17,14 @@ class device:
 class Tensor:
     def __init__(self, size):
         cuda.initialized = True
-        self.size = size
-        self.block = cuda.memory.current.malloc(size, cuda.current_device(), None)
+        self.size, self.allocator = size, cuda.memory.current
+        self.block = self.allocator.malloc(size, cuda.current_device(), None)
         if not self.block:
             raise MemoryError(size)
 
     def __del__(self):
         if self.block:
-            cuda.memory.current.release(self.block, self.size, cuda.current_device(), None)
+            self.allocator.release(self.block, self.size, cuda.current_device(), None)
 
 
 def empty(size):

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: MIT
 """Its functions call each other by the names in this module, as those of PyTorch do."""
 
+import contextlib
 import ctypes
 import sys
 
 __all__ = ["memory_allocated", "max_memory_allocated", "memory_reserved", "memory_stats",
            "memory_stats_as_nested_dict", "memory_snapshot", "reset_peak_memory_stats",
-           "reset_accumulated_memory_stats"]
+           "reset_accumulated_memory_stats", "MemPool", "use_mem_pool"]
 current = None
 
 
 class Inner:
-    def __init__(self):
-        self.functions = {}
+    def __init__(self, plugin):
+        self.plugin, self.functions = plugin, {}
 
     def __getattr__(self, setter):
         if not setter.startswith("set_"):
@@ -26,7 +27,7 @@ class CUDAPluggableAllocator:
         words = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
         self.malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, *words)((malloc, library))
         self.release = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *words)((release, library))
-        self.inner = Inner()
+        self.inner = Inner(self)
 
     def allocator(self):
         return self.inner
@@ -37,6 +38,21 @@ def change_current_allocator(allocator):
     if sys.modules["torch"].cuda.initialized:
         raise RuntimeError("Can't swap an already initialized allocator")
     current = allocator
+
+
+class MemPool:
+    def __init__(self, allocator):
+        self.plugin = allocator.plugin
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool):
+    global current
+    before, current = current, pool.plugin
+    try:
+        yield
+    finally:
+        current = before
 
 
 def memory_stats_as_nested_dict(device=None):
