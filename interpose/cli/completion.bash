@@ -14,7 +14,7 @@ _gpualloc_commands() {
 }
 
 _gpualloc_backends() {
-    gpualloc list 2>/dev/null | sed -nE '2,/^$/s/^([^ ]+) .*/\1/p'
+    gpualloc list 2>/dev/null | sed -nE 's/^  ([A-Za-z0-9_-]+).*/\1/p' | sort -u
 }
 
 # Print the place of the program's name in a line that has "--" before the cursor.

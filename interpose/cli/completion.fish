@@ -8,7 +8,8 @@ function __gpualloc_commands
 end
 
 function __gpualloc_backends
-    gpualloc list 2>/dev/null | sed -nE '2,/^$/s/^([^ ]+) .*/\1/p'
+    gpualloc list 2>/dev/null |
+        sed -nE 's/^  ([A-Za-z0-9_-]+)[^ ]* +(.*)/\1\t\2/p' | sort -u
 end
 
 function __gpualloc_workloads

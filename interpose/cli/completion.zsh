@@ -12,7 +12,7 @@ _gpualloc_describe_commands() {
 
 _gpualloc_backends() {
     local -a names
-    names=(${(f)"$(gpualloc list 2>/dev/null | sed -nE '2,/^$/s/^([^ ]+) .*/\1/p')"})
+    names=(${(f)"$(gpualloc list 2>/dev/null | sed -nE 's/^  ([A-Za-z0-9_-]+).*/\1/p' | sort -u)"})
     compadd "$@" -a names
 }
 

@@ -147,6 +147,39 @@ class List(CommandTest):
         (path,) = by_name["dl"]["options"]
         self.assertEqual(("path", "string", None), (path["name"], path["type"], path["default"]))
 
+    def groups(self, **more: object) -> dict[str, list[str]]:
+        """By place, the names in the list."""
+        answer = self.gpualloc("list", **more)
+        self.assertEqual(0, answer.status)
+        self.assertTrue(all(len(line) <= 80 for line in answer.out.splitlines()), answer.out)
+        *groups, _ = answer.out.split("\n\n")
+        return {group.split(":")[0].lower(): re.findall(r"(?m)^  (\S+)", group)
+                for group in groups}
+
+    def test_by_place(self) -> None:
+        groups = self.groups()
+        self.assertEqual(["host", "device", "kernel"], list(groups))
+        for backend in self.listed():
+            name = backend["name"] + ("/" if backend["parent"] == "required" else "")
+            for place, names in groups.items():
+                self.assertEqual(place in backend["places"] and name not in ("null", "fail/"),
+                                 name in names, (place, name))
+        self.assertTrue(all(len(names) == len(set(names)) for names in groups.values()))
+
+    def test_by_place_says_where_to_begin(self) -> None:
+        text = self.gpualloc("list").out
+        known = {backend["name"] for backend in self.listed()}
+        begin = re.findall(r"(?m)^[A-Z]+: .* Begin with (\S+)\.$", text)
+        self.assertEqual(3, len(begin))
+        self.assertLessEqual({name for spec in begin for name in spec.split("/")}, known)
+        self.assertIn("docs/guide/choose.md", text)
+        self.assertTrue((REPO / "docs/guide/choose.md").is_file())
+
+    def test_a_description_is_one_line(self) -> None:
+        doubles = ("null", "fail")
+        self.assertEqual({}, {backend["name"]: backend["help"] for backend in self.listed()
+                              if len(backend["help"]) > 65 and backend["name"] not in doubles})
+
     def test_table_has_the_same(self) -> None:
         text = self.gpualloc("list", "--all").out
         for backend in self.listed():
