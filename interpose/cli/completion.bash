@@ -45,7 +45,7 @@ _gpualloc_candidates() {
             printf '%s\n' coalesce lfht spgemm
             gpualloc bench --list 2>/dev/null | sed -nE 's/^([^ ]+) .*/\1/p'
             ;;
-        run,*) compgen -c -- "$2" ;;
+        run,* | compare,*) compgen -c -- "$2" ;;
         env,* | check,*) ;;
         *) compgen -f -- "$2" ;;
         esac

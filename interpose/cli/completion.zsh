@@ -77,7 +77,7 @@ _gpualloc() {
     ((CURRENT--))
     _gpualloc_options "$command"
     case $command in
-    run) _arguments -S -A '-*' $specs '(-):program: _command_names -e' '*::argument:_gpualloc_program' ;;
+    run | compare) _arguments -S -A '-*' $specs '(-):program: _command_names -e' '*::argument:_gpualloc_program' ;;
     list) _arguments $specs '*:backend:_gpualloc_backends' ;;
     bench) _arguments $specs '*:workload:_gpualloc_workloads' ;;
     trace) _arguments $specs '*:trace:_files' ;;

@@ -49,16 +49,12 @@ static bool set_more_tls(void)
     return done;
 }
 
-/* If the library of `dl` could not be loaded for lack of static thread-local storage, start this
- * command again with more of it. Returns if that cannot help. */
-static void restart_with_tls(const ga_settings *settings)
+void ga_settings_restart_with_tls(const ga_settings *settings)
 {
     char name[] = "gpualloc";
     char command[8];
     snprintf(command, sizeof command, "%s", settings->command);
-    char **argv = strstr(ga_error_text(), "static TLS") && set_more_tls()
-                      ? calloc((size_t)settings->argc + 2, sizeof *argv)
-                      : NULL;
+    char **argv = set_more_tls() ? calloc((size_t)settings->argc + 2, sizeof *argv) : NULL;
     if (argv) {
         argv[0] = name;
         argv[1] = command;
@@ -68,8 +64,13 @@ static void restart_with_tls(const ga_settings *settings)
     }
 }
 
-/* The program needs the space only where our library loads that of `dl`. */
-static bool drop_tls(void)
+/* The library of `dl` could not be loaded for lack of static thread-local storage. */
+static bool lacks_tls(const ga_settings *settings)
+{
+    return settings->argc > 0 && strstr(ga_error_text(), "static TLS");
+}
+
+bool ga_settings_drop_tls(void)
 {
     const char *tunables = ga_environment("GLIBC_TUNABLES");
     const char *more = tunables ? strstr(tunables, MORE_TLS) : NULL;
@@ -111,7 +112,9 @@ static bool try_host(ga_settings *settings)
         tell_unread(settings->host);
         return true;
     }
-    restart_with_tls(settings);
+    if (lacks_tls(settings)) {
+        ga_settings_restart_with_tls(settings);
+    }
     return ga_settings_refuse(settings, source);
 }
 
@@ -230,7 +233,7 @@ bool ga_settings_try(ga_settings *settings)
 bool ga_settings_export(const ga_settings *settings)
 {
     bool all = !settings->children || unsetenv("GPUALLOC_STATS_PID") == 0;
-    return all && (!preloads_directly(settings) || drop_tls()) &&
+    return all && (!preloads_directly(settings) || ga_settings_drop_tls()) &&
            ga_preload_list_set(&settings->libraries) && set("GPUALLOC_HOST", settings->host) &&
            set("GPUALLOC_DEVICE", settings->device) && set("GPUALLOC_KERNEL", settings->kernel) &&
            set("GPUALLOC_STATS", settings->stats) && set("GPUALLOC_TRACE", settings->trace) &&
@@ -246,7 +249,7 @@ bool ga_settings_remove(void)
     if (!ga_environment("GPUALLOC_PRELOADED")) {
         return true; /* the variables are the user's own */
     }
-    bool done = drop_tls() && ga_preload_list_unset(&none);
+    bool done = ga_settings_drop_tls() && ga_preload_list_unset(&none);
     for (size_t i = 0; done && i < sizeof variables / sizeof *variables; i++) {
         done = unsetenv(variables[i]) == 0;
     }

@@ -58,7 +58,7 @@ class Help(CommandTest):
             if slip == "--":
                 self.assertEqual(2, answer.status)
                 continue
-            expected = f'did you mean "{meant}"?' if meant else "known: run, env, bench, trace"
+            expected = f'did you mean "{meant}"?' if meant else "known: run, env, compare, bench"
             self.refused(answer, 2, "unknown command", slip, expected)
             self.refused(self.gpualloc("help", slip), 2, "unknown command", expected)
 
