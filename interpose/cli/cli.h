@@ -18,6 +18,7 @@ int ga_cmd_check(int argc, char **argv);
 int ga_cmd_compare(int argc, char **argv);
 int ga_cmd_env(int argc, char **argv);
 int ga_cmd_list(int argc, char **argv);
+int ga_cmd_replay(int argc, char **argv);
 int ga_cmd_rewrite(int argc, char **argv);
 int ga_cmd_run(int argc, char **argv);
 int ga_cmd_trace(int argc, char **argv);

@@ -88,6 +88,7 @@ complete -c gpualloc -n '__gpualloc_in list' -a '(__gpualloc_backends)'
 complete -c gpualloc -n '__gpualloc_in bench' -a '(__gpualloc_workloads)'
 complete -c gpualloc -n '__gpualloc_in help' -a '(__gpualloc_commands)'
 complete -c gpualloc -n '__gpualloc_in trace' -F
+complete -c gpualloc -n '__gpualloc_in replay' -F
 complete -c gpualloc -n __gpualloc_in_program_name -a '(__fish_complete_command)'
 complete -c gpualloc -n __gpualloc_program_place -a '(__gpualloc_program)'
 for name in (__gpualloc_commands | string replace -r '\t.*' '')

@@ -80,7 +80,7 @@ _gpualloc() {
     run | compare) _arguments -S -A '-*' $specs '(-):program: _command_names -e' '*::argument:_gpualloc_program' ;;
     list) _arguments $specs '*:backend:_gpualloc_backends' ;;
     bench) _arguments $specs '*:workload:_gpualloc_workloads' ;;
-    trace) _arguments $specs '*:trace:_files' ;;
+    trace | replay) _arguments $specs '*:trace:_files' ;;
     help) _gpualloc_describe_commands ;;
     *) _arguments $specs ;;
     esac

@@ -34,6 +34,7 @@ static const command commands[] = {
     {"compare", ga_cmd_compare, "run a program on several allocators, side by side"},
     {"bench", ga_cmd_bench, "measure backends side by side"},
     {"trace", ga_cmd_trace, "read the trace of a program's allocations"},
+    {"replay", ga_cmd_replay, "perform a trace on several allocators, side by side"},
     {"rewrite", ga_cmd_rewrite, "coalesce the allocations of a kernel's source"},
     {"list", ga_cmd_list, "list the backends and their options"},
     {"check", ga_cmd_check, "report the features that this machine supports"},

@@ -62,6 +62,7 @@ class Completion:
     def test_files(self) -> None:
         (self.folder / "a.trace").touch()
         self.assertEqual(["a.trace"], self.complete("trace", "a.t"))
+        self.assertEqual(["a.trace"], self.complete("replay", "a.t"))
         self.assertEqual(["a.trace"], self.complete("run", "--trace", "a.t"))
 
 
