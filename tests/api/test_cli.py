@@ -3,13 +3,18 @@
 """The command as its users meet it: help, list and check; test_run.py and test_trace.py have the
 rest. Set GPUALLOC_BIN to the command."""
 
+import contextlib
+import fcntl
 import gzip
 import json
 import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import unittest
 
 import command
@@ -277,6 +282,36 @@ class Bench(CommandTest):
                            (["--milliseconds", "0"], "--milliseconds"),
                            (["--spec", "sistem"], "sistem"), (["--plot", "x.doc"], "x.doc")):
             self.refused(self.gpualloc("bench", *args), 2, part)
+
+    def on_a_terminal(self, columns: int, *args: str) -> list[str]:
+        """The lines that the command prints on a terminal of that width."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        answer = self.gpualloc(*args, stdout=theirs)
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
+            while part := terminal.read(4096):  # EIO: the last process has ended
+                text += part
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        return text.decode().replace("\r", "").splitlines()
+
+    def test_wide_tables_on_a_terminal(self) -> None:
+        """They are printed in parts, with the columns of threads and sizes in each."""
+        args = ["bench", "same-size", "--threads", "1,2", "--size", "64", "--quick", "--rounds",
+                "1", "--milliseconds", "1", "--spec", "system", "--spec", "slab/system", "--spec",
+                "vmm", "--spec", "hazard/system"]
+        whole = self.gpualloc(*args).out.splitlines()
+        specs = ["system", "slab/system", "vmm", "hazard/system"]
+        for lines, parts in ((whole, [specs]), (self.on_a_terminal(200, *args), [specs]),
+                             (self.on_a_terminal(80, *args), [specs[:2], specs[2:]]),
+                             (self.on_a_terminal(20, *args), [[spec] for spec in specs])):
+            heads = [line.split()[2:] for line in lines if line.startswith("  threads")]
+            self.assertEqual(parts, heads)
+            rows = [line.split() for line in lines if re.match(r" +[12] +64 ", line)]
+            self.assertEqual(["1", "2"] * len(parts), [row[0] for row in rows])
+            self.assertEqual([len(part) for part in parts for _ in "12"],
+                             [" ".join(row).count("x") for row in rows])
 
     def test_names_of_pictures_are_no_commands(self) -> None:
         script = self.folder / "script"
