@@ -58,6 +58,24 @@ class Heap(unittest.TestCase):
         self.assertIn("heap: filling: out of memory: null", outcome.stderr)
 
 
+class Cache(unittest.TestCase):
+
+    def test_threads(self) -> None:
+        for variables in ({}, {"GPUALLOC_HOST": "hardened"}):
+            outcome = run("cache", "4", "20000", **variables)
+            self.assertEqual((outcome.returncode, outcome.stderr), (0, ""))
+            found, counted = re.fullmatch(r"(\d+) records found, (\d+) counted\n",
+                                          outcome.stdout).groups()
+            self.assertEqual(found, counted)
+            self.assertGreater(int(found), 20000)
+
+    def test_bad_arguments(self) -> None:
+        for threads in ("0", "257"):
+            outcome = run("cache", threads)
+            self.assertEqual((outcome.returncode, outcome.stdout), (1, ""))
+            self.assertIn("1 to 256 threads", outcome.stderr)
+
+
 class Weights(unittest.TestCase):
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:

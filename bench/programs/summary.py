@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Sum up results of `gpualloc bench --json` and of compare.py in one screen.
+"""Sum up results of `gpualloc bench --json` in one screen.
 
-  summary.py BENCH.jsonl [PROGRAM.jsonl]
+  summary.py BENCH.jsonl
 
 One line a workload, at its largest number of threads and size: the best backend and its ratio to
-the baseline. A ratio, also of the program, is "unsure" where the interquartile range of either
-figure is more than a quarter of its median.
+the baseline. A ratio is "unsure" where the interquartile range of either figure is more than a
+quarter of its median.
 """
 
 import argparse
@@ -18,8 +18,7 @@ UNSURE = 0.25  # of the median
 NOT_RANKED = ("null", "fail")  # backends for tests
 PERCENTILES = ("malloc_p50", "malloc_p99", "free_p50", "free_p99", "free_p99.9", "clock")
 NAMES = {"throughput": "", "malloc_p99.9": ", slowest 0.1 % of mallocs",
-         "held": ", memory held", "held_after_half_freed": ", memory held after half is freed",
-         "wall": ", time", "peak_rss": ", peak memory"}
+         "held": ", memory held", "held_after_half_freed": ", memory held after half is freed"}
 
 
 def read(path: Path) -> list[dict]:
@@ -80,33 +79,15 @@ def print_table(lines: list[dict]) -> None:
         print(f"{name:{first}}  {spec:{second}}  {said}")
 
 
-def print_program(lines: list[dict]) -> None:
-    """Each spec of a real program; the baseline's second run says how large noise is."""
-    print(f"\n{lines[0]['bench']}: ratios to {lines[0]['baseline']}; "
-          "\"again\" repeats that, so its ratio is noise")
-    by_spec: dict[str, dict[str, dict]] = {}
-    for line in lines:
-        by_spec.setdefault(line["spec"], {})[line["metric"]] = line
-    base = by_spec[lines[0]["baseline"]]
-    for spec, metrics in by_spec.items():
-        if metrics is not base:
-            wall, peak = (words(metrics[name], base[name]) for name in ("wall", "peak_rss"))
-            print(f"  {spec:20} {wall.replace('unsure', 'time unsure')}, "
-                  f"{peak.replace('unsure', 'memory unsure')}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", type=Path)
-    parser.add_argument("program", type=Path, nargs="?")
     asked = parser.parse_args()
     lines = read(asked.bench)
     if not lines:
         sys.exit(f"summary: {asked.bench}: expected results, found none")
     print_table(lines)
-    if asked.program:
-        print_program(read(asked.program))
 
 
 if __name__ == "__main__":

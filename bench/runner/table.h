@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Results as tables: one for each metric, a row for each number of threads and size, a column for
- * each spec.
+ * each spec. On a terminal a table that is too wide is printed in several, one below the other.
  */
 #ifndef BENCH_RUNNER_TABLE_H
 #define BENCH_RUNNER_TABLE_H

@@ -20,13 +20,12 @@ def line(spec: str, value: float, ratio: float, **more: object) -> str:
 
 
 class Summary(unittest.TestCase):
-    def said(self, *lines: str, status: int = 0, program: tuple[str, ...] = ()) -> str:
+    def said(self, *lines: str, status: int = 0) -> str:
         with tempfile.TemporaryDirectory() as folder:
-            names = [Path(folder) / name for name in ("bench.jsonl", "program.jsonl")]
-            for name, content in zip(names, (lines, program)):
-                name.write_text("".join(line + "\n" for line in content), encoding="utf-8")
-            done = subprocess.run([sys.executable, SUMMARY, *names[:1 + bool(program)]],
-                                  capture_output=True, text=True, check=False)
+            name = Path(folder) / "bench.jsonl"
+            name.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+            done = subprocess.run([sys.executable, SUMMARY, name], capture_output=True, text=True,
+                                  check=False)
         self.assertEqual(status, done.returncode, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
@@ -55,26 +54,6 @@ class Summary(unittest.TestCase):
     def test_backends_for_tests_are_left_out(self) -> None:
         said = self.said(line("system", 10, 1), line("null", 99, 9.9))
         self.assertRegex(said, r"same-size +system")
-
-    def test_the_program_and_its_noise(self) -> None:
-        base = {"baseline": "no preload", "bench": "a program", "unit": "s"}
-        runs = tuple(line(spec, 1, ratio, metric=metric, **base)
-                     for spec, ratio in (("no preload", 1), ("no preload, again", 1.02),
-                                         ("slab", 0.9))
-                     for metric in ("wall", "peak_rss"))
-        said = self.said(line("system", 10, 1), program=runs)
-        self.assertIn('a program: ratios to no preload; "again" repeats that', said)
-        self.assertRegex(said, r"no preload, again +1\.02 times the time")
-        self.assertRegex(said, r"slab +0\.90 times the time")
-
-    def test_a_wide_spread_of_the_program_is_unsure(self) -> None:
-        base = {"baseline": "no preload", "bench": "a program", "unit": "s"}
-        runs = tuple(line(spec, 1, 1, metric=metric, spread=spread, **base)
-                     for spec, spread in (("no preload", 0.1), ("slab", 0.3), ("vmm", 0.2))
-                     for metric in ("wall", "peak_rss"))
-        said = self.said(line("system", 10, 1), program=runs)
-        self.assertRegex(said, r"slab +time unsure, memory unsure")
-        self.assertRegex(said, r"vmm +1\.00 times the time")
 
     def test_nothing_to_sum_up(self) -> None:
         self.assertIn("expected results, found none", self.said(status=1))

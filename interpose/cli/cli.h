@@ -15,8 +15,10 @@ enum {
 int ga_cmd_bench(int argc, char **argv);
 int ga_cmd_bench_coalesce(int argc, char **argv); /* argv[0] is "gpualloc bench coalesce" */
 int ga_cmd_check(int argc, char **argv);
+int ga_cmd_compare(int argc, char **argv);
 int ga_cmd_env(int argc, char **argv);
 int ga_cmd_list(int argc, char **argv);
+int ga_cmd_replay(int argc, char **argv);
 int ga_cmd_rewrite(int argc, char **argv);
 int ga_cmd_run(int argc, char **argv);
 int ga_cmd_trace(int argc, char **argv);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc list`: the registered backends and their options, for people and as JSON. The table
- * leaves out expert options; JSON has every option, with a flag.
+ * `gpualloc list`: the registered backends by place, each with its options where it is named, and
+ * as JSON. Without --all, test doubles and expert options are left out; JSON has everything.
  */
+#include "../../liballoc/backends/testing/doubles.h"
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
 #include "../cuda/hooks.h"
@@ -19,9 +20,11 @@
 #include <string.h>
 
 enum {
-    NAMED_MAX = 64, /* capacity of the registry */
-    INDENT = 36,    /* columns before the help of an option */
-    COLUMNS = 100
+    NAMED_MAX = 64,   /* capacity of the registry */
+    INDENT = 36,      /* columns before the help of an option */
+    COLUMNS = 100,    /* of a table of options */
+    NAME_INDENT = 15, /* columns before the help of a backend in the list by place */
+    NARROW_COLUMNS = 80
 };
 
 enum {
@@ -124,7 +127,7 @@ static int print_json(const list_args *args)
     return print_packed(list);
 }
 
-/* ---- for people ---------------------------------------------------------------------------- */
+/* ---- options as a table -------------------------------------------------------------------- */
 
 /* The values that the help line does not name: " (wait, now)", " (0 to 100)". */
 static void print_values(FILE *out, const ga_option *option)
@@ -141,16 +144,17 @@ static void print_values(FILE *out, const ga_option *option)
     }
 }
 
-/* Print the words of a text behind the first columns of a row, and indented below them. */
-static void print_wrapped(const char *text)
+/* Print the words of a text behind the first `indent` columns of a row, and indented below them,
+ * in lines of at most `columns`. */
+static void print_wrapped(const char *text, int indent, size_t columns)
 {
-    size_t column = INDENT;
+    size_t column = (size_t)indent;
     while (*text) {
         size_t length = strcspn(text, " ");
-        bool first = column == INDENT;
-        if (!first && column + 1 + length > COLUMNS) {
-            printf("\n%*s", INDENT, "");
-            column = INDENT;
+        bool first = column == (size_t)indent;
+        if (!first && column + 1 + length > columns) {
+            printf("\n%*s", indent, "");
+            column = (size_t)indent;
             first = true;
         }
         printf("%s%.*s", first ? "" : " ", (int)length, text);
@@ -175,7 +179,7 @@ static void print_option(const ga_option *option)
         fputs(option->fallback ? "" : "; must be given", out);
         fclose(out);
     }
-    print_wrapped(text ? text : option->help);
+    print_wrapped(text ? text : option->help, INDENT, COLUMNS);
     free(text);
 }
 
@@ -206,7 +210,6 @@ static void print_backend(const ga_backend *backend)
            backend->help);
 }
 
-/* After an empty line, at which the completion for bash stops reading. */
 static void print_hidden(size_t hidden)
 {
     if (hidden) {
@@ -225,6 +228,54 @@ static int print_table(const list_args *args)
         hidden += print_options(backend, args->all);
     }
     print_hidden(hidden);
+    return GA_CLI_OK;
+}
+
+/* ---- by place ------------------------------------------------------------------------------ */
+
+static bool is_double(const ga_backend *backend)
+{
+    return backend == &ga_null_backend || backend == &ga_fail_backend;
+}
+
+static void print_short(const ga_backend *backend)
+{
+    static const char *const over[] = {
+        [GA_PARENT_NONE] = "",
+        [GA_PARENT_OPTIONAL] = "[/]",
+        [GA_PARENT_REQUIRED] = "/",
+    };
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", backend->name, over[backend->parent_rule]);
+    printf("  %-12s ", name);
+    print_wrapped(backend->help, NAME_INDENT, NARROW_COLUMNS);
+}
+
+/* The completions read the rows, which begin with two blanks. */
+static void print_place(ga_place place)
+{
+    const ga_backend *backend;
+    for (size_t i = 0; (backend = ga_backend_at(i)); i++) {
+        if (backend->places & GA_PLACE_BIT(place) && !is_double(backend)) {
+            print_short(backend);
+        }
+    }
+    putchar('\n');
+}
+
+static int print_places(void)
+{
+    printf("HOST: malloc and its family (gpualloc run --host). Begin with %s.\n",
+           ga_registry_find("jemalloc") ? "jemalloc" : "system");
+    print_place(GA_PLACE_HOST);
+    puts("DEVICE: memory that the host requests (--device). Begin with vmm.");
+    print_place(GA_PLACE_DEVICE);
+    puts("KERNEL: malloc inside kernels (--kernel). Begin with slab/vmm.");
+    print_place(GA_PLACE_KERNEL);
+    puts("A name with \"/\" takes its memory from a backend behind it, as in slab/vmm.\n"
+         "gpualloc list NAME   the options of a backend\n"
+         "gpualloc list --all  those of every backend, test doubles too\n"
+         "docs/guide/choose.md says which backend fits a program.");
     return GA_CLI_OK;
 }
 
@@ -301,7 +352,11 @@ static int print_hooks_json(void)
 /* ---- the command --------------------------------------------------------------------------- */
 
 static const struct argp_option options[] = {
-    {"all", KEY_ALL, NULL, 0, "list expert options too; JSON always has them", 0},
+    {"all", KEY_ALL, NULL, 0,
+     "list all options of the BACKENDs, or of every one, with expert options and test doubles; "
+     "JSON "
+     "always has them",
+     0},
     {"hooks", KEY_HOOKS, NULL, 0,
      "list the driver functions that the preload for CUDA programs replaces", 0},
     {"json", 'j', NULL, 0, "write JSON, for programs", 0},
@@ -309,7 +364,7 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-    "List the backends and their options, all of them or the BACKENDs named.\v"
+    "List the backends by place, or the options of the BACKENDs named.\v"
     "A spec names backends with their options, each over the one that it takes its memory from, as "
     "in \"trace:file=x/jemalloc:decay=0\"; PARENT says which of them need one. "
     "docs/guide/choose.md says which one fits a program. Options that only reproduce a published "
@@ -364,5 +419,8 @@ int ga_cmd_list(int argc, char **argv)
     if (args.hooks) {
         return args.json ? print_hooks_json() : print_hooks();
     }
-    return args.json ? print_json(&args) : print_table(&args);
+    if (args.json) {
+        return print_json(&args);
+    }
+    return args.count || args.all ? print_table(&args) : print_places();
 }

@@ -14,7 +14,7 @@ _gpualloc_commands() {
 }
 
 _gpualloc_backends() {
-    gpualloc list 2>/dev/null | sed -nE '2,/^$/s/^([^ ]+) .*/\1/p'
+    gpualloc list 2>/dev/null | sed -nE 's/^  ([A-Za-z0-9_-]+).*/\1/p' | sort -u
 }
 
 # Print the place of the program's name in a line that has "--" before the cursor.
@@ -45,7 +45,7 @@ _gpualloc_candidates() {
             printf '%s\n' coalesce lfht spgemm
             gpualloc bench --list 2>/dev/null | sed -nE 's/^([^ ]+) .*/\1/p'
             ;;
-        run,*) compgen -c -- "$2" ;;
+        run,* | compare,*) compgen -c -- "$2" ;;
         env,* | check,*) ;;
         *) compgen -f -- "$2" ;;
         esac

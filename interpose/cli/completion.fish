@@ -8,7 +8,8 @@ function __gpualloc_commands
 end
 
 function __gpualloc_backends
-    gpualloc list 2>/dev/null | sed -nE '2,/^$/s/^([^ ]+) .*/\1/p'
+    gpualloc list 2>/dev/null |
+        sed -nE 's/^  ([A-Za-z0-9_-]+)[^ ]* +(.*)/\1\t\2/p' | sort -u
 end
 
 function __gpualloc_workloads
@@ -16,10 +17,12 @@ function __gpualloc_workloads
     gpualloc bench --list 2>/dev/null | string replace -rf '^(\S+) .*' '$1'
 end
 
-# Print the place of the program's name among the words of `gpualloc run`, before the cursor.
+# Print the place of the program's name among the words of `gpualloc run` or `compare`, before the
+# cursor.
 function __gpualloc_program_place
     set -l words (commandline -opc)
-    set -l valued (gpualloc run --help 2>/dev/null | string replace -rf '^ +(--[a-z]+)=.*' '$1')
+    contains -- "$words[2]" run compare; or return
+    set -l valued (gpualloc $words[2] --help 2>/dev/null | string replace -rf '^ +(--[a-z]+)=.*' '$1')
     set -l at 3
     while set -q words[$at]; and string match -q -- '-?*' $words[$at]
         if test "$words[$at]" = --
@@ -29,7 +32,7 @@ function __gpualloc_program_place
         contains -- $words[$at] $valued; and set at (math $at + 1)
         set at (math $at + 1)
     end
-    set -q words[$at]; and test "$words[2]" = run; and echo $at
+    set -q words[$at]; and echo $at
 end
 
 # True if gpualloc's command is $argv[1], and its program, if it has one, is not yet named.
@@ -39,7 +42,10 @@ function __gpualloc_in
 end
 
 function __gpualloc_in_program_name
-    __gpualloc_in run; and not string match -q -- '-*' (commandline -ct)
+    begin
+        __gpualloc_in run; or __gpualloc_in compare
+    end
+    and not string match -q -- '-*' (commandline -ct)
 end
 
 # Complete the command line of the program.
@@ -82,6 +88,7 @@ complete -c gpualloc -n '__gpualloc_in list' -a '(__gpualloc_backends)'
 complete -c gpualloc -n '__gpualloc_in bench' -a '(__gpualloc_workloads)'
 complete -c gpualloc -n '__gpualloc_in help' -a '(__gpualloc_commands)'
 complete -c gpualloc -n '__gpualloc_in trace' -F
+complete -c gpualloc -n '__gpualloc_in replay' -F
 complete -c gpualloc -n __gpualloc_in_program_name -a '(__fish_complete_command)'
 complete -c gpualloc -n __gpualloc_program_place -a '(__gpualloc_program)'
 for name in (__gpualloc_commands | string replace -r '\t.*' '')

@@ -12,7 +12,7 @@ _gpualloc_describe_commands() {
 
 _gpualloc_backends() {
     local -a names
-    names=(${(f)"$(gpualloc list 2>/dev/null | sed -nE '2,/^$/s/^([^ ]+) .*/\1/p')"})
+    names=(${(f)"$(gpualloc list 2>/dev/null | sed -nE 's/^  ([A-Za-z0-9_-]+).*/\1/p' | sort -u)"})
     compadd "$@" -a names
 }
 
@@ -77,10 +77,10 @@ _gpualloc() {
     ((CURRENT--))
     _gpualloc_options "$command"
     case $command in
-    run) _arguments -S -A '-*' $specs '(-):program: _command_names -e' '*::argument:_gpualloc_program' ;;
+    run | compare) _arguments -S -A '-*' $specs '(-):program: _command_names -e' '*::argument:_gpualloc_program' ;;
     list) _arguments $specs '*:backend:_gpualloc_backends' ;;
     bench) _arguments $specs '*:workload:_gpualloc_workloads' ;;
-    trace) _arguments $specs '*:trace:_files' ;;
+    trace | replay) _arguments $specs '*:trace:_files' ;;
     help) _gpualloc_describe_commands ;;
     *) _arguments $specs ;;
     esac

@@ -31,8 +31,10 @@ static int cmd_help(int argc, char **argv);
 static const command commands[] = {
     {"run", ga_cmd_run, "run a program on another allocator"},
     {"env", ga_cmd_env, "print the environment of \"run\" for a shell"},
+    {"compare", ga_cmd_compare, "run a program on several allocators, side by side"},
     {"bench", ga_cmd_bench, "measure backends side by side"},
     {"trace", ga_cmd_trace, "read the trace of a program's allocations"},
+    {"replay", ga_cmd_replay, "perform a trace on several allocators, side by side"},
     {"rewrite", ga_cmd_rewrite, "coalesce the allocations of a kernel's source"},
     {"list", ga_cmd_list, "list the backends and their options"},
     {"check", ga_cmd_check, "report the features that this machine supports"},
@@ -51,6 +53,7 @@ static const char doc[] =
     "  gpualloc list                                  the allocators to choose from\n"
     "  gpualloc run --host=jemalloc -- python3 x.py   run a program on one of them\n"
     "  gpualloc run --stats -- ls -l                  with statistics at exit\n"
+    "  gpualloc compare -- python3 x.py               which allocator suits a program\n"
     "  gpualloc help run                              all options of \"run\"\n"
     "\n"
     "Each command has a manual page, too: gpualloc-run(1).";

@@ -88,16 +88,12 @@ static bool set_more_tls(void)
     return done;
 }
 
-/* If the library of `dl` could not be loaded for lack of static thread-local storage, start this
- * command again with more of it. Returns if that cannot help. */
-static void restart_with_tls(const ga_settings *settings)
+void ga_settings_restart_with_tls(const ga_settings *settings)
 {
     char name[] = "gpualloc";
     char command[8];
     snprintf(command, sizeof command, "%s", settings->command);
-    char **argv = strstr(ga_error_text(), "static TLS") && set_more_tls()
-                      ? calloc((size_t)settings->argc + 2, sizeof *argv)
-                      : NULL;
+    char **argv = set_more_tls() ? calloc((size_t)settings->argc + 2, sizeof *argv) : NULL;
     if (argv && restore_own()) {
         argv[0] = name;
         argv[1] = command;
@@ -107,8 +103,13 @@ static void restart_with_tls(const ga_settings *settings)
     free(argv);
 }
 
-/* The program needs the space only where our library loads that of `dl`. */
-static bool drop_tls(void)
+/* The library of `dl` could not be loaded for lack of static thread-local storage. */
+static bool lacks_tls(const ga_settings *settings)
+{
+    return settings->argc > 0 && strstr(ga_error_text(), "static TLS");
+}
+
+bool ga_settings_drop_tls(void)
 {
     const char *tunables = ga_environment("GLIBC_TUNABLES");
     const char *more = tunables ? strstr(tunables, MORE_TLS) : NULL;
@@ -150,7 +151,9 @@ static bool try_host(ga_settings *settings)
         tell_unread(settings->host);
         return true;
     }
-    restart_with_tls(settings);
+    if (lacks_tls(settings)) {
+        ga_settings_restart_with_tls(settings);
+    }
     return ga_settings_refuse(settings, source);
 }
 
@@ -278,7 +281,7 @@ bool ga_settings_try(ga_settings *settings)
 bool ga_settings_export(const ga_settings *settings)
 {
     bool all = !settings->children || unsetenv("GPUALLOC_STATS_PID") == 0;
-    return all && (!preloads_directly(settings) || drop_tls()) &&
+    return all && (!preloads_directly(settings) || ga_settings_drop_tls()) &&
            ga_preload_list_set(&settings->libraries) && set("GPUALLOC_HOST", settings->host) &&
            set("GPUALLOC_DEVICE", settings->device) && set("GPUALLOC_KERNEL", settings->kernel) &&
            set("GPUALLOC_STATS", settings->stats) && set("GPUALLOC_TRACE", settings->trace) &&
@@ -289,7 +292,7 @@ bool ga_settings_remove(void)
 {
     static const ga_preload_list none;
     return !ga_environment("GPUALLOC_PRELOADED") || /* the variables are the user's own */
-           (drop_tls() && ga_preload_list_unset(&none) && restore_own() &&
+           (ga_settings_drop_tls() && ga_preload_list_unset(&none) && restore_own() &&
             unsetenv("GPUALLOC_STATS_PID") == 0);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The settings that `gpualloc run` and `gpualloc env` make: their options, and the environment that
- * results. The specs are tried first, then the libraries, and last the files, because that replaces
- * an old trace.
+ * The settings that `gpualloc run`, `env` and `compare` make: the options of the first two, and the
+ * environment that results. The specs are tried first, then the libraries, and last the files,
+ * because that replaces an old trace.
  */
 #ifndef INTERPOSE_CLI_SETTINGS_H
 #define INTERPOSE_CLI_SETTINGS_H
@@ -15,8 +15,8 @@
 
 /* A text is NULL if its option was not given. */
 typedef struct ga_settings {
-    const char *command; /* "run" or "env", whose arguments these are: */
-    int argc;
+    const char *command; /* "run", "env" or "compare", whose arguments these are: */
+    int argc;            /* 0: the command must not be started again */
     char **argv;
     const char *host, *device, *kernel, *log;
     const char *stats, *trace; /* absolute; stats: or "1", standard error, or "-", output */
@@ -41,6 +41,14 @@ bool ga_settings_try(ga_settings *settings);
 
 /* Try the files for statistics and a trace. False, and the reason is printed, if one is bad. */
 bool ga_settings_try_files(const ga_settings *settings);
+
+/* Start this command again, in this process, with more space for the thread-local storage of
+ * libraries that `dl` loads. Returns if it has been given more already. */
+void ga_settings_restart_with_tls(const ga_settings *settings);
+
+/* Remove that space from the environment. The program needs it only where our library loads that of
+ * `dl`. False: out of memory. */
+bool ga_settings_drop_tls(void);
 
 /* Set the environment. False: out of memory. */
 bool ga_settings_export(const ga_settings *settings);

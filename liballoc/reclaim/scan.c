@@ -29,6 +29,8 @@
  *           RP2  load the word: acquire         pairs with   RS1; and with the store that
  *                                                           published x
  *           RP4  clear the slot: release        pairs with   RS2  load the slot: acquire
+ *           RP5  as RP3, where the word is in   pairs with   RS1
+ *                a structure that loads it
  *
  *           The light fence orders the compiler alone and costs no instruction. membarrier(2)
  *           makes every processor that runs a thread of the process execute a full fence; a switch

@@ -34,7 +34,7 @@
  *            retirement, so these are all but the last (retired now - retired then) objects,
  *            whatever was freed since.
  *
- * ORDER      RP1 to RP4 belong to readers (gpualloc/reclaim.h), RS1 and RS2 to the scan, and RM1 to
+ * ORDER      RP1 to RP5 belong to readers (gpualloc/reclaim.h), RS1 and RS2 to the scan, and RM1 to
  *            RM4 to heavy fences that several scans share (scan.c).
  *            RC1 to RC7 belong to a domain that changes its fences while it runs (fences.c).
  *            RJ (the state): the writes of a member's last user happen before its next user's.

@@ -18,7 +18,8 @@ from pathlib import Path
 
 BINARY = os.environ["GPUALLOC_BIN"]
 SANITIZED = bool(os.environ.get("GPUALLOC_SANITIZED"))
-COMMANDS = ("run", "env", "bench", "trace", "rewrite", "list", "check", "help")
+COMMANDS = ("run", "env", "compare", "bench", "trace", "replay", "rewrite", "list",
+            "check", "help")
 # Those that run here: `rewrite` needs Clang's development files.
 PRESENT = [name for name in COMMANDS if name != "rewrite" or os.environ.get("GPUALLOC_REWRITE")]
 REPO = Path(__file__).resolve().parents[2]

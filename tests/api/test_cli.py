@@ -3,13 +3,18 @@
 """The command as its users meet it: help, list and check; test_run.py and test_trace.py have the
 rest. Set GPUALLOC_BIN to the command."""
 
+import contextlib
+import fcntl
 import gzip
 import json
 import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import unittest
 
 import command
@@ -58,7 +63,7 @@ class Help(CommandTest):
             if slip == "--":
                 self.assertEqual(2, answer.status)
                 continue
-            expected = f'did you mean "{meant}"?' if meant else "known: run, env, bench, trace"
+            expected = f'did you mean "{meant}"?' if meant else "known: run, env, compare, bench"
             self.refused(answer, 2, "unknown command", slip, expected)
             self.refused(self.gpualloc("help", slip), 2, "unknown command", expected)
 
@@ -146,6 +151,39 @@ class List(CommandTest):
         self.assertEqual("required", by_name["trace"]["parent"])
         (path,) = by_name["dl"]["options"]
         self.assertEqual(("path", "string", None), (path["name"], path["type"], path["default"]))
+
+    def groups(self, **more: object) -> dict[str, list[str]]:
+        """By place, the names in the list."""
+        answer = self.gpualloc("list", **more)
+        self.assertEqual(0, answer.status)
+        self.assertTrue(all(len(line) <= 80 for line in answer.out.splitlines()), answer.out)
+        *groups, _ = answer.out.split("\n\n")
+        return {group.split(":")[0].lower(): re.findall(r"(?m)^  (\S+)", group)
+                for group in groups}
+
+    def test_by_place(self) -> None:
+        groups = self.groups()
+        self.assertEqual(["host", "device", "kernel"], list(groups))
+        for backend in self.listed():
+            name = backend["name"] + ("/" if backend["parent"] == "required" else "")
+            for place, names in groups.items():
+                self.assertEqual(place in backend["places"] and name not in ("null", "fail/"),
+                                 name in names, (place, name))
+        self.assertTrue(all(len(names) == len(set(names)) for names in groups.values()))
+
+    def test_by_place_says_where_to_begin(self) -> None:
+        text = self.gpualloc("list").out
+        known = {backend["name"] for backend in self.listed()}
+        begin = re.findall(r"(?m)^[A-Z]+: .* Begin with (\S+)\.$", text)
+        self.assertEqual(3, len(begin))
+        self.assertLessEqual({name for spec in begin for name in spec.split("/")}, known)
+        self.assertIn("docs/guide/choose.md", text)
+        self.assertTrue((REPO / "docs/guide/choose.md").is_file())
+
+    def test_a_description_is_one_line(self) -> None:
+        doubles = ("null", "fail")
+        self.assertEqual({}, {backend["name"]: backend["help"] for backend in self.listed()
+                              if len(backend["help"]) > 65 and backend["name"] not in doubles})
 
     def test_table_has_the_same(self) -> None:
         text = self.gpualloc("list", "--all").out
@@ -244,6 +282,36 @@ class Bench(CommandTest):
                            (["--milliseconds", "0"], "--milliseconds"),
                            (["--spec", "sistem"], "sistem"), (["--plot", "x.doc"], "x.doc")):
             self.refused(self.gpualloc("bench", *args), 2, part)
+
+    def on_a_terminal(self, columns: int, *args: str) -> list[str]:
+        """The lines that the command prints on a terminal of that width."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        answer = self.gpualloc(*args, stdout=theirs)
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
+            while part := terminal.read(4096):  # EIO: the last process has ended
+                text += part
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        return text.decode().replace("\r", "").splitlines()
+
+    def test_wide_tables_on_a_terminal(self) -> None:
+        """They are printed in parts, with the columns of threads and sizes in each."""
+        args = ["bench", "same-size", "--threads", "1,2", "--size", "64", "--quick", "--rounds",
+                "1", "--milliseconds", "1", "--spec", "system", "--spec", "slab/system", "--spec",
+                "vmm", "--spec", "hazard/system"]
+        whole = self.gpualloc(*args).out.splitlines()
+        specs = ["system", "slab/system", "vmm", "hazard/system"]
+        for lines, parts in ((whole, [specs]), (self.on_a_terminal(200, *args), [specs]),
+                             (self.on_a_terminal(80, *args), [specs[:2], specs[2:]]),
+                             (self.on_a_terminal(20, *args), [[spec] for spec in specs])):
+            heads = [line.split()[2:] for line in lines if line.startswith("  threads")]
+            self.assertEqual(parts, heads)
+            rows = [line.split() for line in lines if re.match(r" +[12] +64 ", line)]
+            self.assertEqual(["1", "2"] * len(parts), [row[0] for row in rows])
+            self.assertEqual([len(part) for part in parts for _ in "12"],
+                             [" ".join(row).count("x") for row in rows])
 
     def test_names_of_pictures_are_no_commands(self) -> None:
         script = self.folder / "script"

@@ -43,11 +43,14 @@ class Completion:
                          set(self.complete("run", "--st")))
         self.assertEqual(["--shell"], self.complete("run", "--sh"))
         self.assertEqual(["--unset"], self.complete("env", "--un"))
+        self.assertEqual(["--rounds"], [word.removesuffix("=") for word in
+                                        self.complete("compare", "--rou")])
         self.assertIn("--json", self.complete("list", "--"))
 
     def test_values(self) -> None:
         self.assertEqual(["system"], self.complete("run", "--host", "sy"))
         self.assertEqual(["system"], self.complete("env", "--host", "sy"))
+        self.assertEqual(["system"], self.complete("compare", "--host", "sy"))
         self.assertEqual(["system"], self.complete("list", "sy"))
         self.assertNotIn("5", self.complete("list", ""))
         self.assertEqual(["warn"], self.complete("run", "--log", "w"))
@@ -59,6 +62,7 @@ class Completion:
     def test_files(self) -> None:
         (self.folder / "a.trace").touch()
         self.assertEqual(["a.trace"], self.complete("trace", "a.t"))
+        self.assertEqual(["a.trace"], self.complete("replay", "a.t"))
         self.assertEqual(["a.trace"], self.complete("run", "--trace", "a.t"))
 
 
@@ -74,9 +78,10 @@ class ValueInOneWord:
 
     def test_program(self) -> None:
         """Its name, and its own completion."""
-        for before in ([], ["--host", "system"], ["--stats", "--"]):
-            self.assertIn("sort", self.complete("run", *before, "sor"))
-            self.assertEqual(["trace"], self.complete("run", *before, "gpualloc", "tra"))
+        for before in (["run"], ["run", "--host", "system"], ["run", "--stats", "--"],
+                       ["compare", "--host", "system", "--any-output"]):
+            self.assertIn("sort", self.complete(*before, "sor"))
+            self.assertEqual(["trace"], self.complete(*before, "gpualloc", "tra"))
 
 
 @unittest.skipUnless(shutil.which("bash"), "no bash here")

@@ -5,6 +5,7 @@ GPUALLOC_BIN to the command."""
 
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -359,6 +360,26 @@ class Output(RunTest):
         self.assertGreaterEqual(len(made), stats["allocs"])
         self.assertLess(len(made), stats["allocs"] + 100, "what follows the report is little")
         self.assertEqual([], [r for r in records if r["place"] != "host"])
+
+    def test_trace_of_a_running_program(self) -> None:
+        """What is live now, but for the last 127 records of the thread."""
+        program = ("import sys; held = [bytearray(1000003) for _ in range(7)]; "
+                   "more = [bytearray(5000) for _ in range(200)]; print(len(held), flush=True); "
+                   "sys.stdin.read()")
+        with subprocess.Popen([command.BINARY, "run", "--trace=t", "--", self.PROGRAM[0], "-S",
+                               "-c", program], cwd=self.folder, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, env=command.CLEAN | command.SETTINGS
+                              ) as process:
+            assert process.stdin and process.stdout
+            self.assertEqual(b"7\n", process.stdout.readline())
+            answer = self.gpualloc("trace", "t")
+            process.stdin.close()
+            self.assertEqual(0, process.wait(timeout=60))
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        live = re.search(r"never freed +(\d+) bytes", answer.out)
+        self.assertGreater(int(live.group(1)), 7 * 1000003)
+        after = re.search(r"never freed +(\d+) bytes", self.gpualloc("trace", "t").out)
+        self.assertLess(int(after.group(1)), 7 * 1000003)
 
     def test_old_trace_is_replaced(self) -> None:
         for _ in range(2):

@@ -436,7 +436,7 @@ const ga_backend ga_cuda_backend = {
 const ga_backend ga_managed_backend = {
     CUDA_BACKEND,
     .name = "managed",
-    .help = "the CUDA driver's managed memory, which moves between host and device",
+    .help = "the CUDA driver's managed memory: pages move to their users",
     .places = GA_PLACE_BIT(GA_PLACE_DEVICE),
     .capabilities = GA_CAP_DRIVER_BLOCKS | GA_CAP_FREE_WAITS,
     .open = managed_open,
@@ -445,7 +445,7 @@ const ga_backend ga_managed_backend = {
 const ga_backend ga_pinned_backend = {
     CUDA_BACKEND,
     .name = "pinned",
-    .help = "page-locked memory of the host, which devices access where it is",
+    .help = "page-locked host memory, which devices access where it is",
     .places = GA_PLACE_BIT(GA_PLACE_DEVICE),
     .capabilities = GA_CAP_DRIVER_BLOCKS | GA_CAP_FREE_WAITS,
     .open = pinned_open,

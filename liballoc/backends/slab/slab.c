@@ -621,7 +621,7 @@ const ga_backend ga_slab_backend = {
     .abi = GA_BACKEND_ABI,
     .size = sizeof(ga_backend),
     .name = "slab",
-    .help = "SlabAlloc: units of one size, or of size classes, managed by bitmaps",
+    .help = "units of one size, or of size classes, managed by bitmaps",
     .places =
         GA_PLACE_BIT(GA_PLACE_HOST) | GA_PLACE_BIT(GA_PLACE_DEVICE) | GA_PLACE_BIT(GA_PLACE_KERNEL),
     .parent_rule = GA_PARENT_REQUIRED,

@@ -56,9 +56,19 @@ typedef enum ga_lfht_variant {
 GA_API const char *ga_lfht_variant_text(ga_lfht_variant variant);
 
 /* The caller's hash and equality. Keys that are equal must have the same hash. Both functions are
- * called at any time, by several threads at once, and must not call into the map. If keys are
- * pointers, their targets must stay readable until the map is closed, because a thread may still
- * compare with a key that another thread has removed. */
+ * called at any time, by several threads at once, and must not call into the map.
+ *
+ * A hash should spread the keys over all 64 bits, because the map uses them from the highest down:
+ * first `root` bits, then `chunk` bits a level. With an identity hash of small numbers all keys go
+ * to bucket 0 of every level, down to the lowest bits. Keys of one hash are searched one by one.
+ *
+ * If keys are pointers, as to strings, their targets must stay readable until the map is closed,
+ * because a thread may still compare with a key that another thread has removed. Where they are to
+ * be freed before, take a hash of the string as the key, and let the value point to a record that
+ * has the string: examples/cache.c.
+ *
+ * The map does not know whether values are pointers. A thread that looks one up needs
+ * gpualloc/reclaim.h to use it while others may remove the key and free it: examples/cache.c. */
 typedef uint64_t ga_lfht_hash(void *context, uint64_t key);
 typedef bool ga_lfht_equal(void *context, uint64_t a, uint64_t b);
 
@@ -133,7 +143,21 @@ GA_API ga_status ga_lfht_upsert(ga_lfht *map, uint64_t key, uint64_t value, ga_l
 GA_API ga_status ga_lfht_replace(ga_lfht *map, uint64_t key, uint64_t value, ga_lfht_found *was);
 
 /* Replace the key's value if it is `expected`. It was replaced if `was->found` is true and
- * `was->value` equals `expected`. */
+ * `was->value` equals `expected`. A new value that depends on the old one, such as a count, takes a
+ * loop:
+ *
+ *     bool done = false;
+ *     ga_lfht_lookup(map, key, &was);
+ *     while (!done) {
+ *         uint64_t old = was.value;
+ *         if (was.found) {
+ *             ga_lfht_compare_replace(map, key, old, old + 1, &was);
+ *             done = was.found && was.value == old;
+ *         } else {
+ *             ga_lfht_insert(map, key, 1, &was);
+ *             done = !was.found;
+ *         }
+ *     } */
 GA_API ga_status ga_lfht_compare_replace(ga_lfht *map, uint64_t key, uint64_t expected,
                                          uint64_t value, ga_lfht_found *was);
 

@@ -257,6 +257,23 @@ static inline void ga_hazard_set(const ga_hazards *mine, uint32_t slot, const vo
     }
 }
 
+/* To be called between ga_hazard_set() and a load that validates it, where that is none of
+ * ga_hazard_load(): if the word is inside a map, say, which is asked again. The object is protected
+ * if the map then still leads to it. */
+static inline void ga_hazard_fence(const ga_hazards *mine)
+{
+    /* RP5: the light fence, as RP3, or a seq_cst one. Pairs with RS1 (scan.c): the load sees that
+     * the object was unlinked, or the scan sees the slot. The mode as in RP3. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (ga_hazard_mode(mine)) {
+#ifdef __SANITIZE_THREAD__ /* which does not know fences, nor needs one to see what is ordered */
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+    }
+}
+
 /* From now on the slot protects nothing. */
 static inline void ga_hazard_clear(const ga_hazards *mine, uint32_t slot)
 {

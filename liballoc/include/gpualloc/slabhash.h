@@ -76,7 +76,8 @@ enum {
 };
 
 /* A hash of the caller's own. Equal keys must have equal hashes; the upper bits choose the
- * bucket. Called at any time, by several threads at once; it may not call for the table. */
+ * bucket, so an identity hash of small numbers puts all keys into one. Called at any time, by
+ * several threads at once; it may not call for the table. */
 typedef uint64_t ga_slabhash_hash(void *context, uint64_t key);
 
 /* The table's own hash is (a k + b) mod 2^61 - 1, mixed; a and b are derived from the seed. If the
