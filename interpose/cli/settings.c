@@ -94,7 +94,8 @@ void ga_settings_restart_with_tls(const ga_settings *settings)
     char command[8];
     snprintf(command, sizeof command, "%s", settings->command);
     char **argv = set_more_tls() ? calloc((size_t)settings->argc + 2, sizeof *argv) : NULL;
-    if (argv && restore_own()) {
+    /* Within other settings, keep_own() has kept nothing. */
+    if (argv && (ga_environment("GPUALLOC_PRELOADED") || restore_own())) {
         argv[0] = name;
         argv[1] = command;
         memcpy(argv + 2, settings->argv + 1, (size_t)(settings->argc - 1) * sizeof *argv);
