@@ -301,7 +301,7 @@ class Rules(Case):
                          "```c gpu\n#include <stdio.h>\nputs(\"\");\n```\n")
         self.assertEqual("#include <stdio.h>\nint main(void)\n{\nputs(\"\");\n}\n",
                          block.source())
-        self.assertEqual((7, "it needs a GPU"), (block.line, block.reason))
+        self.assertEqual((7, samples.REASONS["gpu"]), (block.line, block.reason))
 
     def test_unknown_words(self) -> None:
         self.assertEqual([], self.one("```console root gpu\n$ a\n```\n").faults())
