@@ -62,34 +62,31 @@ static bool add_frame(places *all, const ga_symbols *symbols, const ga_module_en
     return added;
 }
 
-static bool is_function_of(const place *p, const char *const names[], size_t count, size_t prefixes)
+/* gpualloc's functions, and the malloc family, which it has in such a program. */
+static bool is_own(const place *p)
 {
+    static const char *const prefixes[] = {"ga_", "trace_", "heap_", "first_"};
+    static const char *const names[] = {
+        "write_record", "record_result", "malloc",         "calloc", "realloc", "memalign",
+        "reallocarray", "aligned_alloc", "posix_memalign", "valloc", "pvalloc",
+    };
     const char *function = p->call ? p->call->function : NULL;
-    for (size_t i = 0; function && i < count; i++) {
-        if (i < prefixes ? strncmp(function, names[i], strlen(names[i])) == 0
-                         : strcmp(function, names[i]) == 0) {
-            return true;
-        }
+    bool own = false;
+    for (size_t i = 0; function && i < sizeof prefixes / sizeof *prefixes; i++) {
+        own = own || strncmp(function, prefixes[i], strlen(prefixes[i])) == 0;
     }
-    return false;
+    for (size_t i = 0; function && i < sizeof names / sizeof *names; i++) {
+        own = own || strcmp(function, names[i]) == 0;
+    }
+    return own;
 }
 
 /* In a program that is linked with gpualloc statically a stack begins with gpualloc's functions.
  * Returns the number of those. */
-static size_t own_functions(const places *all)
+static size_t own_functions(const places *all, uint32_t flags)
 {
-    static const char *const begin[] = {"ga_stacks_here", "ga_recorder_stack", "write_record"};
-    static const char *const own[] = {
-        "ga_",           "trace_",         "heap_",  "first_",        "write_record",
-        "record_result", "malloc",         "calloc", "realloc",       "memalign",
-        "reallocarray",  "posix_memalign", "valloc", "aligned_alloc", "pvalloc",
-    };
     size_t count = 0;
-    if (all->count == 0 || !is_function_of(all->items, begin, sizeof begin / sizeof *begin, 0)) {
-        return 0;
-    }
-    while (count < all->count &&
-           is_function_of(&all->items[count], own, sizeof own / sizeof *own, 4)) {
+    while (flags & GA_TRACE_STACK_OWN && count < all->count && is_own(&all->items[count])) {
         count++;
     }
     return count < all->count ? count : 0;
@@ -174,9 +171,10 @@ static void write_folded(FILE *out, const places *all, size_t first, bool deeper
     }
 }
 
-static void write_stack(FILE *out, const places *all, bool deeper, ga_stack_form form)
+static void write_stack(FILE *out, const places *all, uint32_t flags, ga_stack_form form)
 {
-    size_t first = own_functions(all);
+    size_t first = own_functions(all, flags);
+    bool deeper = flags & GA_TRACE_STACK_DEEPER;
     if (form == GA_STACK_LEAKS) {
         write_lines(out, all, first, deeper);
     } else if (form == GA_STACK_FOLDED) {
@@ -206,7 +204,7 @@ char *ga_stack_text(const ga_symbols *symbols, const ga_trace_stacks *stacks,
     FILE *out = open_memstream(&text, &size);
     bool listed = out && list_places(&all, symbols, stacks, entry->stack);
     if (listed) {
-        write_stack(out, &all, entry->stack->deeper, form);
+        write_stack(out, &all, entry->stack->flags, form);
     }
     bool written = out && fclose(out) == 0 && listed;
     free(all.items);

@@ -83,7 +83,8 @@ static void delete (ga_definition *d)
 static const ga_trace_stack *whole_stack(const ga_definition *d)
 {
     const ga_trace_stack *stack = whole(d, sizeof *stack);
-    return stack && stack->frames <= GA_TRACE_FRAMES_MAX && stack->deeper <= 1 &&
+    return stack && stack->frames <= GA_TRACE_FRAMES_MAX &&
+                   !(stack->flags & ~(GA_TRACE_STACK_DEEPER | GA_TRACE_STACK_OWN)) &&
                    stack->bytes == sizeof *stack + stack->frames * sizeof *stack->frame
                ? stack
                : NULL;

@@ -55,8 +55,8 @@ __attribute__((noinline)) static void capture(void)
 {
     ga_unwind_memo *fresh = ga_unwind_memo_new(FRAMES);
     cr_assert_not_null(fresh);
-    ga_unwound *expected = ga_unwind(fresh, 1);
-    ga_unwound *got = ga_unwind(memo, 1);
+    ga_unwound *expected = ga_unwind(fresh, 1, FRAMES);
+    ga_unwound *got = ga_unwind(memo, 1, FRAMES);
     expect_equal(got, expected);
     cr_assert_gt(got->count, 2);
     recalled += got->id != 0;
@@ -268,7 +268,7 @@ Test(unwind, keys_tell_stacks_apart)
 {
     memo = ga_unwind_memo_new(FRAMES);
     for (uint64_t key = 1; key <= 3; key++) {
-        ga_unwound *u = ga_unwind(memo, key);
+        ga_unwound *u = ga_unwind(memo, key, FRAMES);
         cr_assert_eq(u->id, 0);
         u->id = (uint32_t)key;
     }

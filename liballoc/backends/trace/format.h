@@ -96,11 +96,14 @@ typedef struct ga_trace_part {
 
 /* Definitions. Each begins with its size in bytes and the epoch, which counts the unloads: a frame
  * of a stack is in a module that was loaded in the stack's epoch. */
+#define GA_TRACE_STACK_DEEPER 1u /* the stack has outer frames that are left out */
+#define GA_TRACE_STACK_OWN    2u /* the innermost frames are gpualloc's: it is linked statically */
+
 typedef struct ga_trace_stack {
     uint32_t bytes;
     uint32_t epoch;
     uint32_t frames;
-    uint32_t deeper;  /* 1: the stack has outer frames that are left out */
+    uint32_t flags;   /* GA_TRACE_STACK_... */
     uint64_t frame[]; /* innermost first; addresses within the calling instructions */
 } ga_trace_stack;
 

@@ -111,6 +111,9 @@ static ga_status read_header(ga_trace_reader *reader)
         return cannot_read(reader->path);
     }
     ga_status status = check_header(reader->path, &reader->header, length);
+    if (reader->header.abi == GA_TRACE_ABI) {
+        reader->header.depth = 0; /* without a meaning in that version */
+    }
     if (status == GA_OK) {
         skip_to_data(reader);
     }

@@ -504,19 +504,23 @@ void ga_recorder_unlock(void)
     unlock_all();
 }
 
+static void begin_if_child(void)
+{
+    int saved = errno;
+    if (!begun_in_this_process()) {
+        lock_all();
+        unlock_all();
+    }
+    errno = saved;
+}
+
 uint32_t ga_recorder_stack(ga_recorder *recorder, uint64_t now_ns)
 {
     if (!recorder->stacks || is_stopped(recorder)) {
         return 0;
     }
-    int saved = errno;
-    if (!begun_in_this_process()) {
-        lock_all(); /* begins the child's tables */
-        unlock_all();
-    }
-    uint32_t id = ga_stacks_here(recorder->stacks, recorder, now_ns);
-    errno = saved;
-    return id;
+    begin_if_child();
+    return ga_stacks_here(recorder->stacks, recorder, now_ns);
 }
 
 uint64_t ga_recorder_now(const ga_recorder *recorder)

@@ -20,11 +20,12 @@
 #include "modules.h"
 #include "unwind.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum {
-    SPARE_FRAMES = 4, /* so that a stack can be joined to one that is somewhat deeper */
+    KNOWN_FRAMES = 64, /* a memo keeps so many at least: a stack is completed by them */
     HEAD_WORDS = offsetof(ga_trace_stack, frame) / sizeof(uint64_t),
     WORDS_MAX = 8 << 20, /* of the table: 64 MiB */
     SLOTS = 1 << 20
@@ -127,7 +128,7 @@ void ga_stacks_begin_child(ga_stacks *s)
 
 static uint64_t hash_of(const ga_trace_stack *stack)
 {
-    uint64_t hash = stack->deeper;
+    uint64_t hash = stack->flags;
     for (uint32_t i = 0; i < stack->frames; i++) {
         hash = (hash ^ stack->frame[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
@@ -137,7 +138,7 @@ static uint64_t hash_of(const ga_trace_stack *stack)
 
 static bool is_equal(const ga_trace_stack *a, const ga_trace_stack *b)
 {
-    return a->frames == b->frames && a->deeper == b->deeper &&
+    return a->frames == b->frames && a->flags == b->flags &&
            memcmp(a->frame, b->frame, a->frames * sizeof *a->frame) == 0;
 }
 
@@ -225,10 +226,12 @@ static void describe(description *out, const ga_stacks *s, const ga_unwound *u)
     while (first < u->count && ga_modules_is_own(u->frame[first].ip)) {
         first++;
     }
-    unsigned most = first == 1 ? s->depth + GA_TRACE_OWN_FRAMES : s->depth;
+    bool own = first == 1;
+    unsigned most = own ? s->depth + GA_TRACE_OWN_FRAMES : s->depth;
     unsigned count = first < u->count ? u->count - first : 0;
     out->stack.frames = count < most ? count : most;
-    out->stack.deeper = count > most || !u->complete;
+    out->stack.flags =
+        (count > most || !u->complete ? GA_TRACE_STACK_DEEPER : 0) | (own ? GA_TRACE_STACK_OWN : 0);
     out->stack.bytes = (uint32_t)(sizeof out->stack + out->stack.frames * sizeof(uint64_t));
     for (unsigned i = 0; i < out->stack.frames; i++) {
         const ga_unwind_frame *frame = &u->frame[first + i];
@@ -280,9 +283,11 @@ static uint64_t key_of(ga_stacks *s, const notes *n)
     return __atomic_load_n(&s->version, __ATOMIC_RELAXED); /* relaxed, see the member */
 }
 
-static uint32_t look_up(ga_stacks *s, const notes *n, ga_unwind_memo *in)
+/* Inlined, because a further frame would be unwound each time. */
+static inline __attribute__((always_inline)) uint32_t look_up(ga_stacks *s, const notes *n,
+                                                              ga_unwind_memo *in)
 {
-    ga_unwound *u = ga_unwind(in, key_of(s, n));
+    ga_unwound *u = ga_unwind(in, key_of(s, n), s->depth + GA_TRACE_OWN_FRAMES + 1);
     if (!u->id) {
         u->id = add(s, n, u);
     }
@@ -304,13 +309,15 @@ static ga_unwind_memo *own_memo(unsigned frames)
 uint32_t ga_stacks_here(ga_stacks *s, ga_recorder *recorder, uint64_t now_ns)
 {
     uint32_t id = 0;
+    int saved = errno;
     if (busy) {
         return 0;
     }
     busy = true;
     if (ga_unwind_ready()) {
         const notes n = {recorder, now_ns};
-        unsigned frames = s->depth + GA_TRACE_OWN_FRAMES + SPARE_FRAMES;
+        unsigned kept = s->depth > KNOWN_FRAMES ? s->depth : KNOWN_FRAMES;
+        unsigned frames = kept + GA_TRACE_OWN_FRAMES + 1;
         ga_unwind_memo *own = own_memo(frames);
         ga_unwind_memo *used = own ? own : ga_unwind_memo_new(frames);
         id = used ? look_up(s, &n, used) : 0;
@@ -319,6 +326,7 @@ uint32_t ga_stacks_here(ga_stacks *s, ga_recorder *recorder, uint64_t now_ns)
         }
     }
     busy = false;
+    errno = saved;
     return id;
 }
 

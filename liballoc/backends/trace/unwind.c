@@ -2,8 +2,8 @@
  *
  * ga_unwind
  *   recall                 fast path: the caller's registers and all words are as they were
- *   unwind                 _Unwind_Backtrace() calls on_frame() for each frame
- *     on_frame             stops at a frame of the newest stack whose outer part is as it was
+ *   on_frame               called by _Unwind_Backtrace() for each frame
+ *     join_known           stops at a frame of the newest stack whose outer part is as it was
  *   add_checks             find the words that the next capture has to compare
  *
  * INVARIANT  the instruction, stack and frame pointer of a frame decide where the unwinder reads
@@ -44,7 +44,7 @@
 
 enum {
     SETS = 32,
-    WAYS = 4,
+    WAYS = 8,
     HASH_SHIFT = 59,
     FRAME_CHECKS = 12,  /* words of a frame at most */
     FRAME_WORDS = 4096, /* a larger frame is not searched */
@@ -147,7 +147,7 @@ bool ga_unwind_ready(void)
 
 ga_unwind_memo *ga_unwind_memo_new(unsigned frames)
 {
-    size_t checks = (size_t)frames * 3;
+    size_t checks = (size_t)frames * 2;
     size_t each = frames * sizeof(ga_unwind_frame) + checks * sizeof(uint32_t);
     size_t bytes = sizeof(ga_unwind_memo) + SETS * WAYS * each;
     ga_unwind_memo *memo =
@@ -200,14 +200,14 @@ static uintptr_t value_of(const ga_unwind_frame *frame, uint32_t check)
     return which == IS_IP ? frame->ip : which == IS_SP ? frame->sp : frame->fp;
 }
 
-/* True if the words of all frames from `first` on are as they were. Reads the frames of callers,
- * which a sanitizer would take for an overrun. */
+/* True if the words that decide about frames [first + 1, end) are as they were. Reads the frames of
+ * callers, which a sanitizer would take for an overrun. */
 __attribute__((no_sanitize("address", "thread"), noinline)) static bool
-is_unchanged(const ga_unwound *stack, unsigned first, const uint32_t *check)
+is_unchanged(const ga_unwound *stack, unsigned first, unsigned end, const uint32_t *check)
 {
     const uintptr_t *base = (const uintptr_t *)stack->frame[0].sp;
     const uint32_t *at = check;
-    for (unsigned i = first; i + 1 < stack->count; i++) {
+    for (unsigned i = first; i + 1 < end; i++) {
         const ga_unwind_frame *next = &stack->frame[i + 1];
         for (unsigned n = stack->frame[i].checks; n > 0; n--, at++) {
             if (base[*at / REGISTERS] != value_of(next, *at) &&
@@ -228,12 +228,14 @@ static const uint32_t *checks_from(const ga_unwound *stack, unsigned first)
     return check;
 }
 
-static ga_unwound *recall(ga_unwind_memo *memo, const ga_unwind_frame *caller, uint64_t key)
+static ga_unwound *recall(ga_unwind_memo *memo, const ga_unwind_frame *caller, uint64_t key,
+                          unsigned wanted)
 {
     ga_unwound *stack = set_of(memo, caller->sp);
     for (unsigned way = 0; way < WAYS; way++, stack++) {
-        if (stack->key == key && stack->count && stack->rigid == 0 &&
-            is_same(&stack->frame[0], caller) && is_unchanged(stack, 0, stack->check)) {
+        if (stack->sp == caller->sp && stack->key == key && stack->count && stack->rigid == 0 &&
+            is_same(&stack->frame[0], caller) &&
+            is_unchanged(stack, 0, stack->count < wanted ? stack->count : wanted, stack->check)) {
             return stack;
         }
     }
@@ -263,7 +265,7 @@ static bool join_known(walk *w)
     unsigned outside = known->count - w->place;
     if (w->place < known->rigid || outside == 0 || !is_same(&known->frame[w->place], last) ||
         (!known->complete && stack->count - 1 + outside < w->room) ||
-        !is_unchanged(known, w->place, checks_from(known, w->place))) {
+        !is_unchanged(known, w->place, known->count, checks_from(known, w->place))) {
         return false;
     }
     unsigned left = w->room - stack->count + 1;
@@ -296,12 +298,6 @@ static _Unwind_Reason_Code on_frame(struct _Unwind_Context *context, void *data)
     stack->frame[stack->count++] =
         (ga_unwind_frame){.ip = ip, .sp = sp, .fp = fp, .exact = exact != 0};
     return w->known && join_known(w) ? _URC_END_OF_STACK : _URC_NO_REASON;
-}
-
-static __attribute__((noinline)) void unwind(walk *w)
-{
-    w->stack->complete = true;
-    gcc.backtrace(on_frame, w);
 }
 
 /* ---- the words to compare -------------------------------------------------------------------- */
@@ -409,21 +405,23 @@ static ga_unwound *oldest(ga_unwind_memo *memo, ga_unwound *set)
     return stack != memo->newest ? stack : &set[memo->turn++ % WAYS];
 }
 
-__attribute__((noinline)) ga_unwound *ga_unwind(ga_unwind_memo *memo, uint64_t key)
+__attribute__((noinline)) ga_unwound *ga_unwind(ga_unwind_memo *memo, uint64_t key, unsigned wanted)
 {
     ga_unwind_frame caller = {
         .ip = (uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)),
         .sp = (uintptr_t)__builtin_dwarf_cfa(),
         .fp = *(uintptr_t *)__builtin_frame_address(0),
     };
-    ga_unwound *stack = recall(memo, &caller, key);
+    ga_unwound *stack = recall(memo, &caller, key, wanted);
     if (!stack) {
         stack = oldest(memo, set_of(memo, caller.sp));
         stack->key = key;
         stack->id = 0;
         stack->count = 0;
+        stack->sp = caller.sp;
+        stack->complete = true;
         walk w = {stack, memo->newest, 0, memo->frames, &caller};
-        unwind(&w);
+        gcc.backtrace(on_frame, &w);
         add_checks(memo, stack);
     }
     memo->newest = stack;

@@ -22,6 +22,7 @@ typedef struct ga_unwind_frame {
 /* An unwound stack. */
 typedef struct ga_unwound {
     uint64_t key;   /* as the caller of ga_unwind() passed it */
+    uintptr_t sp;   /* of the first frame */
     uint32_t id;    /* of the caller of ga_unwind(); 0 in a new one */
     uint16_t count; /* frames */
     uint16_t rigid; /* frames from this one on were reached by words that are all in `check` */
@@ -41,7 +42,8 @@ void ga_unwind_memo_delete(ga_unwind_memo *memo);
 unsigned ga_unwind_memo_frames(const ga_unwind_memo *memo);
 
 /* The stack of the caller: one of the memo with this key, or a new one with id 0 that replaces the
- * oldest. Valid until the next call. After ga_unwind_ready(). */
-ga_unwound *ga_unwind(ga_unwind_memo *memo, uint64_t key);
+ * oldest. The innermost `wanted` frames are valid, until the next call. After
+ * ga_unwind_ready(). */
+ga_unwound *ga_unwind(ga_unwind_memo *memo, uint64_t key, unsigned wanted);
 
 #endif
