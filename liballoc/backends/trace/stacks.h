@@ -21,7 +21,8 @@ void ga_stacks_delete(ga_stacks *stacks); /* NULL is ignored */
 void ga_stacks_begin_child(ga_stacks *stacks);
 
 /* The id of the caller's stack, of the functions that are not gpualloc's own; 0 if there is none,
- * or if the table is full, which one line of the log says. Notes the definitions of a new stack. Keeps errno. */
+ * or if the table is full, which one line of the log says. Notes the definitions of a new stack.
+ * Keeps errno. */
 uint32_t ga_stacks_here(ga_stacks *stacks, ga_recorder *recorder, uint64_t now_ns);
 
 /* The id of a stack with these frames, of which `*is_new` tells whether it was added. 0: the table
