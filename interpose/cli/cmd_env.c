@@ -23,9 +23,10 @@ typedef struct env_args {
 
 /* The variables that settings.c sets or removes. */
 static const char *const variables[] = {
-    "LD_PRELOAD",         "LD_LIBRARY_PATH", "GLIBC_TUNABLES",  "GPUALLOC_PRELOADED",
-    "GPUALLOC_HOST",      "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS",
-    "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",  "GPUALLOC_LOG",    "GPUALLOC_STRICT"};
+    "LD_PRELOAD",         "LD_LIBRARY_PATH", "GLIBC_TUNABLES",        "GPUALLOC_PRELOADED",
+    "GPUALLOC_HOST",      "GPUALLOC_DEVICE", "GPUALLOC_KERNEL",       "GPUALLOC_STATS",
+    "GPUALLOC_STATS_PID", "GPUALLOC_TRACE",  "GPUALLOC_TRACE_STACKS", "GPUALLOC_LOG",
+    "GPUALLOC_STRICT"};
 
 enum {
     VARIABLES = sizeof variables / sizeof *variables

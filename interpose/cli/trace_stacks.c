@@ -212,17 +212,46 @@ bool ga_trace_stacks_add(ga_trace_stacks *s, const ga_trace_part *part)
     return add_unload(s, part);
 }
 
+static bool is_used(const ga_stack_entry *entry)
+{
+    return entry->id &&
+           (entry->figures[GA_FIGURE_REQUESTED].blocks || entry->figures[GA_FIGURE_PEAK].blocks ||
+            entry->figures[GA_FIGURE_LEFT].blocks);
+}
+
+/* True if a frame of a stack that is used is where the module was, of which parts are missing. The
+ * first part has the addresses. */
+static bool is_missed(const ga_trace_stacks *s, const ga_module_entry *entry)
+{
+    ga_trace_module module = {0};
+    const ga_definition *d = entry->definition;
+    if (!d || !(d->seen[0] & 1)) {
+        return true;
+    }
+    memcpy(&module, d->bytes, GA_TRACE_PART_BYTES);
+    for (size_t i = 0; i < s->stack_count; i++) {
+        const ga_trace_stack *stack = is_used(&s->stacks[i]) ? s->stacks[i].stack : NULL;
+        for (uint32_t k = 0; stack && k < stack->frames; k++) {
+            if (stack->frame[k] >= module.start && stack->frame[k] < module.end) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A process that is killed leaves parts of definitions that it had no time to use. */
 void ga_trace_stacks_finish(ga_trace_stacks *s)
 {
     for (size_t i = 0; i < s->stack_count; i++) {
         s->stacks[i].stack = whole_stack(s->stacks[i].definition);
-        s->damaged += s->stacks[i].id && !s->stacks[i].stack;
+        s->damaged += is_used(&s->stacks[i]) && !s->stacks[i].stack;
     }
     for (size_t i = 0; i < s->module_count; i++) {
         ga_module_entry *entry = &s->modules[i];
         entry->module = whole_module(entry->definition);
         entry->path = entry->module ? entry->module->text + entry->module->id_bytes : "";
-        s->damaged += !entry->module;
+        s->damaged += !entry->module && (whole(entry->definition, 1) || is_missed(s, entry));
     }
 }
 

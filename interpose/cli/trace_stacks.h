@@ -44,7 +44,7 @@ typedef struct ga_trace_stacks {
     ga_module_entry *modules;
     uint32_t *slots; /* of `stacks`, by a hash of the id */
     size_t stack_count, stack_room, module_count, module_room;
-    uint64_t damaged; /* definitions that are not complete or make no sense */
+    uint64_t damaged; /* definitions that are used and not complete, or make no sense */
 } ga_trace_stacks;
 
 /* Add a part. False: out of memory. */

@@ -234,6 +234,11 @@ class Damaged(StacksTest):
                     module(1, 0, 0x2000, size=40), unload(1, 0)):
             self.expect([*bad, *stack(1, 0x1010), alloc(1, 0x100, 10, 1)], {"0x1010": 10}, 1)
 
+    def test_definitions_that_nothing_uses(self) -> None:
+        """As a process leaves them that is killed: not worth a message."""
+        self.expect([*GOOD, *stack(9, *range(1, 9))[:1], *module(9, 0x20000, 0x30000)[:1]],
+                    {"lib.so+0x20;lib.so+0x10": 30, "0xf000;lib.so+0x20;lib.so+0x30": 20}, 0)
+
     def test_parts(self) -> None:
         """Those that no definition can have are damaged records."""
         for bad in (PART.pack(0, b"", 1, STACK, b"", 0, 0), PART.pack(0, b"", 1, STACK, b"x", 1, 0),
