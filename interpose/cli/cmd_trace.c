@@ -4,14 +4,17 @@
  */
 #include "../../liballoc/backends/trace/reader.h"
 #include "cli.h"
+#include "stack_report.h"
 #include "summary.h"
 
 #include <gpualloc/backend.h>
 
 #include <argp.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,11 +22,21 @@ typedef enum trace_form {
     UNSAID = 0,
     SUMMARY = 's',
     DUMP = 'd',
-    JSON = 'j'
+    JSON = 'j',
+    LEAKS = 'l',
+    FOLDED = 'f',
+    TOP = 't'
 } trace_form;
+
+enum {
+    KEY_SYMBOLIZER = 0x100,
+    TOP_DEFAULT = 10,
+    TOP_MAX = 100000
+};
 
 typedef struct trace_args {
     trace_form form;
+    ga_stack_request stacks;
     const char *file;
 } trace_args;
 
@@ -56,13 +69,26 @@ static void print_record(const ga_trace_record *record)
     if (record->stream) {
         printf(" stream 0x%" PRIx64, record->stream);
     }
+    if (record->stack) {
+        printf(" stack %" PRIu32, record->stack);
+    }
     putchar('\n');
+}
+
+/* The next record that is no part of a stack or module. */
+static const ga_trace_record *next_operation(ga_trace_reader *reader)
+{
+    const ga_trace_record *record = ga_trace_reader_next(reader);
+    while (record && record->operation >= GA_TRACE_STACK) {
+        record = ga_trace_reader_next(reader);
+    }
+    return record;
 }
 
 static ga_status dump(ga_trace_reader *reader)
 {
     const ga_trace_record *record;
-    while (!ferror(stdout) && (record = ga_trace_reader_next(reader))) {
+    while (!ferror(stdout) && (record = next_operation(reader))) {
         print_record(record);
     }
     return GA_OK;
@@ -91,6 +117,9 @@ static bool write_json(const ga_trace_record *record)
         json_pointer(record->previous), "size", json_size(record->size), "align",
         (json_int_t)alignment(record), "place", ga_place_text((ga_place)record->place), "device",
         (int)record->device, "stream", json_pointer(record->stream));
+    if (line && record->stack) {
+        json_object_set_new(line, "stack", json_integer(record->stack));
+    }
     bool written = line && json_dumpf(line, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF;
     json_decref(line);
     return written;
@@ -99,7 +128,7 @@ static bool write_json(const ga_trace_record *record)
 static ga_status dump_json(ga_trace_reader *reader)
 {
     const ga_trace_record *record;
-    while ((record = ga_trace_reader_next(reader))) {
+    while ((record = next_operation(reader))) {
         if (!write_json(record) && !ferror(stdout)) {
             return ga_fail(GA_ERR_MEMORY, "no memory for a line of JSON");
         }
@@ -114,6 +143,22 @@ static const struct argp_option options[] = {
      "write figures (default): operations, threads, sizes, the peak, blocks never freed", 0},
     {"dump", DUMP, NULL, 0, "write a line for each record", 0},
     {"json", JSON, NULL, 0, "write a line of JSON for each record", 0},
+    {NULL, 0, NULL, 0, "Of a trace with call stacks:", 1},
+    {"leaks", LEAKS, NULL, 0, "write the blocks never freed, by the call stack that requested them",
+     0},
+    {"folded", FOLDED, "FIGURE", OPTION_ARG_OPTIONAL,
+     "write folded stacks for a flame graph: bytes (default) or blocks requested, bytes live at "
+     "the peak, or leaks",
+     0},
+    {"top", TOP, "COUNT", OPTION_ARG_OPTIONAL,
+     "write the lines of code with the most memory at the peak, and that requested the most bytes "
+     "and blocks (default: 10 of each)",
+     0},
+    {"symbolizer", KEY_SYMBOLIZER, "PROGRAM", 0,
+     "the program that names functions and lines: addr2line, llvm-symbolizer, or none (default: "
+     "the first one found)",
+     0},
+    {NULL, 0, NULL, 0, "Help:", -1},
     {0},
 };
 
@@ -124,7 +169,44 @@ static const char doc[] =
     "Examples:\n"
     "  gpualloc run --trace ls.trace -- ls\n"
     "  gpualloc trace ls.trace\n"
-    "  gpualloc trace --json ls.trace | jq 'select(.size > 4096)'";
+    "  gpualloc trace --json ls.trace | jq 'select(.size > 4096)'\n"
+    "  gpualloc run --trace x.trace --stacks -- ./x\n"
+    "  gpualloc trace --leaks x.trace\n"
+    "  gpualloc trace --folded=peak x.trace | flamegraph.pl >x.svg";
+
+static void take_form(struct argp_state *state, trace_args *args, trace_form form)
+{
+    if (args->form && args->form != form) {
+        argp_error(state, "expected one of --summary, --dump, --json, --leaks, --folded and --top, "
+                          "got two");
+    }
+    args->form = form;
+}
+
+static void take_fold(struct argp_state *state, trace_args *args, const char *name)
+{
+    static const char *const names[GA_FOLD_COUNT] = {[GA_FOLD_BYTES] = "bytes",
+                                                     [GA_FOLD_BLOCKS] = "blocks",
+                                                     [GA_FOLD_PEAK] = "peak",
+                                                     [GA_FOLD_LEAKS] = "leaks"};
+    for (unsigned i = 0; i < GA_FOLD_COUNT; i++) {
+        if (!name || strcmp(name, names[i]) == 0) {
+            args->stacks.fold = (ga_fold)i;
+            return;
+        }
+    }
+    argp_error(state, "--folded: expected bytes, blocks, peak or leaks, got \"%s\"", name);
+}
+
+static void take_count(struct argp_state *state, trace_args *args, const char *text)
+{
+    char *end = NULL;
+    unsigned long count = text ? strtoul(text, &end, 10) : TOP_DEFAULT;
+    if (text && (!isdigit((unsigned char)*text) || *end || !count || count > TOP_MAX)) {
+        argp_error(state, "--top: expected a number from 1 to %d, got \"%s\"", TOP_MAX, text);
+    }
+    args->stacks.count = (unsigned)count;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -133,10 +215,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case SUMMARY:
     case DUMP:
     case JSON:
-        if (args->form && args->form != (trace_form)key) {
-            argp_error(state, "expected one of --summary, --dump and --json, got two");
-        }
-        args->form = (trace_form)key;
+    case LEAKS:
+        take_form(state, args, (trace_form)key);
+        return 0;
+    case FOLDED:
+        take_form(state, args, FOLDED);
+        take_fold(state, args, arg);
+        return 0;
+    case TOP:
+        take_form(state, args, TOP);
+        take_count(state, args, arg);
+        return 0;
+    case KEY_SYMBOLIZER:
+        args->stacks.symbolizer = arg;
         return 0;
     case ARGP_KEY_ARG:
         if (args->file) {
@@ -179,8 +270,35 @@ static uint64_t size_of(const char *file)
     return stat(file, &there) == 0 && there.st_size > 0 ? (uint64_t)there.st_size : 0;
 }
 
+static void say_undefined(uint64_t damaged, const char *file)
+{
+    fflush(stdout);
+    if (damaged) {
+        ga_fail(GA_ERR_IO,
+                "\"%.300s\": %" PRIu64 " call stacks or modules are damaged, or not in the file",
+                file, damaged);
+        say_error();
+    }
+}
+
+static ga_status report(ga_trace_reader *reader, const trace_args *args)
+{
+    uint64_t damaged = 0;
+    ga_stack_request request = args->stacks;
+    request.file_bytes = size_of(args->file);
+    request.form = args->form == LEAKS    ? GA_STACK_LEAKS
+                   : args->form == FOLDED ? GA_STACK_FOLDED
+                                          : GA_STACK_TOP;
+    ga_status status = ga_stack_report(stdout, reader, &request, &damaged);
+    say_undefined(damaged, args->file);
+    return status;
+}
+
 static ga_status show(ga_trace_reader *reader, const trace_args *args)
 {
+    if (args->form == LEAKS || args->form == FOLDED || args->form == TOP) {
+        return report(reader, args);
+    }
     return args->form == DUMP   ? dump(reader)
            : args->form == JSON ? dump_json(reader)
                                 : ga_summary_print(stdout, reader, size_of(args->file));

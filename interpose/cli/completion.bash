@@ -35,6 +35,8 @@ _gpualloc_candidates() {
     --host | --device | --kernel | --spec | --baseline) _gpualloc_backends ;;
     --log) printf '%s\n' error warn info debug ;;
     --place) printf '%s\n' host device ;;
+    --folded) printf '%s\n' bytes blocks peak leaks; compgen -f -- "$2" ;;
+    --symbolizer) printf '%s\n' none; compgen -c -- "$2" ;;
     --trace | --stats | --json | --plot | --file | --cusparse) compgen -f -- "$2" ;;
     *)
         case $1,$2 in

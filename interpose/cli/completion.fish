@@ -63,6 +63,12 @@ function __gpualloc_add_options -a name
             set -l rest
             switch "$optional$value"
                 case ''
+                case '[FIGURE'
+                    set rest -x -a 'bytes blocks peak leaks'
+                case PROGRAM
+                    set rest -x -a 'none addr2line llvm-symbolizer'
+                case '[DEPTH' '[COUNT'
+                    set rest -f
                 case '[*'
                     set rest -F
                 case SPEC

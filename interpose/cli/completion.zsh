@@ -25,6 +25,8 @@ _gpualloc_workloads() {
 
 _gpualloc_levels() { compadd "$@" error warn info debug }
 _gpualloc_places() { compadd "$@" host device }
+_gpualloc_symbolizers() { compadd "$@" none addr2line llvm-symbolizer }
+_gpualloc_figures() { compadd "$@" bytes blocks peak leaks }
 
 # Print the action of _arguments for the value that `--help` calls $1.
 _gpualloc_action() {
@@ -32,6 +34,8 @@ _gpualloc_action() {
     SPEC) echo _gpualloc_backends ;;
     LEVEL) echo _gpualloc_levels ;;
     PLACE) echo _gpualloc_places ;;
+    FIGURE) echo _gpualloc_figures ;;
+    PROGRAM) echo _gpualloc_symbolizers ;;
     FILE) echo _files ;;
     *) echo ' ' ;;
     esac

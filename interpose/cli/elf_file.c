@@ -139,6 +139,35 @@ bool ga_elf_version(const ga_elf *elf, char text[32])
     return false;
 }
 
+unsigned ga_elf_build_id(const ga_elf *elf, unsigned char out[GA_ELF_BUILD_ID_MAX])
+{
+    struct {
+        uint32_t name_size, text_size, type;
+        char name[4];
+    } note;
+    unsigned at = 0;
+    bool error;
+    ElfW(Phdr) segment;
+    while (segment = next_segment(elf, PT_NOTE, &at, &error), segment.p_type == PT_NOTE) {
+        uint64_t place = segment.p_offset;
+        uint64_t end = place + segment.p_filesz;
+        for (int i = 0; i < NOTES_MAX && place < end; i++) {
+            if (!read_at(elf, place, &note, sizeof note)) {
+                break;
+            }
+            if (note.type == NT_GNU_BUILD_ID && note.name_size == sizeof note.name &&
+                memcmp(note.name, "GNU", sizeof note.name) == 0 &&
+                note.text_size <= GA_ELF_BUILD_ID_MAX &&
+                read_at(elf, place + sizeof note, out, note.text_size)) {
+                return note.text_size;
+            }
+            place += 12 + (((uint64_t)note.name_size + 3) & ~3ull) +
+                     (((uint64_t)note.text_size + 3) & ~3ull);
+        }
+    }
+    return 0;
+}
+
 /* ---- dynamic symbols ----------------------------------------------------------------------- */
 
 /* Of the dynamic section: addresses, which place_of() makes places in the file. 0: none. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads what decides about LD_PRELOAD from ELF files: of programs, and of the libraries to preload.
+ * Reads what decides about LD_PRELOAD from ELF files, of programs and of the libraries to preload,
+ * and the build ID.
  * The files may be damaged, or change meanwhile: each read is checked, and nothing is mapped.
  */
 #ifndef INTERPOSE_CLI_ELF_FILE_H
@@ -40,5 +41,9 @@ bool ga_elf_defines(const ga_elf *elf, const char *function);
 
 /* Read the text of the note that version_note.h writes. False: the file has none. */
 bool ga_elf_version(const ga_elf *elf, char text[32]);
+
+/* Read the build ID. Returns its length, 0 for none. */
+#define GA_ELF_BUILD_ID_MAX 32
+unsigned ga_elf_build_id(const ga_elf *elf, unsigned char out[GA_ELF_BUILD_ID_MAX]);
 
 #endif

@@ -23,7 +23,7 @@ struct ga_replay_event {
     int8_t blocks; /* the change in the number of live blocks */
 };
 
-/* ---- adding records ------------------------------------------------------------------------ */
+/* ---- adding records -------------------------------------------------------------------------- */
 
 static bool make_room(ga_replay *replay)
 {
@@ -37,6 +37,13 @@ static bool make_room(ga_replay *replay)
         return false;
     }
     replay->events = events;
+    if (replay->keeps_stacks) {
+        uint32_t *stacks = realloc(replay->stacks, room * sizeof *stacks);
+        if (!stacks) {
+            return false;
+        }
+        replay->stacks = stacks;
+    }
     replay->room = room;
     return true;
 }
@@ -51,6 +58,9 @@ static bool add(ga_replay *replay, const ga_trace_record *record, uint64_t point
                                                       .bytes = record->size,
                                                       .order = (uint32_t)replay->count,
                                                       .kind = (uint8_t)kind};
+    if (replay->keeps_stacks) {
+        replay->stacks[replay->count] = record->stack;
+    }
     replay->count++;
     return true;
 }
@@ -77,7 +87,7 @@ bool ga_replay_add(ga_replay *replay, const ga_trace_record *record)
     }
 }
 
-/* ---- by pointer: each address's life ------------------------------------------------------- */
+/* ---- by pointer: each address's life --------------------------------------------------------- */
 
 /* A move is recorded after it happens, when its old address may already be allocated again. `owed`
  * counts the ends that such an address still has to receive. */
@@ -151,7 +161,7 @@ static void match(ga_replay *replay, ga_replay_result *out)
     out->reused += now.owed;
 }
 
-/* ---- by time: the live bytes --------------------------------------------------------------- */
+/* ---- by time: the live bytes ----------------------------------------------------------------- */
 
 static void sum_up(const ga_replay *replay, ga_replay_result *out)
 {
@@ -163,6 +173,7 @@ static void sum_up(const ga_replay *replay, ga_replay_result *out)
             out->peak_bytes = out->left_bytes;
             out->peak_blocks = out->left_blocks;
             out->peak_ns = event->time_ns;
+            out->peak_order = event->order;
         }
     }
 }
@@ -199,8 +210,68 @@ void ga_replay_run(ga_replay *replay, ga_replay_result *out)
     }
 }
 
+/* ---- by pointer again: the live blocks of two moments ---------------------------------------- */
+
+/* What lives at an address, after the events so far. */
+typedef struct block {
+    uint64_t bytes;
+    int64_t blocks;
+    uint32_t stack;
+} block;
+
+static void apply(const ga_replay *replay, block *b, const ga_replay_event *event)
+{
+    b->bytes += event->bytes;
+    b->blocks += event->blocks;
+    if (event->kind == BEGINS || event->kind == RESIZED) {
+        b->stack = replay->stacks[event->order];
+    }
+}
+
+static bool is_after_peak(const ga_replay_event *event, const ga_replay_result *result)
+{
+    return event->time_ns > result->peak_ns ||
+           (event->time_ns == result->peak_ns && event->order > result->peak_order);
+}
+
+/* Events [first, end) are those of an address. */
+static void visit_address(const ga_replay *replay, size_t first, size_t end,
+                          const ga_replay_result *result, ga_replay_visit *visit, void *context)
+{
+    block b = {0};
+    size_t i = first;
+    while (i < end && !is_after_peak(&replay->events[i], result)) {
+        apply(replay, &b, &replay->events[i++]);
+    }
+    if (b.blocks > 0 && result->peak_blocks) {
+        visit(context, GA_REPLAY_PEAK, b.stack, b.bytes);
+    }
+    while (i < end) {
+        apply(replay, &b, &replay->events[i++]);
+    }
+    if (b.blocks > 0) {
+        visit(context, GA_REPLAY_END, b.stack, b.bytes);
+    }
+}
+
+void ga_replay_each_live(ga_replay *replay, const ga_replay_result *result, ga_replay_visit *visit,
+                         void *context)
+{
+    if (replay->count) {
+        qsort(replay->events, replay->count, sizeof *replay->events, by_pointer);
+    }
+    for (size_t first = 0, end; first < replay->count; first = end) {
+        for (end = first;
+             end < replay->count && replay->events[end].pointer == replay->events[first].pointer;) {
+            end++;
+        }
+        visit_address(replay, first, end, result, visit, context);
+    }
+}
+
 void ga_replay_clear(ga_replay *replay)
 {
     free(replay->events);
+    free(replay->stacks);
     *replay = (ga_replay){0};
 }

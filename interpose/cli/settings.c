@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "settings.h"
 
+#include "../../liballoc/backends/trace/format.h"
 #include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/registry.h"
 
 #include <gpualloc/backend.h>
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +21,13 @@ enum {
     KEY_STATS,
     KEY_STATS_CHILDREN,
     KEY_TRACE,
+    KEY_STACKS,
     KEY_LOG,
     KEY_STRICT
+};
+
+enum {
+    STACKS_DEFAULT = 32 /* functions */
 };
 
 bool ga_settings_refuse(const ga_settings *settings, const char *name)
@@ -37,7 +44,8 @@ static const char *const kept[][2] = {
     {"GPUALLOC_HOST", "GPUALLOC_BEFORE_HOST"},     {"GPUALLOC_DEVICE", "GPUALLOC_BEFORE_DEVICE"},
     {"GPUALLOC_KERNEL", "GPUALLOC_BEFORE_KERNEL"}, {"GPUALLOC_STATS", "GPUALLOC_BEFORE_STATS"},
     {"GPUALLOC_TRACE", "GPUALLOC_BEFORE_TRACE"},   {"GPUALLOC_LOG", "GPUALLOC_BEFORE_LOG"},
-    {"GPUALLOC_STRICT", "GPUALLOC_BEFORE_STRICT"}};
+    {"GPUALLOC_STRICT", "GPUALLOC_BEFORE_STRICT"},
+    {"GPUALLOC_TRACE_STACKS", "GPUALLOC_BEFORE_TRACE_STACKS"}};
 
 enum {
     KEPT = sizeof kept / sizeof *kept
@@ -286,6 +294,7 @@ bool ga_settings_export(const ga_settings *settings)
            ga_preload_list_set(&settings->libraries) && set("GPUALLOC_HOST", settings->host) &&
            set("GPUALLOC_DEVICE", settings->device) && set("GPUALLOC_KERNEL", settings->kernel) &&
            set("GPUALLOC_STATS", settings->stats) && set("GPUALLOC_TRACE", settings->trace) &&
+           set("GPUALLOC_TRACE_STACKS", settings->stacks) &&
            set("GPUALLOC_STRICT", settings->strict ? "1" : NULL);
 }
 
@@ -320,6 +329,9 @@ static const struct argp_option options[] = {
      "every allocation, to FILE; %p in its name is the process id. What the program forks or execs "
      "writes FILE.PID",
      0},
+    {"stacks", KEY_STACKS, "DEPTH", OPTION_ARG_OPTIONAL,
+     "with --trace: the call stack of each allocation, of at most DEPTH functions (default: 32)",
+     0},
     {"log", KEY_LOG, "LEVEL", 0, "error, warn (default), info or debug", 0},
     {NULL, 0, NULL, 0, "What to do in trouble:", 4},
     {"strict", KEY_STRICT, NULL, 0,
@@ -350,8 +362,24 @@ static void take_log(struct argp_state *state, ga_settings *settings, const char
     argp_error(state, "--log: expected error, warn, info or debug, got \"%s\"", level);
 }
 
+static void take_stacks(struct argp_state *state, ga_settings *settings, const char *depth)
+{
+    char *end = NULL;
+    unsigned long frames = depth ? strtoul(depth, &end, 10) : STACKS_DEFAULT;
+    if (depth &&
+        (!isdigit((unsigned char)*depth) || *end || !frames || frames > GA_TRACE_DEPTH_MAX)) {
+        argp_error(state, "--stacks: expected a number of functions from 1 to %u, got \"%s\"",
+                   GA_TRACE_DEPTH_MAX, depth);
+    }
+    snprintf(settings->stacks_text, sizeof settings->stacks_text, "%lu", frames);
+    settings->stacks = settings->stacks_text;
+}
+
 static void check_files(struct argp_state *state, const ga_settings *settings)
 {
+    if (settings->stacks && !is_set(settings->trace, "GPUALLOC_TRACE")) {
+        argp_error(state, "--stacks: expected --trace=FILE with it");
+    }
     if (settings->stats && settings->trace && strcmp(settings->stats, settings->trace) == 0) {
         argp_error(state, "--stats and --trace: expected two files, got one: \"%s\"",
                    settings->trace);
@@ -388,6 +416,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--trace: expected a file, got \"-\": a trace cannot go to a pipe");
         }
         take_file(state, "--trace", arg, &settings->trace_path, &settings->trace);
+        return 0;
+    case KEY_STACKS:
+        take_stacks(state, settings, arg);
         return 0;
     case KEY_LOG:
         take_log(state, settings, arg);

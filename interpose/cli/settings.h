@@ -20,8 +20,10 @@ typedef struct ga_settings {
     char **argv;
     const char *host, *device, *kernel, *log;
     const char *stats, *trace; /* absolute; stats: or "1", standard error, or "-", output */
-    bool strict, children;     /* children: report their statistics, too */
-    bool shell;                /* a shell's programs inherit the settings */
+    const char *stacks;        /* the number of functions of a call stack */
+    char stacks_text[8];
+    bool strict, children; /* children: report their statistics, too */
+    bool shell;            /* a shell's programs inherit the settings */
     ga_path stats_path, trace_path;
     ga_library preloadable; /* the library of --host=dl:, if it can take the place of ours */
     ga_path malloc;         /* the library that serves malloc */

@@ -117,7 +117,7 @@ static ga_status read_all(summary *s, ga_trace_reader *reader, ga_bench_progress
         if (++count % STEP_RECORDS == 0) {
             ga_bench_progress_step(progress, "reading");
         }
-        if (!count_record(s, record)) {
+        if (record->operation < GA_TRACE_OP_COUNT && !count_record(s, record)) {
             return ga_fail(GA_ERR_MEMORY, "no memory for more than %" PRIu64 " records", count);
         }
     }
@@ -128,7 +128,7 @@ static ga_status read_all(summary *s, ga_trace_reader *reader, ga_bench_progress
 static ga_status count_all(summary *s, ga_trace_reader *reader, uint64_t file_bytes)
 {
     ga_bench_progress progress;
-    uint64_t steps = file_bytes / (STEP_RECORDS * sizeof(ga_trace_record));
+    uint64_t steps = file_bytes / (STEP_RECORDS * GA_TRACE_PLAIN_BYTES);
     ga_bench_progress_begin(&progress,
                             (size_t)(2 * steps + 1)); /* sorting takes about as long as reading */
     ga_status status = read_all(s, reader, &progress);

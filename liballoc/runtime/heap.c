@@ -402,12 +402,19 @@ static const char *bare_option(const char *name)
     return backend ? backend->bare_option : NULL;
 }
 
-/* Open a layer over `heap` that records to `file`. The layer is not inserted into the spec's text,
- * so that neither the limits of a spec nor the columns in messages count it. */
-static ga_status open_trace_over(ga_heap **heap, const char *file)
+/* GPUALLOC_TRACE and GPUALLOC_TRACE_STACKS, or NULL. */
+typedef struct trace_request {
+    char *file, *stacks;
+} trace_request;
+
+/* Open a layer over `heap` that records. The layer is not inserted into the spec's text, so that
+ * neither the limits of a spec nor the columns in messages count it. */
+static ga_status open_trace_over(ga_heap **heap, const trace_request *request)
 {
-    const ga_spec_layer layer = {
-        .name = "trace", .option_count = 1, .options = {{.key = "file", .value = file}}};
+    const ga_spec_layer layer = {.name = "trace",
+                                 .option_count = request->stacks ? 2 : 1,
+                                 .options = {{.key = "file", .value = request->file},
+                                             {.key = "stacks", .value = request->stacks}}};
     ga_heap *parent = *heap;
     const ga_backend *backend = ga_registry_find(layer.name);
     return backend ? open_over(heap, backend, &layer, parent->place, parent->device, parent)
@@ -415,11 +422,12 @@ static ga_status open_trace_over(ga_heap **heap, const char *file)
 }
 
 /* A trace that cannot be written does not fail the program: it continues without one. */
-static ga_status add_trace(ga_heap **heap, const char *file)
+static ga_status add_trace(ga_heap **heap, const trace_request *request)
 {
-    ga_status status = open_trace_over(heap, file);
-    if (status == GA_ERR_IO) {
-        ga_log(GA_LOG_ERROR, "GPUALLOC_TRACE: %s; going on without a trace", ga_error_text());
+    ga_status status = open_trace_over(heap, request);
+    if (status == GA_ERR_IO || (status == GA_ERR_SPEC && request->stacks)) {
+        ga_log(GA_LOG_ERROR, "%s: %s; going on without a trace",
+               status == GA_ERR_IO ? "GPUALLOC_TRACE" : "GPUALLOC_TRACE_STACKS", ga_error_text());
         return GA_OK;
     }
     if (status != GA_OK) {
@@ -428,9 +436,9 @@ static ga_status add_trace(ga_heap **heap, const char *file)
     return status;
 }
 
-/* `trace`: the file to record to, or NULL. */
+/* `trace`: the trace to record, or NULL. */
 static ga_status open_text(ga_heap **out, ga_place place, int device, const char *text,
-                           const char *trace)
+                           const trace_request *trace)
 {
     ga_spec *spec = ga_libc.malloc(sizeof *spec);
     ga_heap *heap = NULL;
@@ -456,18 +464,19 @@ static ga_status open_text(ga_heap **out, ga_place place, int device, const char
 
 /* ---- settings that are copied: a program may clear its environment before its next heap ------ */
 
-static char *trace_file; /* GPUALLOC_TRACE; constant after it was read */
+static trace_request trace; /* constant after it was read */
 
-static void read_trace_file(void)
+static void read_trace_request(void)
 {
-    trace_file = ga_environment_copy("GPUALLOC_TRACE");
+    trace.file = ga_environment_copy("GPUALLOC_TRACE");
+    trace.stacks = ga_environment_copy("GPUALLOC_TRACE_STACKS");
 }
 
-static const char *requested_trace(ga_place place)
+static const trace_request *requested_trace(ga_place place)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_trace_file);
-    return place != GA_PLACE_KERNEL ? trace_file : NULL;
+    pthread_once(&once, read_trace_request);
+    return place != GA_PLACE_KERNEL && trace.file ? &trace : NULL;
 }
 
 void ga_heap_keep_settings(void)

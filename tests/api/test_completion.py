@@ -39,7 +39,7 @@ class Completion:
         self.assertEqual(["trace"], self.complete("help", "t"))
 
     def test_options(self) -> None:
-        self.assertEqual({"--stats", "--stats-children", "--strict"},
+        self.assertEqual({"--stacks", "--stats", "--stats-children", "--strict"},
                          set(self.complete("run", "--st")))
         self.assertEqual(["--shell"], self.complete("run", "--sh"))
         self.assertEqual(["--unset"], self.complete("env", "--un"))
@@ -55,6 +55,7 @@ class Completion:
         self.assertNotIn("5", self.complete("list", ""))
         self.assertEqual(["warn"], self.complete("run", "--log", "w"))
         self.assertEqual(["device"], self.complete("bench", "--place", "d"))
+        self.assertIn("none", self.complete("trace", "--symbolizer", "non"))
         self.assertEqual(["same-size"], self.complete("bench", "same"))
         self.assertEqual(["coalesce"], self.complete("bench", "coal"))
         self.assertEqual(["spgemm"], self.complete("bench", "spg"))

@@ -107,7 +107,8 @@ class Environment(RunTest):
                                                      env={"GPUALLOC_HOST": "system"}))
 
     def test_what_is_not_given_stays(self) -> None:
-        for name in ("DEVICE", "KERNEL", "STATS", "STATS_PID", "TRACE", "LOG", "STRICT"):
+        for name in ("DEVICE", "KERNEL", "STATS", "STATS_PID", "TRACE", "TRACE_STACKS", "LOG",
+                     "STRICT"):
             self.assertEqual("unset", self.variable("GPUALLOC_" + name))
         self.assertEqual("own", self.variable("GPUALLOC_DEVICE", env={"GPUALLOC_DEVICE": "own"}))
 

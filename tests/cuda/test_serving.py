@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 import unittest
 from pathlib import Path
 
@@ -460,6 +461,19 @@ class Records(Case):
         self.assertGreater(len(records), 500)
         self.assertEqual({record[8:10] for record in records}, {(1, 0)})  # place, device
         self.assertGreater(len({record[4] for record in records}), 2)  # streams
+
+    def test_call_stacks_in_a_trace(self) -> None:
+        """Device memory has the stacks of the program's calls, without the preload's functions."""
+        self.traced("streams", GPUALLOC_TRACE_STACKS="8")
+        done = subprocess.run([os.environ["GA_COMMAND"], "trace", "--folded=blocks",
+                               str(self.folder / "trace")], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        lines = [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
+        self.assertGreater(sum(int(count) for _, count in lines), 250)
+        for stack, _ in lines:
+            self.assertRegex(stack, r"(^|;)main;")
+            self.assertNotRegex(stack, r"(^|;)ga_|libgpualloc")
 
     def test_trace_of_two_devices(self) -> None:
         records = self.traced("information_of_each", STAND_IN_DEVICES="2")

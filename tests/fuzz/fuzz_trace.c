@@ -4,7 +4,8 @@
  * although they contradict themselves, records passed on that make no sense or are counted twice
  * or never, and complaints that are empty or cannot be printed.
  *
- * Each input is read twice: as a file, and as the records behind a good header.
+ * Each input is read three times: as a file, and as the records behind a good header of a trace
+ * without call stacks and of one with them.
  */
 #include "fuzz.h"
 
@@ -27,17 +28,28 @@ enum {
 static const ga_trace_header good_header = {
     .magic = GA_TRACE_MAGIC,
     .abi = GA_TRACE_ABI,
+    .record_size = GA_TRACE_PLAIN_BYTES,
+    .data_offset = DATA_OFFSET,
+    .chunk_bytes = CHUNK_RECORDS * GA_TRACE_PLAIN_BYTES,
+    .pid = 1,
+    .start_ns = 1,
+};
+
+static const ga_trace_header stacks_header = {
+    .magic = GA_TRACE_MAGIC,
+    .abi = GA_TRACE_STACKS_ABI,
     .record_size = sizeof(ga_trace_record),
     .data_offset = DATA_OFFSET,
     .chunk_bytes = CHUNK_RECORDS * sizeof(ga_trace_record),
     .pid = 1,
+    .depth = 16,
     .start_ns = 1,
 };
 
 /* ---- seeds --------------------------------------------------------------------------------- */
 
-/* One record of each operation, then slots without one. */
-static size_t put_records(uint8_t *room)
+/* One record of each kind, then slots without one. */
+static size_t put_records(uint8_t *room, size_t each)
 {
     ga_trace_record records[2 * CHUNK_RECORDS] = {0};
     for (unsigned i = 1; i < GA_TRACE_OP_COUNT; i++) {
@@ -48,10 +60,16 @@ static size_t put_records(uint8_t *room)
             .size = 100,
             .thread = 7,
             .operation = (uint8_t)i,
+            .stack = 1,
         };
     }
-    memcpy(room, records, sizeof records);
-    return sizeof records;
+    for (unsigned i = GA_TRACE_STACK; i < GA_TRACE_KIND_COUNT; i++) {
+        records[i] = (ga_trace_record){.operation = (uint8_t)i, .stack = i};
+    }
+    for (unsigned i = 0; i < 2 * CHUNK_RECORDS; i++) {
+        memcpy(room + i * each, &records[i], each);
+    }
+    return 2 * CHUNK_RECORDS * each;
 }
 
 /* A header with one member changed; unchanged, with other bytes for the rest. */
@@ -78,11 +96,17 @@ size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX])
     ga_trace_header header = header_of(number);
     memset(room, 0, DATA_OFFSET);
     memcpy(room, &header, sizeof header);
-    size_t size = DATA_OFFSET + put_records(room + DATA_OFFSET);
+    size_t size = DATA_OFFSET + put_records(room + DATA_OFFSET, GA_TRACE_PLAIN_BYTES);
     if (number < HEADERS) {
         return size;
     }
     number -= HEADERS;
+    if (number < CUTS) {
+        return 1 + number * (size - 1) / CUTS;
+    }
+    memcpy(room, &stacks_header, sizeof stacks_header);
+    size = DATA_OFFSET + put_records(room + DATA_OFFSET, sizeof(ga_trace_record));
+    number -= CUTS;
     return number < CUTS ? 1 + number * (size - 1) / CUTS : 0;
 }
 
@@ -91,14 +115,23 @@ size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MAX])
 static void check_header(const ga_trace_header *header)
 {
     FUZZ_NEED(memcmp(header->magic, GA_TRACE_MAGIC, sizeof header->magic) == 0);
-    FUZZ_NEED(header->abi == GA_TRACE_ABI && header->record_size == sizeof(ga_trace_record));
+    bool stacks = header->abi == GA_TRACE_STACKS_ABI;
+    FUZZ_NEED(stacks || header->abi == GA_TRACE_ABI);
+    FUZZ_NEED(header->record_size == (stacks ? sizeof(ga_trace_record) : GA_TRACE_PLAIN_BYTES));
+    FUZZ_NEED(stacks ? header->depth && header->depth <= GA_TRACE_DEPTH_MAX : !header->depth);
     FUZZ_NEED(header->data_offset >= sizeof *header);
-    FUZZ_NEED(header->chunk_bytes && header->chunk_bytes % sizeof(ga_trace_record) == 0);
+    FUZZ_NEED(header->chunk_bytes && header->chunk_bytes % header->record_size == 0);
 }
 
-static void check_record(const ga_trace_record *record)
+static void check_record(const ga_trace_header *header, const ga_trace_record *record)
 {
     bool refused = record->operation == GA_TRACE_FAILED;
+    if (record->operation >= GA_TRACE_OP_COUNT) {
+        FUZZ_NEED(header->depth && record->operation < GA_TRACE_KIND_COUNT && record->stack);
+        FUZZ_NEED(record->part * GA_TRACE_PART_BYTES < GA_TRACE_DEFINITION_MAX);
+        return;
+    }
+    FUZZ_NEED(header->depth || (!record->stack && !record->part));
     FUZZ_NEED(record->operation > GA_TRACE_NONE && record->operation < GA_TRACE_OP_COUNT);
     FUZZ_NEED(record->place < GA_PLACE_COUNT && record->align_log2 < 64);
     FUZZ_NEED(refused == (record->pointer == 0));
@@ -106,12 +139,12 @@ static void check_record(const ga_trace_record *record)
 }
 
 /* The number of written slots of the file, with any contents. */
-static uint64_t written_slots(const uint8_t *data, size_t size, size_t offset)
+static uint64_t written_slots(const uint8_t *data, size_t size, size_t offset, size_t each)
 {
     uint64_t count = 0;
     ga_trace_record record;
-    for (; offset <= size && size - offset >= sizeof record; offset += sizeof record) {
-        memcpy(&record, data + offset, sizeof record);
+    for (; offset <= size && size - offset >= each; offset += each) {
+        memcpy(&record, data + offset, each);
         count += record.operation != GA_TRACE_NONE;
     }
     return count;
@@ -133,12 +166,12 @@ static void check_contents(ga_trace_reader *reader, const uint8_t *data, size_t 
     FUZZ_NEED(size >= sizeof *header);
     check_header(header);
     while ((record = ga_trace_reader_next(reader))) {
-        check_record(record);
+        check_record(header, record);
         count++;
     }
     FUZZ_NEED(!ga_trace_reader_next(reader));
     FUZZ_NEED(count + ga_trace_reader_damaged(reader) ==
-              written_slots(data, size, header->data_offset));
+              written_slots(data, size, header->data_offset, header->record_size));
     FUZZ_NEED(ga_trace_reader_cut(reader) == is_cut(size, header));
     FUZZ_NEED(ga_trace_reader_cut_bytes(reader) < size);
 }
@@ -182,6 +215,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(behind + DATA_OFFSET, data, size);
     }
     read_file(data, size);
+    read_file(behind, DATA_OFFSET + size);
+    memcpy(behind, &stacks_header, sizeof stacks_header);
     read_file(behind, DATA_OFFSET + size);
     free(behind);
     return 0;

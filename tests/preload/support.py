@@ -40,6 +40,7 @@ class Configuration(NamedTuple):
     host: str
     stats: bool = False
     trace: bool = False
+    stacks: bool = False
     library: str = ""  # of a `dl` backend: its path
     # The backend's own records are the C library's blocks, of many sizes: foreign.c explains the
     # consequence for blocks of a second C library.
@@ -51,6 +52,8 @@ class Configuration(NamedTuple):
             variables["GPUALLOC_STATS"] = str(folder / "stats.json")
         if self.trace:
             variables["GPUALLOC_TRACE"] = str(folder / "trace.%p")
+        if self.stacks:
+            variables["GPUALLOC_TRACE_STACKS"] = "16"
         return variables
 
 
@@ -71,7 +74,8 @@ def configuration(name: str) -> Configuration:
              Configuration("slab", "slab/system"), Configuration("vmm", "vmm", records=True),
              Configuration("hazard", "hazard/system"), Configuration("hardened", "hardened"),
              Configuration("stats", "jemalloc", stats=True),
-             Configuration("trace", "jemalloc", trace=True)]
+             Configuration("trace", "jemalloc", trace=True),
+             Configuration("stacks", "jemalloc", trace=True, stacks=True)]
     return next(one for one in known if one.name == name)
 
 

@@ -64,7 +64,7 @@ static void note_all(size_t number)
     ga_recorder *recorders[TRACES];
     size_t writer = life * THREADS + number;
     for (size_t i = 0; i < TRACES; i++) {
-        NEED(ga_recorder_open(&recorders[i], paths[i], GA_RECORDER_BATCH) == GA_OK);
+        NEED(ga_recorder_open(&recorders[i], paths[i], GA_RECORDER_BATCH, 0) == GA_OK);
     }
     for (size_t place = 0; place < records_of(writer); place++) {
         ga_recorder *recorder = recorders[trace_of(writer, place)];

@@ -30,7 +30,7 @@
 
 enum {
     RECORDS_MAX = 200000,
-    PER_CHUNK = GA_TRACE_CHUNK_BYTES / sizeof(ga_trace_record)
+    PER_CHUNK = GA_TRACE_CHUNK_BYTES / GA_TRACE_PLAIN_BYTES
 };
 
 static ga_heap *heap;
@@ -178,7 +178,7 @@ Test(recorder, the_header)
     cr_assert_eq(count, 0);
     cr_assert_str_eq(header.magic, GA_TRACE_MAGIC);
     cr_assert_eq(header.abi, GA_TRACE_ABI);
-    cr_assert_eq(header.record_size, sizeof(ga_trace_record));
+    cr_assert_eq(header.record_size, GA_TRACE_PLAIN_BYTES);
     cr_assert_eq(header.pid, (uint32_t)getpid());
     cr_assert_leq(header.start_ns / 1000000000, (uint64_t)now.tv_sec);
     cr_assert_geq(header.start_ns / 1000000000 + 10, (uint64_t)now.tv_sec);
@@ -201,7 +201,7 @@ Test(recorder, errno_is_kept)
     ga_recorder *recorder;
     ga_trace_record record = {.operation = GA_TRACE_FREE, .pointer = 16};
     scene_enter_folder();
-    assert_ok(ga_recorder_open(&recorder, scene_path("t"), 1));
+    assert_ok(ga_recorder_open(&recorder, scene_path("t"), 1, 0));
     unlink(scene_path("t"));
     scene_capture_begin();
     errno = 77;
@@ -685,7 +685,7 @@ Test(recorder, a_bare_fork_while_others_record, .timeout = 60)
     pthread_t threads[4];
     ga_trace_record record = {.operation = GA_TRACE_ALLOC, .pointer = 32, .size = 1};
     scene_enter_folder();
-    assert_ok(ga_recorder_open(&recorder, scene_path("t"), 1));
+    assert_ok(ga_recorder_open(&recorder, scene_path("t"), 1, 0));
     for (int i = 0; i < 4; i++) {
         pthread_create(&threads[i], NULL, record_until_enough, recorder);
     }

@@ -35,20 +35,26 @@ struct ga_trace_reader {
 
 static ga_status check_layout(const char *path, const ga_trace_header *header)
 {
-    if (header->record_size != sizeof(ga_trace_record)) {
+    bool stacks = header->abi == GA_TRACE_STACKS_ABI;
+    size_t each = stacks ? sizeof(ga_trace_record) : GA_TRACE_PLAIN_BYTES;
+    if (header->record_size != each) {
         return ga_fail(GA_ERR_IO, "\"%.300s\": damaged header: record_size: expected %zu, got %u",
-                       path, sizeof(ga_trace_record), header->record_size);
+                       path, each, header->record_size);
+    }
+    if (stacks && (!header->depth || header->depth > GA_TRACE_DEPTH_MAX)) {
+        return ga_fail(GA_ERR_IO, "\"%.300s\": damaged header: depth: expected 1 to %u, got %u",
+                       path, GA_TRACE_DEPTH_MAX, header->depth);
     }
     if (header->data_offset < sizeof *header || header->data_offset > DATA_OFFSET_MAX) {
         return ga_fail(GA_ERR_IO,
                        "\"%.300s\": damaged header: data_offset: expected %zu to %d, got %u", path,
                        sizeof *header, DATA_OFFSET_MAX, header->data_offset);
     }
-    if (!header->chunk_bytes || header->chunk_bytes % sizeof(ga_trace_record)) {
+    if (!header->chunk_bytes || header->chunk_bytes % each) {
         return ga_fail(
             GA_ERR_IO,
             "\"%.300s\": damaged header: chunk_bytes: expected a multiple of %zu, got %u", path,
-            sizeof(ga_trace_record), header->chunk_bytes);
+            each, header->chunk_bytes);
     }
     return GA_OK;
 }
@@ -69,9 +75,10 @@ static ga_status check_header(const char *path, const ga_trace_header *header, s
                        "got %zu",
                        path, sizeof *header, length);
     }
-    if (header->abi != GA_TRACE_ABI) {
-        return ga_fail(GA_ERR_ABI, "\"%.300s\": a trace of ABI version %u: expected version %u",
-                       path, header->abi, GA_TRACE_ABI);
+    if (header->abi != GA_TRACE_ABI && header->abi != GA_TRACE_STACKS_ABI) {
+        return ga_fail(GA_ERR_ABI,
+                       "\"%.300s\": a trace of ABI version %u: expected version %u or %u", path,
+                       header->abi, GA_TRACE_ABI, GA_TRACE_STACKS_ABI);
     }
     return check_layout(path, header);
 }
@@ -104,6 +111,9 @@ static ga_status read_header(ga_trace_reader *reader)
         return cannot_read(reader->path);
     }
     ga_status status = check_header(reader->path, &reader->header, length);
+    if (reader->header.abi == GA_TRACE_ABI) {
+        reader->header.depth = 0; /* without a meaning in that version */
+    }
     if (status == GA_OK) {
         skip_to_data(reader);
     }
@@ -117,9 +127,10 @@ static bool read_record(ga_trace_reader *reader)
     if (reader->ended) {
         return false;
     }
-    size_t length = fread(&reader->record, 1, sizeof reader->record, reader->file);
+    size_t each = reader->header.record_size;
+    size_t length = fread(&reader->record, 1, each, reader->file);
     reader->data_bytes += length;
-    if (length == sizeof reader->record) {
+    if (length == each) {
         return true;
     }
     if (ferror(reader->file)) {
@@ -131,11 +142,20 @@ static bool read_record(ga_trace_reader *reader)
     return false;
 }
 
-static bool is_valid(const ga_trace_record *record)
+static bool is_valid_part(const ga_trace_record *record)
+{
+    return record->operation < GA_TRACE_KIND_COUNT && !record->align_log2 && !record->place &&
+           !record->device && record->stack && record->time_ns <= INT64_MAX &&
+           record->part < (GA_TRACE_DEFINITION_MAX - 1) / GA_TRACE_PART_BYTES + 1;
+}
+
+static bool is_valid(const ga_trace_reader *reader, const ga_trace_record *record)
 {
     bool refused = record->operation == GA_TRACE_FAILED;
-    return record->operation < GA_TRACE_OP_COUNT && refused == !record->pointer &&
-           record->time_ns <= INT64_MAX &&
+    if (record->operation >= GA_TRACE_OP_COUNT) {
+        return reader->header.abi == GA_TRACE_STACKS_ABI && is_valid_part(record);
+    }
+    return !record->part && refused == !record->pointer && record->time_ns <= INT64_MAX &&
            (!record->previous || record->operation == GA_TRACE_REALLOC) &&
            (refused || record->size <= PTRDIFF_MAX) && record->align_log2 <= ALIGN_LOG2_MAX &&
            record->place < GA_PLACE_COUNT;
@@ -189,7 +209,7 @@ const ga_trace_record *ga_trace_reader_next(ga_trace_reader *reader)
         if (reader->record.operation == GA_TRACE_NONE) {
             continue;
         }
-        if (is_valid(&reader->record)) {
+        if (is_valid(reader, &reader->record)) {
             return &reader->record;
         }
         reader->damaged++;

@@ -21,7 +21,9 @@ void ga_trace_reader_close(ga_trace_reader *reader);
 const ga_trace_header *ga_trace_reader_header(const ga_trace_reader *reader);
 
 /* The next record in file order, or NULL after the last. Skips unwritten slots, and records with
- * values out of range, which are counted. The record is valid until the next call. */
+ * values out of range, which are counted. A trace with call stacks has parts of definitions among
+ * the records (GA_TRACE_STACK and further kinds; the record is then a ga_trace_part). The record is
+ * valid until the next call. */
 const ga_trace_record *ga_trace_reader_next(ga_trace_reader *reader);
 
 /* Number of records skipped for values out of range, and bytes at the end that are not a complete

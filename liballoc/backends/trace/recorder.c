@@ -34,21 +34,21 @@
 #include "../../platform/forks.h"
 #include "../../platform/libc.h"
 #include "../../platform/log.h"
-#include "../../platform/output_file.h"
 #include "../../platform/thread.h"
+#include "modules.h"
+#include "stacks.h"
+#include "trace_file.h"
+#include "unwind.h"
 
 #include <gpualloc/backend.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,7 +58,8 @@ enum {
     EXIT_WAIT_NS = 100000000 /* longest wait for a mutex when the process ends */
 };
 
-_Static_assert(GA_TRACE_CHUNK_BYTES % (GA_RECORDER_BATCH * sizeof(ga_trace_record)) == 0,
+_Static_assert(GA_TRACE_CHUNK_BYTES % (GA_RECORDER_BATCH * GA_TRACE_PLAIN_BYTES) == 0 &&
+                   GA_TRACE_STACKS_CHUNK_BYTES % (GA_RECORDER_BATCH * sizeof(ga_trace_record)) == 0,
                "a chunk is a whole number of buffers");
 
 /* The free part of a chunk, [at, end) of the file, of which the first `count` records are used. */
@@ -68,21 +69,13 @@ typedef struct chunk {
 } chunk;
 
 struct ga_recorder {
-    ga_recorder *following;   /* in `recorders`, guarded by `lock` */
-    unsigned users;           /* guarded by `lock` */
-    char name[PATH_MAX];      /* as the user wrote it */
-    char path[PATH_MAX + 32]; /* absolute path of the file */
-    bool begun;               /* the file exists; false in a forked child until its first record;
-                               * guarded by `lock` */
-    dev_t device;
-    ino_t inode;
-    off_t end;  /* offset of the next chunk; guarded by `lock` */
-    off_t size; /* bytes of the file, as this process has extended it; guarded by `lock` */
-    /* Start of the trace on two clocks; times in the file of a forked child count from it, too. */
-    uint64_t start_ns, mono_ns;
-    unsigned batch;  /* records to buffer at most; relaxed: a new value may be seen late */
-    bool stopped;    /* relaxed: a thread that sees it late only makes one more attempt */
-    unsigned spares; /* guarded by `lock` */
+    ga_recorder *following; /* in `recorders`, guarded by `lock` */
+    unsigned users;         /* guarded by `lock` */
+    ga_trace_file file;     /* guarded by `lock`; name, depth and mono_ns are constant */
+    ga_stacks *stacks;      /* NULL: the trace has no call stacks */
+    unsigned batch;         /* records to buffer at most; relaxed: a new value may be seen late */
+    bool stopped;           /* relaxed: a thread that sees it late only makes one more attempt */
+    unsigned spares;        /* guarded by `lock` */
     chunk spare[SPARES];
 };
 
@@ -96,7 +89,8 @@ typedef struct buffer {
     unsigned written;         /* number of these in the file; stored with `writing` held */
     uint64_t written_ns;      /* time of the last record at the owner's last write; used by the
                                * owner only */
-    ga_trace_record records[GA_RECORDER_BATCH];
+    size_t each;              /* bytes of a record in this trace */
+    unsigned char records[GA_RECORDER_BATCH * sizeof(ga_trace_record)];
 } buffer;
 
 /* The buffer that this thread fills, and its trace. */
@@ -118,179 +112,12 @@ static _Thread_local thread_slot my_slot;
 static unsigned unwiped = 1;
 static unsigned *wiped_version = &unwiped;
 
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* ---- the file -------------------------------------------------------------------------- */
-
-static bool expand_path(ga_recorder *r)
-{
-    char cwd[PATH_MAX] = "";
-    if (r->name[0] != '/' && !getcwd(cwd, sizeof cwd)) {
-        return false;
-    }
-    const char *mark = strstr(r->name, "%p");
-    int head = mark ? (int)(mark - r->name) : (int)strlen(r->name);
-    char pid[16] = "";
-    if (mark) {
-        snprintf(pid, sizeof pid, "%d", (int)process_id);
-    }
-    int length = snprintf(r->path, PATH_MAX, "%s%s%.*s%s%s", cwd, *cwd ? "/" : "", head, r->name,
-                          pid, mark ? mark + 2 : "");
-    return length > 0 && length < PATH_MAX;
-}
-
-/* Never overwrites a file, because it may be the trace of this process's parent, or of the program
- * that this process was before an exec. Tries FILE, FILE.PID, FILE.PID.1, ... Readable for the user
- * only, because a trace holds the addresses of live blocks. */
-static int create_file(ga_recorder *r)
-{
-    size_t length = strlen(r->path);
-    int fd = -1;
-    errno = EEXIST;
-    for (int try = 0; fd < 0 && errno == EEXIST && try < 100; try++) {
-        char suffix[32] = "";
-        if (try > 0) {
-            snprintf(suffix, sizeof suffix, try == 1 ? ".%d" : ".%d.%d", (int)process_id, try - 1);
-        }
-        snprintf(r->path + length, sizeof r->path - length, "%s", suffix);
-        fd = open(r->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    }
-    return fd;
-}
-
-/* The kind of a path that is not a regular file, or NULL. So that no "/dev/null.PID" is made beside
- * a device or a directory. */
-static const char *foreign_kind(const char *path)
-{
-    struct stat there;
-    if (strcmp(path, "-") == 0 || ga_output_descriptor(path) >= 0) {
-        return "a descriptor of this process";
-    }
-    if (stat(path, &there) != 0 || S_ISREG(there.st_mode)) {
-        return NULL;
-    }
-    return S_ISDIR(there.st_mode)                             ? "a directory"
-           : S_ISCHR(there.st_mode) || S_ISBLK(there.st_mode) ? "a device"
-                                                              : "a FIFO or a socket";
-}
-
-static ga_trace_header header_now(ga_recorder *r)
-{
-    long page = sysconf(_SC_PAGESIZE);
-    if (!r->start_ns) {
-        r->start_ns = clock_ns(CLOCK_REALTIME);
-        r->mono_ns = clock_ns(CLOCK_MONOTONIC);
-    }
-    r->end = page;
-    r->size = sizeof(ga_trace_header);
-    return (ga_trace_header){
-        .magic = GA_TRACE_MAGIC,
-        .abi = GA_TRACE_ABI,
-        .record_size = sizeof(ga_trace_record),
-        .data_offset = (uint32_t)page,
-        .chunk_bytes = GA_TRACE_CHUNK_BYTES,
-        .pid = (uint32_t)process_id,
-        .start_ns = r->start_ns,
-    };
-}
-
-static ga_status start_file(ga_recorder *r)
-{
-    struct stat stat;
-    if (!expand_path(r)) {
-        return ga_fail(GA_ERR_IO, "trace: file: \"%s\" is not a path that can be used", r->name);
-    }
-    const char *kind = foreign_kind(r->name);
-    if (kind) {
-        return ga_fail(GA_ERR_IO,
-                       "trace: file: \"%.300s\" is %s; expected a regular file or a new one",
-                       r->name, kind);
-    }
-    int fd = create_file(r);
-    if (fd < 0) {
-        return ga_fail(GA_ERR_IO, "trace: file: cannot create \"%s\": %s", r->path,
-                       strerror(errno));
-    }
-    ga_trace_header header = header_now(r);
-    bool written =
-        write(fd, &header, sizeof header) == (ssize_t)sizeof header && fstat(fd, &stat) == 0;
-    int error = errno;
-    close(fd);
-    if (!written) {
-        return ga_fail(GA_ERR_IO, "trace: file: cannot write \"%s\": %s", r->path, strerror(error));
-    }
-    r->device = stat.st_dev;
-    r->inode = stat.st_ino;
-    r->begun = true;
-    return GA_OK;
-}
-
-/* Open the file if it is still the one that this trace began; its size in `*size`. */
-static int reopen_file(const ga_recorder *r, off_t *size)
-{
-    struct stat stat;
-    int fd = open(r->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0 && (fstat(fd, &stat) != 0 || stat.st_dev != r->device || stat.st_ino != r->inode)) {
-        close(fd);
-        errno = ESTALE;
-        return -1;
-    }
-    *size = fd < 0 ? 0 : stat.st_size;
-    return fd;
-}
-
-/* A write past RLIMIT_FSIZE would raise SIGXFSZ, which ends a process. */
-static bool limit_allows(off_t end)
-{
-    struct rlimit limit;
-    errno = EFBIG;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           (rlim_t)end <= limit.rlim_cur;
-}
-
-static bool write_at(int fd, const void *bytes, size_t size, off_t at)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t written = pwrite(fd, (const char *)bytes + done, size - done, at + (off_t)done);
-        if (written <= 0 && errno != EINTR) {
-            return false;
-        }
-        done += written > 0 ? (size_t)written : 0;
-    }
-    return true;
-}
-
-static const char cut_short[] = "another process has cut the file short";
-
-/* Open the file, which must still have `size` bytes, and call `write`. Returns the reason of a
- * failure, or NULL. */
-static const char *use_file(const ga_recorder *r, off_t size, bool write(int fd, void *context),
-                            void *context)
-{
-    off_t there;
-    const char *why = NULL;
-    int fd = reopen_file(r, &there);
-    if (fd < 0) {
-        return strerror(errno);
-    }
-    if (there < size) {
-        why = cut_short;
-    } else if (!write(fd, context)) {
-        why = strerror(errno);
-    }
-    close(fd);
-    return why;
-}
+/* ---- the trace ------------------------------------------------------------------------------- */
 
 static void stop(ga_recorder *r, const char *why)
 {
     if (!__atomic_exchange_n(&r->stopped, true, __ATOMIC_RELAXED)) { /* relaxed, see the member */
-        ga_log(GA_LOG_ERROR, "trace: %s: %s; the trace ends here", r->path, why);
+        ga_log(GA_LOG_ERROR, "trace: %s: %s; the trace ends here", r->file.path, why);
     }
 }
 
@@ -299,29 +126,30 @@ static bool is_stopped(const ga_recorder *r)
     return __atomic_load_n(&r->stopped, __ATOMIC_RELAXED); /* relaxed, see the member */
 }
 
-/* ---- chunks: with the lock held --------------------------------------------------------- */
+/* ---- chunks: with the lock held -------------------------------------------------------------- */
 
 /* The new chunk is a hole in the file, so that records which are never written read as zeros. */
-static bool add_chunk(int fd, void *recorder)
+static bool add_chunk(int fd, void *file)
 {
-    ga_recorder *r = recorder;
-    off_t end = r->end + (off_t)GA_TRACE_CHUNK_BYTES;
-    return limit_allows(end) && ftruncate(fd, end) == 0;
+    const ga_trace_file *f = file;
+    off_t end = f->end + (off_t)ga_trace_file_chunk(f);
+    return ga_trace_file_allows(end) && ftruncate(fd, end) == 0;
 }
 
 static bool chunk_new(ga_recorder *r, chunk *out)
 {
-    if (!r->begun && start_file(r) != GA_OK) {
+    ga_trace_file *f = &r->file;
+    if (!f->begun && ga_trace_file_start(f, process_id) != GA_OK) {
         stop(r, ga_error_text());
         return false;
     }
-    const char *why = use_file(r, r->size, add_chunk, r);
+    const char *why = ga_trace_file_use(f, f->size, add_chunk, f);
     if (why) {
         stop(r, why);
         return false;
     }
-    *out = (chunk){r->end, r->end + (off_t)GA_TRACE_CHUNK_BYTES, 0};
-    r->size = r->end = out->end;
+    *out = (chunk){f->end, f->end + (off_t)ga_trace_file_chunk(f), 0};
+    f->size = f->end = out->end;
     return true;
 }
 
@@ -334,7 +162,7 @@ static bool chunk_claim(ga_recorder *r, chunk *out)
     return !is_stopped(r) && chunk_new(r, out);
 }
 
-/* ---- buffers ----------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 typedef struct span {
     const buffer *buffer;
@@ -344,10 +172,11 @@ typedef struct span {
 static bool write_span(int fd, void *context)
 {
     const span *s = context;
-    const size_t each = sizeof(ga_trace_record);
+    const size_t each = s->buffer->each;
     off_t at = s->buffer->at + (off_t)(s->first * each);
     size_t size = (s->end - s->first) * each;
-    return limit_allows(at + (off_t)size) && write_at(fd, s->buffer->records + s->first, size, at);
+    return ga_trace_file_allows(at + (off_t)size) &&
+           ga_trace_file_write(fd, s->buffer->records + s->first * each, size, at);
 }
 
 /* With `writing` held. */
@@ -357,7 +186,7 @@ static void write_ready(buffer *b, ga_recorder *r)
     unsigned ready = __atomic_load_n(&b->count, __ATOMIC_ACQUIRE);
     span s = {b, b->written, ready};
     if (s.first < s.end && !is_stopped(r)) {
-        const char *why = use_file(r, b->end, write_span, &s);
+        const char *why = ga_trace_file_use(&r->file, b->end, write_span, &s);
         if (why) {
             stop(r, why);
         }
@@ -406,7 +235,7 @@ static buffer *buffer_claim(void)
     return b ? b : buffer_new();
 }
 
-/* ---- desks: with the lock held ------------------------------------------------------------- */
+/* ---- desks: with the lock held --------------------------------------------------------------- */
 
 static void slot_clear(thread_slot *d)
 {
@@ -434,12 +263,13 @@ static void slot_fill(thread_slot *d, ga_recorder *r)
     } else if (chunk_claim(r, &part)) {
         b->written_ns = 0;
         b->recorder = r;
+        b->each = ga_trace_file_record(&r->file);
         buffer_set(b, part);
         d->buffer = b;
     }
 }
 
-/* ---- processes ----------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 /* The buffers hold the parent's records, so the child drops them. It begins a file of its own with
  * its first record, so that a child which only calls exec() leaves none. The child has one
@@ -449,13 +279,17 @@ static void begin_child(void)
     process_id = getpid();
     *wiped_version = ++process_version;
     ga_thread_begin_child();
+    ga_modules_begin_child();
     for (buffer *b = buffers; b; b = b->following) {
         pthread_mutex_init(&b->writing, NULL);
         b->recorder = NULL;
     }
     for (ga_recorder *r = recorders; r; r = r->following) {
         r->spares = 0;
-        r->begun = false;
+        r->file.begun = false;
+        if (r->stacks) {
+            ga_stacks_begin_child(r->stacks);
+        }
     }
 }
 
@@ -485,16 +319,19 @@ static void on_thread_exit(void)
     lock_all();
     slot_clear(&my_slot);
     unlock_all();
+    ga_stacks_leave_thread();
 }
 
 static void on_fork_prepare(void)
 {
+    ga_modules_fork_prepare();
     ga_forked_lock_prepare(&lock);
 }
 
 static void on_fork_parent(void)
 {
     ga_forked_lock_parent(&lock);
+    ga_modules_fork_parent();
 }
 
 /* An allocation in another room's handler may have called begin_child() already. */
@@ -566,18 +403,21 @@ __attribute__((destructor)) static void write_all(void)
     unlock_all();
 }
 
-/* ---- the interface ---------------------------------------------------------------------- */
+/* ---- the interface --------------------------------------------------------------------------- */
 
-static ga_status recorder_new(ga_recorder **out, const char *path, unsigned batch)
+static ga_status recorder_new(ga_recorder **out, const char *path, unsigned batch, unsigned depth)
 {
     ga_recorder *r = ga_libc.calloc(1, sizeof *r);
-    if (!r) {
+    if (!r || (depth && !(r->stacks = ga_stacks_new(depth)))) {
+        ga_libc.free(r);
         return ga_fail(GA_ERR_MEMORY, "trace: no memory for the trace's record");
     }
     r->batch = batch;
-    snprintf(r->name, sizeof r->name, "%s", path);
-    ga_status status = start_file(r);
+    r->file.depth = depth;
+    snprintf(r->file.name, sizeof r->file.name, "%s", path);
+    ga_status status = ga_trace_file_start(&r->file, process_id);
     if (status != GA_OK) {
+        ga_stacks_delete(r->stacks);
         ga_libc.free(r);
         return status;
     }
@@ -590,18 +430,30 @@ static ga_status recorder_new(ga_recorder **out, const char *path, unsigned batc
 /* Whether the trace can continue in its file, or in the file that a child has yet to begin. */
 static bool can_continue(const ga_recorder *r)
 {
-    off_t size;
-    if (is_stopped(r)) {
-        return false;
-    }
-    int fd = r->begun ? reopen_file(r, &size) : -1;
-    if (fd >= 0) {
-        close(fd);
-    }
-    return fd >= 0 || !r->begun;
+    return !is_stopped(r) && (!r->file.begun || ga_trace_file_is_there(&r->file));
 }
 
-ga_status ga_recorder_open(ga_recorder **out, const char *path, unsigned batch)
+/* The trace that this process writes to `path`, or a new one. With the lock held. */
+static ga_status find_or_begin(ga_recorder **out, const char *path, unsigned batch, unsigned depth)
+{
+    ga_recorder *r = recorders;
+    while (r && (strcmp(r->file.name, path) != 0 || !can_continue(r))) {
+        r = r->following;
+    }
+    if (!r) {
+        return recorder_new(out, path, batch, depth);
+    }
+    if (r->file.depth != depth) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "trace: stacks: \"%.300s\" is being written with stacks=%u: expected the "
+                       "same, got %u",
+                       path, r->file.depth, depth);
+    }
+    *out = r;
+    return GA_OK;
+}
+
+ga_status ga_recorder_open(ga_recorder **out, const char *path, unsigned batch, unsigned depth)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     *out = NULL;
@@ -611,13 +463,13 @@ ga_status ga_recorder_open(ga_recorder **out, const char *path, unsigned batch)
     }
     watch_forks();
     pthread_once(&once, watch);
+    if (depth) {
+        ga_unwind_ready(); /* here rather than inside malloc, and untraced */
+    }
     ga_forked_lock_use(&lock);
     lock_all();
-    ga_recorder *r = recorders;
-    while (r && (strcmp(r->name, path) != 0 || !can_continue(r))) {
-        r = r->following;
-    }
-    ga_status status = r ? GA_OK : recorder_new(&r, path, batch);
+    ga_recorder *r = NULL;
+    ga_status status = find_or_begin(&r, path, batch, depth);
     if (status == GA_OK) {
         r->users++;
         if (batch < r->batch) {
@@ -642,16 +494,45 @@ void ga_recorder_close(ga_recorder *recorder)
     unlock_all();
 }
 
+void ga_recorder_lock(void)
+{
+    lock_all();
+}
+
+void ga_recorder_unlock(void)
+{
+    unlock_all();
+}
+
+static void begin_if_child(void)
+{
+    int saved = errno;
+    if (!begun_in_this_process()) {
+        lock_all();
+        unlock_all();
+    }
+    errno = saved;
+}
+
+uint32_t ga_recorder_stack(ga_recorder *recorder, uint64_t now_ns)
+{
+    if (!recorder->stacks || is_stopped(recorder)) {
+        return 0;
+    }
+    begin_if_child();
+    return ga_stacks_here(recorder->stacks, recorder, now_ns);
+}
+
 uint64_t ga_recorder_now(const ga_recorder *recorder)
 {
-    return clock_ns(CLOCK_MONOTONIC) - recorder->mono_ns;
+    return ga_trace_clock_ns(CLOCK_MONOTONIC) - recorder->file.mono_ns;
 }
 
 /* The full buffer has been written: continue after it in the chunk, or in a new chunk. */
 static void next_chunk_part(thread_slot *d)
 {
     buffer *b = d->buffer;
-    chunk part = {b->at + (off_t)sizeof b->records, b->end, 0};
+    chunk part = {b->at + (off_t)(GA_RECORDER_BATCH * b->each), b->end, 0};
     if (part.at < part.end) {
         buffer_set(b, part);
         return;
@@ -672,8 +553,9 @@ static void add_record(thread_slot *d, const ga_trace_record *record)
 {
     buffer *b = d->buffer;
     unsigned count = b->count;
-    b->records[count] = *record;
-    b->records[count++].thread = ga_thread_id();
+    ga_trace_record *slot = memcpy(b->records + count * b->each, record, b->each);
+    slot->thread = ga_thread_id();
+    count++;
     /* TR1: release. Pairs with TR2: a thread that writes another thread's buffer, because a heap is
      * closed or the process ends, finds the record complete. */
     __atomic_store_n(&b->count, count, __ATOMIC_RELEASE);

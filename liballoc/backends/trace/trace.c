@@ -10,7 +10,8 @@
 
 enum {
     OPTION_FILE = 0,
-    OPTION_BATCH
+    OPTION_BATCH,
+    OPTION_STACKS
 };
 
 typedef struct trace_state {
@@ -28,7 +29,8 @@ static ga_status trace_open(const ga_open_args *args, void **state)
     }
     *t = (trace_state){.parent = args->parent, .place = args->place, .device = args->device};
     ga_status status = ga_recorder_open(&t->recorder, args->values[OPTION_FILE].text,
-                                        (unsigned)args->values[OPTION_BATCH].integer);
+                                        (unsigned)args->values[OPTION_BATCH].integer,
+                                        (unsigned)args->values[OPTION_STACKS].integer);
     if (status != GA_OK) {
         ga_libc.free(t);
         return status;
@@ -50,6 +52,9 @@ static void write_record(trace_state *t, ga_trace_record record)
     record.time_ns = ga_recorder_now(t->recorder);
     record.place = (uint8_t)t->place;
     record.device = (int8_t)t->device;
+    if (record.operation != GA_TRACE_FREE && record.operation != GA_TRACE_RETIRE) {
+        record.stack = ga_recorder_stack(t->recorder, record.time_ns);
+    }
     ga_recorder_note(t->recorder, &record);
 }
 
@@ -171,6 +176,12 @@ static const ga_option options[] = {
                           "records that a thread writes at once; 1: a crash or a kill loses none",
                       .min = 1,
                       .max = GA_RECORDER_BATCH},
+    [OPTION_STACKS] = {.name = "stacks",
+                       .type = GA_OPTION_INTEGER,
+                       .fallback = "0",
+                       .help = "frames of the call stack to record with each request; 0: none",
+                       .min = 0,
+                       .max = GA_TRACE_DEPTH_MAX},
 };
 
 const ga_backend ga_trace_backend = {
