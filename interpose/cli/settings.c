@@ -115,20 +115,28 @@ static bool try_host(ga_settings *settings)
     return ga_settings_refuse(settings, source);
 }
 
+/* A spec in the environment may name a backend of the program's own, which is not known here. */
+static bool try_spec(const ga_settings *settings, ga_place place, const char *option,
+                     const char *value, const char *variable)
+{
+    const char *spec = value ? value : ga_environment(variable);
+    if (!spec || (!value && (!*spec || ga_trial_is_foreign(spec)))) {
+        return true;
+    }
+    return ga_trial_spec(place, spec) == GA_OK ||
+           ga_settings_refuse(settings, value ? option : variable);
+}
+
 static bool try_specs(ga_settings *settings)
 {
-    const char *source = settings->device ? "--device" : "GPUALLOC_DEVICE";
+    const char *device = settings->device;
     const char *from_environment = ga_environment("GPUALLOC_DEVICE");
-    if (!settings->device && from_environment && *from_environment) {
+    if (!device && from_environment && *from_environment) {
         settings->device = from_environment;
     }
-    if (settings->device && ga_trial_syntax(settings->device) != GA_OK) {
-        return ga_settings_refuse(settings, source);
-    }
-    if (settings->kernel && ga_trial_syntax(settings->kernel) != GA_OK) {
-        return ga_settings_refuse(settings, "--kernel");
-    }
-    return try_host(settings);
+    return try_spec(settings, GA_PLACE_DEVICE, "--device", device, "GPUALLOC_DEVICE") &&
+           try_spec(settings, GA_PLACE_KERNEL, "--kernel", settings->kernel, "GPUALLOC_KERNEL") &&
+           try_host(settings);
 }
 
 bool ga_settings_try_files(const ga_settings *settings)
