@@ -556,7 +556,8 @@ const ga_backend ga_vmm_backend = {
     .abi = GA_BACKEND_ABI,
     .size = sizeof(ga_backend),
     .name = "vmm",
-    .help = "memory mapped behind reserved addresses: no fragmentation, blocks that grow in place",
+    .help = "memory mapped behind reserved addresses: large blocks fit any free memory and grow in "
+            "place",
     .places = GA_PLACE_BIT(GA_PLACE_HOST) | GA_PLACE_BIT(GA_PLACE_DEVICE),
     .parent_rule = GA_PARENT_NONE,
     .options = options,
