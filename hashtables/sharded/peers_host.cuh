@@ -30,8 +30,6 @@ enum {
     GA_SLABHASH_PEERS = 16 /* ranks at most */
 };
 
-/* A view of all shards. `view` is passed to kernels by value; the other fields belong to the
- * functions. */
 typedef struct ga_slabhash_peers {
     ga_slabhash_peers_view view;
     ga_slabhash_sharded *table;
@@ -263,8 +261,6 @@ static inline ga_status ga_slabhash_peers_update(ga_slabhash_peers *peers, ga_st
     return ga_slabhash_sharded_share(peers->table, status, NULL, NULL, 0, &one_process);
 }
 
-/* Frees the view of this rank; no other rank is needed, but no kernel may use the view. A shard
- * must not be closed while another rank's kernels use it. A second close does nothing. */
 static inline ga_status ga_slabhash_peers_close(ga_slabhash_peers *peers)
 {
     ga_status status = GA_OK;
@@ -327,17 +323,6 @@ static inline ga_status ga_slabhash_peers_set_up(ga_slabhash_peers *peers)
                         cudaMalloc(&peers->memory, ga_slabhash_peers_heap_at(ranks, ranks)));
 }
 
-/* Opens a view of the shards of all ranks, for kernels of this rank, and waits for the work on
- * `stream`. Collective. The shards are those of ga_slabhash_nccl_open(), or `shard.table` is a
- * ga_slabhash_device. The caller closes the view before the table; with ranks of several processes,
- * all views before any of the tables.
- *
- * GA_ERR_ARGUMENT     no table, one in memory of the host, or more than GA_SLABHASH_PEERS ranks
- * GA_ERR_UNSUPPORTED  devices that cannot access each other's memory, or are not visible in a
- *                     process; shards that grow while kernels run; with ranks of several processes
- *                     also GA_SLABHASH_GROW, and slabs from a heap that grows or is not over cuda
- * GA_ERR_MEMORY       no memory on some rank
- * GA_ERR_DEVICE       the exchange failed, or CUDA reported an error */
 static inline ga_status ga_slabhash_peers_open(ga_slabhash_peers *peers, ga_slabhash_sharded *table,
                                                cudaStream_t stream)
 {
@@ -374,12 +359,6 @@ static inline ga_status ga_slabhash_peers_open(ga_slabhash_peers *peers, ga_slab
     return status;
 }
 
-/* To be called after a clear, flush, reserve or load of any shard, and after batches on tables with
- * GA_SLABHASH_GROW: gets the shards of all ranks as they are after the work on `stream` of each
- * rank, for which it waits. Collective. No kernel may use a view during the call, and none
- * afterwards if it fails; the views stay at their addresses.
- *
- * Errors as of ga_slabhash_peers_open() */
 static inline ga_status ga_slabhash_peers_refresh(ga_slabhash_peers *peers, cudaStream_t stream)
 {
     if (!peers || !peers->memory) {

@@ -40,7 +40,6 @@ typedef struct ga_slabhash_peers_session {
     uint32_t at;
 } ga_slabhash_peers_session;
 
-/* The rank that owns the key. */
 static __device__ __forceinline__ uint32_t
 ga_slabhash_peers_owner(const ga_slabhash_peers_view &peers, uint64_t key)
 {
@@ -89,14 +88,10 @@ static __device__ __forceinline__ void ga_slabhash_peers_end(ga_slabhash_peers_s
     ga_slabhash_session_end(&session->own);
 }
 
-/* ga_slabhash_lanes() on the shards of all ranks: one operation for each lane that `asks`, on the
- * shard of its key's owner. Operations that change a pair have the result GA_SLABHASH_REFUSED if
- * the devices have no atomics on each other's memory. A slab is taken from what the owner's heap
- * has ready: if that is used up, the result is GA_SLABHASH_FULL. */
-template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT, bool whole = false>
+template <uint32_t kind, uint32_t fixed, bool whole>
 static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_peers_lanes(ga_slabhash_peers_session *session, bool asks, uint32_t op, uint64_t key,
-                        uint64_t value, uint32_t how = GA_SLABHASH_ADD)
+                        uint64_t value, uint32_t how)
 {
     constexpr uint32_t stepwise = kind | GA_SLABHASH_STEPWISE;
     const ga_slabhash_peers_view &peers = session->peers;

@@ -166,25 +166,37 @@ static bool try_host(ga_settings *settings)
     return ga_settings_refuse(settings, source);
 }
 
-/* Parse a spec, if there is one, and make its paths absolute. */
-static bool try_spec(const ga_settings *settings, const char *source, const char **spec)
+/* Check a spec, and make its paths absolute. One in the environment may name a backend of the
+ * program's own, which is not known here. */
+static bool try_spec(const ga_settings *settings, ga_place place, const char *option,
+                     const char **spec, const char *variable)
 {
-    if (!*spec) {
+    const char *value = *spec ? *spec : ga_environment(variable);
+    if (!value || (!*spec && (!*value || ga_trial_is_foreign(value)))) {
         return true;
     }
-    *spec = ga_trial_syntax(*spec) == GA_OK ? ga_trial_absolute(*spec) : NULL;
-    return *spec || ga_settings_refuse(settings, source);
+    const char *absolute = ga_trial_spec(place, value) == GA_OK ? ga_trial_absolute(value) : NULL;
+    if (!absolute) {
+        return ga_settings_refuse(settings, *spec ? option : variable);
+    }
+    *spec = *spec ? absolute : NULL;
+    return true;
 }
 
 static bool try_specs(ga_settings *settings)
 {
-    const char *source = settings->device ? "--device" : "GPUALLOC_DEVICE";
     const char *from_environment = ga_environment("GPUALLOC_DEVICE");
-    if (!settings->device && from_environment && *from_environment) {
-        settings->device = from_environment;
+    if (!try_spec(settings, GA_PLACE_DEVICE, "--device", &settings->device, "GPUALLOC_DEVICE") ||
+        !try_spec(settings, GA_PLACE_KERNEL, "--kernel", &settings->kernel, "GPUALLOC_KERNEL")) {
+        return false;
     }
-    return try_spec(settings, source, &settings->device) &&
-           try_spec(settings, "--kernel", &settings->kernel) && try_host(settings);
+    if (!settings->device && from_environment && *from_environment) {
+        settings->device = ga_trial_absolute(from_environment);
+        if (!settings->device) {
+            return ga_settings_refuse(settings, "GPUALLOC_DEVICE");
+        }
+    }
+    return try_host(settings);
 }
 
 bool ga_settings_try_files(const ga_settings *settings)

@@ -12,6 +12,7 @@
 #include "../../liballoc/platform/output_file.h"
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
+#include "../cuda/settings.h"
 #include "paths.h"
 
 #include <gpualloc/backend.h>
@@ -44,19 +45,6 @@ static bool writes_file(const ga_spec *spec)
         }
     }
     return false;
-}
-
-static ga_status look_up(const ga_spec *spec)
-{
-    ga_value values[GA_SPEC_OPTIONS];
-    const char *texts[GA_SPEC_OPTIONS];
-    ga_status status = GA_OK;
-    for (size_t i = 0; status == GA_OK && i < spec->layer_count; i++) {
-        const ga_backend *backend = ga_registry_find(spec->layers[i].name);
-        status =
-            backend ? ga_options_resolve(backend, &spec->layers[i], values, texts) : GA_ERR_SPEC;
-    }
-    return status;
 }
 
 /* Remove a variable from the environment until unhide() restores it. */
@@ -279,7 +267,7 @@ ga_status ga_trial_host(const char *spec, ga_library *preloadable)
         return status;
     }
     if (writes_file(&parsed)) {
-        return look_up(&parsed);
+        return ga_heap_check(GA_PLACE_HOST, spec);
     }
     return loads_library(&parsed) ? open_in_child(spec, &parsed, preloadable)
                                   : open_and_close(spec);
@@ -385,10 +373,27 @@ const char *ga_trial_absolute(const char *spec)
     return text;
 }
 
-ga_status ga_trial_syntax(const char *spec)
+ga_status ga_trial_spec(ga_place place, const char *spec)
+{
+    ga_cuda_settings settings;
+    if (place != GA_PLACE_DEVICE) {
+        return ga_heap_check(place, spec);
+    }
+    ga_status status = ga_cuda_settings_read(&settings, spec);
+    return status == GA_OK ? ga_heap_check(place, settings.spec) : status;
+}
+
+bool ga_trial_is_foreign(const char *spec)
 {
     ga_spec parsed;
-    return parse(&parsed, spec);
+    size_t known = 0;
+    if (parse(&parsed, spec) != GA_OK) {
+        return false;
+    }
+    while (known < parsed.layer_count && ga_registry_find(parsed.layers[known].name)) {
+        known++;
+    }
+    return known < parsed.layer_count;
 }
 
 /* ---- files --------------------------------------------------------------------------------- */

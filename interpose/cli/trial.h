@@ -26,8 +26,12 @@ ga_status ga_trial_host(const char *spec, ga_library *preloadable);
  * memory; NULL, with an error, if there is none, or the directory has no name. */
 const char *ga_trial_absolute(const char *spec);
 
-/* Parse the spec. Its backends may be registered by the program, so they are not looked up. */
-ga_status ga_trial_syntax(const char *spec);
+/* Check the syntax, backends and options of a spec for device memory or for kernels; the first also
+ * has the options of the CUDA preload. No heap is opened, because the program starts CUDA. */
+ga_status ga_trial_spec(ga_place place, const char *spec);
+
+/* Whether the spec parses, and names a backend that only the program can register. */
+bool ga_trial_is_foreign(const char *spec);
 
 /* Check that statistics can be appended to the file; creates it if necessary. */
 ga_status ga_trial_stats_file(const char *path);

@@ -99,8 +99,8 @@ static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_
         return read_pinned(out, option);
     }
     if (strcmp(option->key, "limit") == 0) {
-        *taken = !has_option(
-            layer, "limit"); /* a layer with this option keeps its caches within the limit */
+        /* a layer with this option keeps its caches within the limit */
+        *taken = equals(option->value, "none") || !has_option(layer, "limit");
         return read_limit(out, option);
     }
     if (strcmp(option->key, "free") == 0) {

@@ -166,6 +166,7 @@ class Env(RunTest):
     def test_refused(self) -> None:
         for args, part in ((["true"], '"gpualloc run" runs a program'), (["--bad"], "--bad"),
                            (["--host=nonesuch"], "nonesuch"), (["--device=a b"], "column 2"),
+                           (["--device=nonesuch"], '"nonesuch"'), (["--kernel=vmm"], "not kernel"),
                            (["--stats=/nonesuch/x"], "/nonesuch/x"), (["--log=loud"], '"loud"'),
                            (["--trace=/dev/null"], "is no trace"),
                            (["--unset", "--host=nonesuch"], "--unset: expected no other option"),

@@ -110,12 +110,15 @@ class Environment(RunTest):
         for name in ("DEVICE", "KERNEL", "STATS", "STATS_PID", "TRACE", "TRACE_STACKS", "LOG",
                      "STRICT"):
             self.assertEqual("unset", self.variable("GPUALLOC_" + name))
-        self.assertEqual("own", self.variable("GPUALLOC_DEVICE", env={"GPUALLOC_DEVICE": "own"}))
+        for name in ("GPUALLOC_DEVICE", "GPUALLOC_KERNEL"):
+            for spec in ("of-the-program:x=1", "trace:file=x/of-the-program"):
+                self.assertEqual(spec, self.variable(name, env={name: spec}))
 
     def test_what_is_given(self) -> None:
         for option, name, value in (("--device=cuda:heap=1M", "DEVICE", "cuda:heap=1M"),
-                                    ("--device=of-the-program", "DEVICE", "of-the-program"),
-                                    ("--kernel=a/b:c=d", "KERNEL", "a/b:c=d"),
+                                    ("--device=slab:free=event/vmm:limit=1G", "DEVICE",
+                                     "slab:free=event/vmm:limit=1G"),
+                                    ("--kernel=slab/vmm:limit=1G", "KERNEL", "slab/vmm:limit=1G"),
                                     ("--stats", "STATS", "1"), ("--strict", "STRICT", "1"),
                                     ("--stats-children", "STATS", "1"),
                                     ("--log=debug", "LOG", "debug"),
@@ -170,17 +173,47 @@ class Refused(RunTest):
                            ("system:x=1", '"x"'), ("system/", "the end"),
                            ("system/null", "takes no parent"), ("dl:/nonesuch.so", "/nonesuch.so"),
                            ("dl", "path"), ("trace/system", "file"), ("cuda", "host"),
-                           ("trace:file=f/nonesuch", "nonesuch"), ("fail:nth=x", '"x"'),
+                           ("trace:file=f/nonesuch", "nonesuch"),
+                           ("trace:file=f/cuda", "host"), ("trace:file=f/system:x=1", '"x"'),
+                           ("fail:nth=x", '"x"'),
                            ('dl:path="x', "closing"), ("/" * 10000, "spec")):
             self.refused(self.gpualloc("run", "--host", spec, "true"), 2, "--host: ", part)
             if spec:
                 self.refused(self.gpualloc("run", "true", env={"GPUALLOC_HOST": spec}), 2,
                              "GPUALLOC_HOST: ", part)
-        self.refused(self.gpualloc("run", "--device=a b", "true"), 2, "--device: ", "column 2")
-        self.refused(self.gpualloc("run", "true", env={"GPUALLOC_DEVICE": "a b"}), 2,
-                     "GPUALLOC_DEVICE: ", "column 2")
-        self.refused(self.gpualloc("run", "--kernel=/", "true"), 2, "--kernel: ", "column 1")
         self.assertEqual([], self.files())
+
+    def test_specs_of_devices(self) -> None:
+        for place, spec, *parts in (
+                ("device", "a b", "column 2"), ("kernel", "/", "column 1"),
+                ("device", "vmm:", "column 5"), ("device", "vmm:x=1", '"x"', "limit"),
+                ("device", "slab/hardened", "hardened", "host, not device"),
+                ("device", "system", "host, not device"),
+                ("device", "slab:pinned=1M/vmm:x=1", '"x"', "limit"),
+                ("device", "vmm:ipc=file", "ipc", '"file"', "none"),
+                ("device", "vmm:limit=much", "limit", '"much"', "a size"),
+                ("device", "vmm:pinned=much", "pinned", '"much"', "a size"),
+                ("device", "cuda:free=now", "free", '"now"', "sync"),
+                ("device", "slab/vmm:free=event", "free", '"event"', "wait"),
+                ("device", "vmm:ipc=none,ipc=none", "ipc", "twice"),
+                ("kernel", "vmm", "vmm", "device, not kernel"),
+                ("kernel", "slab:free=event/vmm", '"free"', "capacity")):
+            variable = "GPUALLOC_" + place.upper()
+            self.refused(self.gpualloc("run", f"--{place}={spec}", "true"), 2, f"--{place}: ",
+                         *parts)
+            self.refused(self.gpualloc("run", "true", env={variable: spec}), 2, f"{variable}: ",
+                         *parts)
+        for place in ("device", "kernel"):
+            for strict in ([], ["--strict"]):
+                self.refused(self.gpualloc("run", f"--{place}=nonesuch", *strict, "true"), 2,
+                             f"--{place}: ", '"nonesuch"', "known: ")
+            self.refused(self.gpualloc("run", f"--{place}=", "true"), 2, "the name of a backend")
+
+    def test_options_of_the_preload(self) -> None:
+        for spec in ("vmm:free=event,limit=1G,pinned=1M,ipc=none", "vmm:free=now",
+                     "async:free=order", "slab:limit=none/vmm",
+                     "slab:free=sync,ipc=handle/vmm:cache=1G"):
+            self.assertEqual(spec, self.variable("GPUALLOC_DEVICE", f"--device={spec}"))
 
     def test_libraries_that_must_not_be_loaded(self) -> None:
         for library, part in ((os.environ["GPUALLOC_ENDS_PROCESS"],

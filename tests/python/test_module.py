@@ -405,17 +405,21 @@ print(subprocess.run([sys.executable, "-c", program], env={**os.environ, **told}
                      stdout=subprocess.PIPE, check=True).stdout)
 other = gpualloc.env(host="slab", environ={"LD_PRELOAD": "libm.so.6"})["LD_PRELOAD"]
 print(other.endswith(":libm.so.6"), gpualloc.env(host="slab", environ={})["GPUALLOC_HOST"])
-try:
-    gpualloc.env(host="slabb")
-except gpualloc.Error as error:
-    print(error)
+for spec, others in (None, {"host": "slabb"}), ("vmm:x=1", {}), (None, {"kernel": "vmm"}):
+    try:
+        gpualloc.env(spec, **others)
+    except gpualloc.Error as error:
+        print(error)
 """)
-        names, maps, _, other, error = told.splitlines()
+        names, maps, _, other, *errors = told.splitlines()
         self.assertEqual(str(["GPUALLOC_DEVICE", "GPUALLOC_HOST", "GPUALLOC_PRELOADED",
                               "GPUALLOC_STATS", "LD_PRELOAD"]), names)
         self.assertLessEqual({"libgpualloc-malloc.so", "libgpualloc-cuda.so"}, set(maps.split()))
         self.assertEqual("True slab", other)
-        self.assertRegex(error, r'^gpualloc env: .*unknown backend "slabb"')
+        for error, expected in zip(errors, ('--host: unknown backend "slabb"',
+                                            '--device: vmm: unknown option "x"',
+                                            "--kernel: vmm: serves the place"), strict=True):
+            self.assertIn(f"gpualloc env: {expected}", error)
 
     def test_command_by_the_module(self) -> None:
         """Also where a file's permission was lost, as `python3 -m zipfile` loses it."""

@@ -38,6 +38,9 @@ Test(cuda_settings, ours)
     cr_assert_eq(s.limit, UINT64_C(20) << 30);
     s = read_good("cuda:free=sync,ipc=none,limit=none", "cuda");
     cr_assert(s.free == GA_CUDA_FREE_SYNC && s.ipc == GA_CUDA_IPC_NONE && s.limit == UINT64_MAX);
+    s = read_good("slab:limit=none/vmm:cache=1G",
+                  "slab:keep=16M/vmm:cache=1G,rdma=auto,share=auto");
+    cr_assert_eq(s.limit, UINT64_MAX);
     s = read_good("vmm:chunk=32M,free=event,limit=1G,cache=0",
                   "vmm:chunk=32M,limit=1G,cache=0,rdma=auto,share=auto");
     cr_assert(s.free == GA_CUDA_FREE_EVENT && s.limit == UINT64_C(1) << 30);

@@ -91,14 +91,7 @@ static inline ga_status ga_slabhash_device_open_host_table(ga_slabhash **out,
     return ga_slabhash_open(out, &options);
 }
 
-/* Writes all pairs to a file, like ga_slabhash_save(); device and host tables read each other's
- * files. The state saved is that after the work on `stream`, for which the call waits. No kernel
- * may change the table during the call. Needs memory for all pairs, on the device once and on the
- * host twice.
- *
- * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_save()
- * GA_ERR_MEMORY               no memory for the pairs; the file is unchanged */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const char *path,
                                                 cudaStream_t stream)
 {
@@ -172,13 +165,7 @@ static inline ga_status ga_slabhash_device_put_in(ga_slabhash_device *table,
                          (unsigned long long)went, (unsigned long long)pairs->count);
 }
 
-/* Inserts the pairs of such a file, like ga_slabhash_load(), after the work on `stream`; waits. The
- * whole file is checked before the first pair is inserted. Needs memory like
- * ga_slabhash_device_save().
- *
- * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_load()
- * GA_ERR_MEMORY               no memory for the pairs, or not all pairs were inserted */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_load(ga_slabhash_device *table, const char *path,
                                                 cudaStream_t stream)
 {

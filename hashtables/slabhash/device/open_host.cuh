@@ -19,10 +19,7 @@ static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
     return status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(0));
 }
 
-/* Closes the table: clears all buckets so that their slabs go back to the slab heap, and frees
- * the rest. No kernel may use the table; the call waits for the device. A second close does
- * nothing. */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
 {
     ga_status status = GA_OK;
@@ -262,22 +259,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     return status;
 }
 
-/* Opens a table on `device`, which need not be the current one. It is empty for work that is
- * enqueued on `stream`, a stream of that device, after the call. Options as for ga_slabhash_open(),
- * but:
- *
- *   heap     a slab heap of unit=128 for kernels, without check=full; it outlives the table. NULL:
- *            one is opened as slab:unit=128/vmm
- *   limit    ignored: the heap has its own
- *   hash     NULL; define GA_SLABHASH_HASH instead
- *   buckets  with GA_SLABHASH_GROW or _GROW_IN_KERNELS the fewest buckets; 0: 16384
- *   seed     0: one is drawn, as for a host table; table->seed has it
- *
- * GA_ERR_ARGUMENT     an option is out of range; the heap is of another kind or another device
- * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; a kind
- *                     other than GA_SLABHASH_ONLY_KIND, if that is defined
- * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
                                                 const ga_slabhash_options *options, int device,
                                                 cudaStream_t stream)
@@ -312,11 +294,7 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
     return status;
 }
 
-/* Counts the table as it is after the work on `stream`, for which the call waits.
- *
- * GA_ERR_ARGUMENT  no table, or `census` is NULL
- * GA_ERR_MEMORY    the table grows in kernels, is migrating, and found no slab to finish that */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                                                  ga_slabhash_census *census, cudaStream_t stream)
 {
@@ -344,11 +322,7 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
     return status ? status : ga_slabhash_device_report_conflicts(table);
 }
 
-/* Copies all pairs to device arrays of `room` elements, each of which may be NULL; waits.
- *
- * GA_ERR_ARGUMENT  no table, or `count` is NULL
- * GA_ERR_MEMORY    as above */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, void *keys,
                                                     void *values, uint64_t room, uint64_t *count,
                                                     cudaStream_t stream)

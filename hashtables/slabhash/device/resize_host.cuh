@@ -149,12 +149,7 @@ static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table,
     return status;
 }
 
-/* Make room for `pairs` in all, in a table that grows, for kernels that insert by themselves.
- * Waits; the view is another one afterwards if there was not enough room.
- *
- * GA_ERR_MEMORY       no memory for the buckets, or a slab; the table is as it was
- * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_reserve(ga_slabhash_device *table, uint64_t pairs,
                                                    cudaStream_t stream)
 {

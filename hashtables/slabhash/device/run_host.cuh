@@ -197,13 +197,7 @@ template <uint32_t kind> static inline ga_status ga_slabhash_device_load_batches
                          (const void *)ga_slabhash_whole_kernel<kind, GA_SLABHASH_CLEAR_ALL>});
 }
 
-/* Loads the kernels of all batches on the table's device. CUDA loads a kernel when it is first used
- * and may wait for all work on the device then, so a program whose kernels wait for each other, or
- * for another device, loads them before.
- *
- * GA_ERR_ARGUMENT  no table
- * GA_ERR_DEVICE    CUDA reported an error */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_load(const ga_slabhash_device *table)
 {
     ga_status status = ga_slabhash_device_check(table);
@@ -260,11 +254,8 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
     return status;
 }
 
-/* FLUSH and clear, like ga_slabhash_flush() and ga_slabhash_clear(): exclusive, after the work
- * on `stream`. After a flush the table is not ordered until it is cleared (near_tile.h), so that
- * requests load whole slabs. A flush of a table that grows waits, and migrates it to as many
- * buckets as its pairs need, if there is memory; after that the table is ordered. */
-GA_SLABHASH_WHERE_CALLED
+/* Of the order, see near_tile.h: a flush moves pairs, a migration or a clear restores it. */
+template <typename unused>
 static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream)
 {
     ga_slabhash_whole whole = {};
@@ -288,7 +279,7 @@ static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cuda
     return status ? status : ga_slabhash_device_whole<GA_SLABHASH_FLUSH_ALL>(table, &whole, stream);
 }
 
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cudaStream_t stream)
 {
     ga_slabhash_whole whole = {};
@@ -329,16 +320,7 @@ static inline ga_status ga_slabhash_device_check_batch(const ga_slabhash_device 
     return GA_OK;
 }
 
-/* Carries out all operations of the batch, in no order, after the work on `stream`. The arrays and
- * `counts` are in device memory. `counts` is NULL, or has four numbers that go up by the results
- * ABSENT, FOUND, FULL and REFUSED. ABSENT and FOUND were carried out; FULL may be tried again. The
- * call does not wait, except when the heap or the table has to grow. The host does not read `ops`:
- * an operation of a map that needs a value is REFUSED if there are no `values`.
- *
- * GA_ERR_ARGUMENT  no table, batch or keys; no values, and `op` needs them; `op` or `how` is out of
- *                  range: GA_SLABHASH_HOW_COUNT is valid if GA_SLABHASH_FUNCTION is defined
- * GA_ERR_DEVICE    the launch failed */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
                                                const ga_slabhash_batch *batch, uint64_t *counts,
                                                cudaStream_t stream)
@@ -390,15 +372,7 @@ static inline ga_status ga_slabhash_device_run_several(ga_slabhash_device *table
     return status;
 }
 
-/* ga_slabhash_run_search_all() and ga_slabhash_run_delete_all() for device arrays, after the work
- * on `stream`; does not wait. The values of a key are contiguous; different keys are in no order.
- * If the table changes during the call fewer values may be written than were counted; `counts` then
- * has the number written. `totals` are two numbers in device memory, 0 before: all pairs, and
- * refused keys.
- *
- * GA_ERR_ARGUMENT  no table, batch, keys or totals; room without values
- * GA_ERR_DEVICE    the launch failed */
-GA_SLABHASH_WHERE_CALLED
+template <typename unused>
 static inline ga_status ga_slabhash_device_run_all(ga_slabhash_device *table,
                                                    const ga_slabhash_all *all, bool removes,
                                                    uint64_t *totals, cudaStream_t stream)

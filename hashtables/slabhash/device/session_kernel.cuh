@@ -76,11 +76,8 @@ typedef struct ga_slabhash_session_fields {
     uint32_t blind; /* rounds of searches still to go without peeking (many_tile.h) */
 } ga_slabhash_session_fields;
 
-/* A tile's session: the state that it keeps between its operations, in registers. All 8 lanes of a
- * tile are present and call together: blocks consist of whole tiles and have one dimension. End the
- * session, or the slabs that the tile has claimed ahead stay allocated, and so do all arrays of a
- * table that grows in kernels from then on. The state for such tables is a base class because an
- * empty one takes no memory; an empty member would. */
+/* The state that a tile keeps between its operations. That for tables that grow in kernels is a
+ * base class because an empty one takes no memory; an empty member would. */
 typedef struct ga_slabhash_session : ga_slabhash_session_fields, ga_slabhash_growth_state {
 } ga_slabhash_session;
 
@@ -120,15 +117,11 @@ static __device__ __forceinline__ void ga_slabhash_session_end(ga_slabhash_sessi
     ga_slabhash_tile_ends(session->table, session->tile, false);
 }
 
-/* One operation by the whole tile, with equal arguments in each lane. `kind` is
- * GA_SLABHASH_KIND(mode, multi), and that of the table, with or without GA_SLABHASH_STEPWISE. If
- * the table is of another kind, or a key or value is too wide for it, the result is
- * GA_SLABHASH_REFUSED. `op` and `how` are as in ga_slabhash_batch. Returns the result and the
- * previous value. */
+/* `kind` may have the flag GA_SLABHASH_STEPWISE. */
 template <uint32_t kind>
-static __device__ __forceinline__ ga_slabhash_answer
-ga_slabhash_tile(ga_slabhash_session *session, uint32_t op, uint64_t key, uint64_t value,
-                 uint32_t how = GA_SLABHASH_ADD)
+static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_tile(ga_slabhash_session *session,
+                                                                      uint32_t op, uint64_t key,
+                                                                      uint64_t value, uint32_t how)
 {
     ga_slabhash_operation to;
     if (session->table.kind != GA_SLABHASH_KIND_OF_TABLE(kind)) {
@@ -344,14 +337,12 @@ ga_slabhash_lanes_slow(ga_slabhash_session *session, bool left, uint32_t op, uin
     }
 }
 
-/* One operation for each lane that `asks`, each of any kind; the other lanes only help. If all
- * lanes have one operation, pass it as `fixed`, which takes fewer registers. If all tiles of every
- * warp call together, pass `whole`, which saves a test. Requests of whole warps are served
- * together, except those that are left over. */
-template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT, bool whole = false>
-static __device__ __forceinline__ ga_slabhash_answer
-ga_slabhash_lanes(ga_slabhash_session *session, bool asks, uint32_t op, uint64_t key,
-                  uint64_t value, uint32_t how = GA_SLABHASH_ADD)
+/* Requests of whole warps are served together, except those that are left over. */
+template <uint32_t kind, uint32_t fixed, bool whole>
+static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_lanes(ga_slabhash_session *session,
+                                                                       bool asks, uint32_t op,
+                                                                       uint64_t key, uint64_t value,
+                                                                       uint32_t how)
 {
     op = fixed < GA_SLABHASH_OP_COUNT ? fixed : op;
     bool allowed = session->table.kind == GA_SLABHASH_KIND_OF_TABLE(kind) &&

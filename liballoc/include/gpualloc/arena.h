@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Arenas: a range of addresses that is reserved once and backed with physical memory chunk by chunk
- * as it grows (vmm-spgemm-2023, §3.1). The base does not move, nothing is copied, and nothing is
- * allocated twice. Chunks are driver allocations (cuMemCreate) on a device, and pages on the host.
+ * as it grows (vmm-spgemm-2023, §3.1: docs/sources.md). The base does not move, nothing is copied,
+ * and nothing is allocated twice. Chunks are driver allocations (cuMemCreate) on a device, and
+ * pages on the host.
  *
  *     base              size                       reserved
  *     | chunk | chunk   |  addresses, not backed    |

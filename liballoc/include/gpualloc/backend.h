@@ -287,7 +287,7 @@ typedef const ga_backend *ga_plugin_backend_fn(size_t index);
 
 /* ---- for use inside a backend ---------------------------------------------------------- */
 
-/* Set the calling thread's error sentence from `format` and return `status`: `return
+/* Set the calling thread's error message from `format` and return `status`: `return
  * ga_fail(GA_ERR_MEMORY, ...)`. */
 GA_API ga_status ga_fail(ga_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

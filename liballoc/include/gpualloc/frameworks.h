@@ -60,8 +60,7 @@ GA_API ga_status ga_framework_blocks(int device, ga_framework_block *blocks, siz
 GA_API void *ga_framework_alloc(size_t size, int device, ga_stream stream);
 GA_API void ga_framework_free(void *block, size_t size, int device, ga_stream stream);
 
-/* ---- PyTorch
- * ---------------------------------------------------------------------------------- */
+/* ---- PyTorch ------------------------------------------------------------------------------ */
 
 /* Allocate a block for work that is enqueued on `stream` after the call: in stream order if the
  * heap has it, else usable at once on every stream.
@@ -101,8 +100,7 @@ GA_API void *ga_torch_base_alloc(void *block, size_t *size);
  * the work that is on that stream at the time of the free. */
 GA_API void ga_torch_record_stream(void *block, ga_stream stream);
 
-/* ---- CuPy, and frameworks without streams
- * ----------------------------------------------------- */
+/* ---- CuPy, and frameworks without streams ------------------------------------------------- */
 
 /* Allocate a block that may be used at once on every stream; NULL on failure. `heap`: NULL for the
  * device's heap, or a ga_heap of the caller. */

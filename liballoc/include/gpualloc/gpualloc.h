@@ -8,7 +8,7 @@
  * their options.
  *
  * Errors: calls that can fail return a ga_status. A failed call changes nothing, sets `*out` to
- * NULL if it has that parameter (except ga_realloc()), and stores a sentence for the calling thread
+ * NULL if it has that parameter (except ga_realloc()), and stores a message for the calling thread
  * in ga_error_text(). No call aborts, except that the backend `hardened` ends the process on
  * misuse.
  *
@@ -64,7 +64,7 @@ typedef enum ga_status {
 /* A short text for `status`. Static, never NULL, also for values out of range. */
 GA_API const char *ga_status_text(ga_status status);
 
-/* The reason of this thread's last failed call: one sentence that names the backend, the option,
+/* The reason of this thread's last failed call: one message that names the backend, the option,
  * the value and the expected form. Valid until the thread's next failed call; "" before the first.
  * Owned by the library. */
 GA_API const char *ga_error_text(void);

@@ -2,7 +2,7 @@
  *
  * The lock-free hash trie map (lfht-reclamation-2022): keys and values of 64 bits, or pointers, in
  * a map that grows and, in most variants, shrinks while any number of threads use it.
- * docs/internals/lfht.md has the algorithms.
+ * docs/internals/lfht.md has the algorithms, docs/sources.md the thesis.
  *
  *     ga_lfht *map;
  *     ga_lfht_options options = {.options_size = sizeof options, .variant = GA_LFHT_FHPA};

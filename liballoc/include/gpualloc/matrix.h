@@ -56,7 +56,7 @@ typedef struct ga_csr {
  * offsets[rows] require. `indices` and `values` may be NULL if there are no entries. Time
  * proportional to rows and entries.
  *
- * GA_ERR_ARGUMENT  it is not, or a pointer is NULL; the sentence names the row and the value */
+ * GA_ERR_ARGUMENT  it is not, or a pointer is NULL; the message names the row and the value */
 GA_API ga_status ga_csr_check(const ga_csr *matrix);
 
 /* ---- matrices that own their memory --------------------------------------------------------- */
@@ -101,7 +101,7 @@ typedef struct ga_matrix_options {
  * Memory: 8 bytes for each row and 12 for each entry of the matrix, and during the call up to 16
  * more for each entry of the file, 32 for each entry of the longest row, and 1 MiB.
  *
- * GA_ERR_IO           the file cannot be read, is no regular file, or is damaged; the sentence has
+ * GA_ERR_IO           the file cannot be read, is no regular file, or is damaged; the message has
  *                     the file, the line, its text and the expected text
  * GA_ERR_UNSUPPORTED  a field `complex` or a symmetry `hermitian`
  * GA_ERR_MEMORY       out of memory

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Hazard-pointer domains: how threads that read a structure without locks can have its removed
- * objects freed (lfht-reclamation-2022, §4.3.1; asymmetric fences: §4.1.2.1).
- * docs/internals/reclaim.md has the proof; the head of liballoc/reclaim/scan.c says when an object
- * is freed.
+ * objects freed (lfht-reclamation-2022, §4.3.1; asymmetric fences: §4.1.2.1). docs/sources.md has
+ * the thesis, docs/internals/reclaim.md the proof; the head of liballoc/reclaim/scan.c says when an
+ * object is freed.
  *
  * To protect an object, a reader stores the object's address in a slot of its own and then
  * validates: it loads again the word that led it to the object. A thread that has unlinked an
@@ -28,7 +28,7 @@
  * forever, at any point. See ga_domain_options.
  *
  * Calls that return a status do so as in gpualloc.h: one that fails changes nothing and leaves a
- * sentence in ga_error_text().
+ * message in ga_error_text().
  *
  * Thread safety: any thread may make any call at any time, with two exceptions: no other thread may
  * use a domain that ga_domain_close() is called for, and a ga_hazards belongs to its thread alone.
@@ -101,7 +101,7 @@ enum {
 
 /* Open a domain; the caller closes it. NULL for `options` means all zeros.
  *
- * GA_ERR_ARGUMENT  an option out of range; the sentence names it
+ * GA_ERR_ARGUMENT  an option out of range; the message names it
  * GA_ERR_MEMORY    no memory for the domain's record */
 GA_API ga_status ga_domain_open(ga_domain **out, const ga_domain_options *options);
 
@@ -109,7 +109,7 @@ GA_API ga_status ga_domain_open(ga_domain **out, const ga_domain_options *option
  * calling for it; threads that are still members cease to be. Waits for a thread that is just
  * ending. NULL is ignored.
  *
- * GA_ERR_ARGUMENT  a slot is set: some object may be in use. The sentence has the number of set
+ * GA_ERR_ARGUMENT  a slot is set: some object may be in use. The message has the number of set
  *                  slots; nothing was freed, and the domain stays open. */
 GA_API ga_status ga_domain_close(ga_domain *domain);
 

@@ -81,6 +81,175 @@
 
 #include "detail/device/kinds.h"
 
+/* ---- types --------------------------------------------------------------------------------- */
+
+/* A table as kernels see it, passed by value. It must not be used after the table is closed, or has
+ * another array (GA_SLABHASH_GROW). */
+typedef struct ga_slabhash_view ga_slabhash_view;
+
+/* A table of the host's, opened and closed by the functions below. `view` is for kernels, `seed`
+ * that of the hash; the other fields belong to the functions. Not to be copied. */
+typedef struct ga_slabhash_device ga_slabhash_device;
+
+/* The answer to one operation in a kernel:
+ *
+ *     uint32_t result      ga_slabhash_result
+ *     uint64_t value       value that the key had before, else 0 */
+typedef struct ga_slabhash_answer ga_slabhash_answer;
+
+/* Counts of a table, each a uint64_t: `live` pairs; `deleted` slots, which a flush makes usable
+ * again; `chained` overflow slabs; buckets that have `overflowed`, so that searches go on behind
+ * them. */
+typedef struct ga_slabhash_census ga_slabhash_census;
+
+/* A tile's session, in registers of its lanes. */
+typedef struct ga_slabhash_session ga_slabhash_session;
+
+/* ---- for kernels ---------------------------------------------------------------------------
+ *
+ * All 8 lanes of a tile call together. Thread blocks have one dimension and whole tiles. `kind` is
+ * GA_SLABHASH_KIND(mode, multi), where `multi` says that the table has GA_SLABHASH_MULTI, as in
+ * GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false). The result is GA_SLABHASH_REFUSED if the table is of
+ * another kind, or has no such operation, key or value. `op`, `key`, `value` and `how` are as in
+ * ga_slabhash_batch; values of SEARCH and DELETE, and of sets, are ignored. */
+
+/* Begin and end a tile's session. If it is not ended, up to 31 slabs stay allocated, and all arrays
+ * of a table that grows in kernels. */
+static __device__ __forceinline__ ga_slabhash_session
+ga_slabhash_session_begin(ga_slabhash_view table);
+static __device__ __forceinline__ void ga_slabhash_session_end(ga_slabhash_session *session);
+
+/* One operation by the whole tile, with equal arguments in each lane. All lanes get the answer. */
+template <uint32_t kind>
+static __device__ __forceinline__ ga_slabhash_answer
+ga_slabhash_tile(ga_slabhash_session *session, uint32_t op, uint64_t key, uint64_t value,
+                 uint32_t how = GA_SLABHASH_ADD);
+
+/* One operation for each lane that `asks`, each of any kind; the other lanes only help. If all
+ * lanes have one operation, pass it as `fixed`, which takes fewer registers. If all tiles of every
+ * warp call together, pass `whole`, which saves a test. Fastest if whole warps call. */
+template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT, bool whole = false>
+static __device__ __forceinline__ ga_slabhash_answer
+ga_slabhash_lanes(ga_slabhash_session *session, bool asks, uint32_t op, uint64_t key,
+                  uint64_t value, uint32_t how = GA_SLABHASH_ADD);
+
+/* ---- for the host --------------------------------------------------------------------------
+ *
+ * Templates, because their kernels are compiled only in programs that call them. `stream` is a
+ * stream of the table's device. Also returned: GA_ERR_ARGUMENT if there is no table, or it is
+ * closed; GA_ERR_DEVICE if CUDA reports an error. With GA_SLABHASH_GROW_IN_KERNELS, _count(),
+ * _retrieve() and _save() return GA_ERR_MEMORY if the table is migrating and finds no slab to
+ * finish that. */
+
+/* Opens a table on `device`, which need not be the current one. It is empty for work that is
+ * enqueued on `stream` after the call. Options as for ga_slabhash_open(), but:
+ *
+ *   heap     a slab heap of unit=128 for kernels, without check=full; it outlives the table. NULL:
+ *            one is opened as slab:unit=128/vmm
+ *   limit    ignored: the heap has its own
+ *   hash     NULL; define GA_SLABHASH_HASH instead
+ *   buckets  with GA_SLABHASH_GROW or _GROW_IN_KERNELS the fewest buckets; 0: 16384
+ *   seed     0: one is drawn, as for a host table; table->seed has it
+ *
+ * GA_ERR_ARGUMENT     an option is out of range; the heap is of another kind or another device
+ * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; a kind
+ *                     other than GA_SLABHASH_ONLY_KIND, if that is defined
+ * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
+                                                const ga_slabhash_options *options, int device,
+                                                cudaStream_t stream);
+
+/* Closes the table: all slabs go back to the slab heap. No kernel may use the table; the call waits
+ * for the device. A second close does nothing. */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table);
+
+/* Carries out all operations of the batch, in no order, after the work on `stream`. The batch's
+ * arrays and `counts` are in device memory, and stay until that work is done. `counts` is NULL, or
+ * has four numbers, to which the results ABSENT, FOUND, FULL and REFUSED are added: set them to 0
+ * before. ABSENT and FOUND were carried out; FULL may be tried again. The call does not wait,
+ * except when the heap or the table has to grow. The host does not read `ops`: an operation of a
+ * map that needs a value is REFUSED if there are no `values`.
+ *
+ * GA_ERR_ARGUMENT  no batch or keys; no values, and `op` needs them; `op` or `how` is out of range:
+ *                  GA_SLABHASH_HOW_COUNT is valid if GA_SLABHASH_FUNCTION is defined */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
+                                               const ga_slabhash_batch *batch, uint64_t *counts,
+                                               cudaStream_t stream);
+
+/* ga_slabhash_run_search_all() and, if it `removes`, ga_slabhash_run_delete_all() for device
+ * arrays, after the work on `stream`; does not wait. The values of a key are contiguous; different
+ * keys are in no order. If the table changes during the call fewer values may be written than were
+ * counted; all->counts then has the number written. `totals` are two numbers in device memory: all
+ * pairs, and refused keys. Set them to 0 before.
+ *
+ * GA_ERR_ARGUMENT  no batch, keys or totals; room without values */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_run_all(ga_slabhash_device *table,
+                                                   const ga_slabhash_all *all, bool removes,
+                                                   uint64_t *totals, cudaStream_t stream);
+
+/* Makes room for `pairs` in all, in a table that grows, for kernels that insert by themselves.
+ * Waits; the view is another one afterwards if there was not enough room.
+ *
+ * GA_ERR_MEMORY       no memory for the buckets, or a slab; the table is as it was
+ * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_reserve(ga_slabhash_device *table, uint64_t pairs,
+                                                   cudaStream_t stream);
+
+/* FLUSH and clear, like ga_slabhash_flush() and ga_slabhash_clear(): exclusive, after the work on
+ * `stream`. After a flush searches load whole slabs, until the table is cleared. A flush of a table
+ * that grows waits, and migrates it to as many buckets as its pairs need, if there is memory. */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream);
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cudaStream_t stream);
+
+/* Counts the table as it is after the work on `stream`, for which the call waits. `census` is in
+ * host memory and is set. */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
+                                                 ga_slabhash_census *census, cudaStream_t stream);
+
+/* Copies all pairs to device arrays of `room` elements, each of which may be NULL, and sets
+ * `*count`, in host memory, to the number of pairs; waits. */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, void *keys,
+                                                    void *values, uint64_t room, uint64_t *count,
+                                                    cudaStream_t stream);
+
+/* Writes all pairs to a file, like ga_slabhash_save(); device and host tables read each other's
+ * files. The state saved is that after the work on `stream`, for which the call waits. No kernel
+ * may change the table during the call. Needs memory for all pairs, on the device once and on the
+ * host twice.
+ *
+ * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_save()
+ * GA_ERR_MEMORY               no memory for the pairs; the file is unchanged */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const char *path,
+                                                cudaStream_t stream);
+
+/* Inserts the pairs of such a file, like ga_slabhash_load(), after the work on `stream`; waits. The
+ * whole file is checked before the first pair is inserted. Needs memory like
+ * ga_slabhash_device_save().
+ *
+ * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_load()
+ * GA_ERR_MEMORY               no memory for the pairs, or not all pairs were inserted */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_load(ga_slabhash_device *table, const char *path,
+                                                cudaStream_t stream);
+
+/* Loads the kernels of all batches on the table's device. CUDA loads a kernel when it is first used
+ * and may wait for all work on the device then, so a program whose kernels wait for each other, or
+ * for another device, loads them before. */
+template <typename unused = void>
+static inline ga_status ga_slabhash_device_load(const ga_slabhash_device *table);
+
+/* ---- definitions --------------------------------------------------------------------------- */
+
 #ifndef GA_SLABHASH_HASH
 #define GA_SLABHASH_HASH(table, key) ga_slabhash_seeded(table, key)
 #endif
@@ -96,13 +265,10 @@
 #include "detail/slabhash/kernel_growth/no_hooks.cuh"
 #endif
 
-/* For the host: ga_slabhash_device_... */
-#include "detail/slabhash/device/file_host.cuh"   /* _save, _load */
-#include "detail/slabhash/device/open_host.cuh"   /* _open, _close, _count, _retrieve */
-#include "detail/slabhash/device/resize_host.cuh" /* _reserve */
-#include "detail/slabhash/device/run_host.cuh"    /* _run, _run_all, _flush, _clear */
-
-/* For kernels: ga_slabhash_session_begin, _end, ga_slabhash_tile, ga_slabhash_lanes */
+#include "detail/slabhash/device/file_host.cuh"
+#include "detail/slabhash/device/open_host.cuh"
+#include "detail/slabhash/device/resize_host.cuh"
+#include "detail/slabhash/device/run_host.cuh"
 #include "detail/slabhash/device/session_kernel.cuh"
 
 #endif

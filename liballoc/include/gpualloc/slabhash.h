@@ -4,7 +4,7 @@
  * and deletes; sets and maps of 32-bit keys, and maps of 64-bit keys. This header has the table for
  * host threads; gpualloc/slabhash.cuh has the same operations for kernels.
  * docs/internals/slabhash.md has the algorithms, the argument why they are correct, and the
- * limitations.
+ * limitations, docs/sources.md the publication.
  *
  *     ga_slabhash *table;
  *     ga_slabhash_options options = {.options_size = sizeof options,
@@ -15,7 +15,7 @@
  *     ga_slabhash_search(table, key, &found);     found.found, found.value
  *     ga_slabhash_close(table);
  *
- * Every call returns a status, as in gpualloc.h. A call that fails leaves a sentence in
+ * Every call returns a status, as in gpualloc.h. A call that fails leaves a message in
  * ga_error_text() and the table unchanged, except that a batch reports how many operations were
  * carried out. An absent key is not an error.
  *
@@ -124,12 +124,11 @@ typedef struct ga_slabhash_options {
 
 /* Opens an empty table; the caller closes it. NULL for `options` is a set32 of 1024 buckets.
  *
- * GA_ERR_ARGUMENT  an option is out of range; the sentence names it
+ * GA_ERR_ARGUMENT  an option is out of range; the message names it
  * GA_ERR_PLACE     the heap is not on the host
  * GA_ERR_MEMORY    no memory for the table. All buckets are written at once, so this includes
- * buckets
- *                  that exceed the memory and swap available to the process, within its cgroups and
- *                  limits */
+ *                  buckets that exceed the memory and swap available to the process, within its
+ *                  cgroups and limits */
 GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options);
 
 /* The numbers that describe a table of these options, to build one in other memory than the host's:
@@ -138,7 +137,7 @@ GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *
  * may call.
  *
  * GA_ERR_ARGUMENT     another option is out of range; a pointer is NULL
- * GA_ERR_UNSUPPORTED  GA_SLABHASH_GROW, which is for host memory only */
+ * GA_ERR_UNSUPPORTED  GA_SLABHASH_GROW: a plan is of a table that does not grow */
 typedef struct ga_slabhash_plan {
     uint32_t kind; /* mode, and 4 for a multimap */
     uint32_t buckets, path;
@@ -210,8 +209,7 @@ GA_API ga_status ga_slabhash_apply_by(ga_slabhash *table, uint64_t key, uint64_t
 /* Deletes the key; in a multimap the first of its pairs along its path.
  *
  * GA_ERR_MEMORY    with GA_SLABHASH_GROW, during a migration: no slab is available for the pairs
- * that
- *                  must migrate with this one; likewise below. Nothing is done */
+ *                  that must migrate with this one; likewise below. Nothing is done */
 GA_API ga_status ga_slabhash_delete(ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
 
 /* Deletes all pairs of the key that are in the table when the call begins and still are when it
@@ -334,8 +332,7 @@ GA_API ga_status ga_slabhash_flush(ga_slabhash *table);
  * freed with its slabs once no call uses it.
  *
  * GA_ERR_MEMORY       no memory for the array, or no slab; the table is intact, and later calls go
- * on
- *                     with the migration
+ *                     on with the migration
  * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */
 GA_API ga_status ga_slabhash_compact(ga_slabhash *table);
 
@@ -344,17 +341,16 @@ GA_API ga_status ga_slabhash_clear(ga_slabhash *table);
 
 /* _save writes all pairs to a file, replacing an existing one. _load inserts the pairs of such a
  * file, like ga_slabhash_replace(), or in a multimap ga_slabhash_insert(). A file fits tables of
- * the same mode and flags, except GA_SLABHASH_GROW; buckets and hash may differ. _load checks the
- * whole file before the first pair is inserted. _save writes a new file in the same directory and
- * renames it when it is complete, with the old one's permissions: a save that fails leaves the old
- * file as it was.
+ * the same mode that have GA_SLABHASH_MULTI alike; other options may differ. _load checks the whole
+ * file before the first pair is inserted. _save writes a new file in the same directory and renames
+ * it when it is complete, with the old one's permissions: a save that fails leaves the old file as
+ * it was.
  *
  * GA_ERR_IO        the file cannot be read or written; it is truncated, longer than its head says,
- * or
- *                  corrupt; saving: the path names something else than a regular file, or a link to
- *                  nothing
- * GA_ERR_ARGUMENT  the file is of another mode; the path is NULL; loading: a pair that a table that
- *                  grows cannot hold
+ *                  or corrupt; saving: the path names something else than a regular file, or a link
+ *                  to nothing
+ * GA_ERR_ARGUMENT  the file is of another mode or multiplicity; the path is NULL; loading: a pair
+ *                  that a table that grows cannot hold
  * GA_ERR_MEMORY    loading: not all pairs were inserted */
 GA_API ga_status ga_slabhash_save(ga_slabhash *table, const char *path);
 GA_API ga_status ga_slabhash_load(ga_slabhash *table, const char *path);

@@ -43,7 +43,7 @@ typedef struct ga_nccl_options {
  *
  * GA_ERR_ARGUMENT     no communicator; the options' size
  * GA_ERR_UNSUPPORTED  no NCCL, or an older one
- * GA_ERR_DEVICE       NCCL or the driver reported an error, which the sentence has */
+ * GA_ERR_DEVICE       NCCL or the driver reported an error, which the message has */
 GA_API ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *options);
 
 #ifdef __cplusplus

@@ -48,7 +48,7 @@ typedef struct ga_shared {
 
 /* How ranks exchange messages. The calls are collective. `stream` is the CUstream on which messages
  * are in order, or NULL for memory of the host, where calls complete before they return. A call
- * that fails leaves a sentence in ga_error_text(), and ends the use of the exchange. */
+ * that fails leaves a message in ga_error_text(), and ends the use of the exchange. */
 typedef struct ga_exchange {
     uint32_t exchange_size; /* sizeof(ga_exchange) */
     uint32_t reserved;      /* 0 */
@@ -150,7 +150,7 @@ GA_API ga_status ga_sharded_seed(const ga_exchange *exchange, uint64_t *seed);
 /* Opens the sharded table. Collective. It then owns `exchange` and `shard`: whether it succeeds or
  * fails, it closes both in the end. NULL for `options` are the defaults. A rank that could not open
  * its table calls with `shard->failed`, right after the call that failed: so all ranks learn of it,
- * and it gets that call's status and sentence.
+ * and it gets that call's status and message.
  *
  * GA_ERR_ARGUMENT  an option is out of range, or differs among ranks; more than GA_SHARDED_RANKS
  * GA_ERR_MEMORY    no memory on some rank
@@ -272,7 +272,7 @@ GA_API uint64_t ga_slabhash_sharded_process(void);
 /* Each rank passes a record of `bytes` bytes, a multiple of 4 and the same on all ranks, and gets
  * those of all ranks, in their order: `all` has room for them. `one_process`: whether all ranks are
  * threads of one process. A rank that has failed passes its status, so that the call fails on all;
- * that rank gets its own sentence. For gpualloc/slabhash_peers.cuh. Collective.
+ * that rank gets its own message. For gpualloc/slabhash_peers.cuh. Collective.
  *
  * GA_ERR_ARGUMENT  another size of records
  * GA_ERR_DEVICE    the exchange failed */

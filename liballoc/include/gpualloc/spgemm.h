@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products of sparse matrices, C = A B, whose size is not known before they have been computed
- * (vmm-spgemm-2023). The result is stored in vectors of the caller, which grow in place. It is
- * computed where they are: on the host by threads, or on a device by kernels, on their stream.
+ * (vmm-spgemm-2023: docs/sources.md). The result is stored in vectors of the caller, which grow in
+ * place. It is computed where they are: on the host by threads, or on a device by kernels, on their
+ * stream.
  *
  *     ga_spgemm_product c = {.offsets = offsets, .indices = indices, .values = values};
  *     ga_spgemm_multiply(&a, &b, NULL, &c, NULL);

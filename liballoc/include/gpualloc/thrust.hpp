@@ -11,8 +11,8 @@
  * that is current at a request; it is opened at the first use and never closed.
  *
  * A thrust::device_vector copies when it grows, and holds both blocks during the copy. An allocator
- * cannot change that (vmm-spgemm-2023, §A.2, had to specialise the vector). gpualloc::device_vector
- * grows in place.
+ * cannot change that (vmm-spgemm-2023, §A.2 (docs/sources.md), had to specialise the vector).
+ * gpualloc::device_vector grows in place.
  *
  * Failed requests throw (status.hpp). Sizes are in bytes. Thread safe, as heaps are. Needs CUDA's
  * Thrust and nvcc.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors: elements of one size, stored contiguously in an arena (vmm-spgemm-2023, §3.1 and §A.2).
- * A vector grows in place: more memory is mapped behind the elements. Nothing is copied, no memory
- * is held twice, and pointers to elements stay valid. New elements are uninitialised.
+ * Vectors: elements of one size, stored contiguously in an arena (vmm-spgemm-2023, §3.1 and §A.2:
+ * docs/sources.md). A vector grows in place: more memory is mapped behind the elements. Nothing is
+ * copied, no memory is held twice, and pointers to elements stay valid. New elements are
+ * uninitialised.
  *
  *     data                size            capacity                 reserved
  *     | elements          | room          | addresses, not backed     |
@@ -133,7 +134,7 @@ typedef struct ga_kernel_vector {
  * bytes at once (0: 32 MiB; else at least 64 KiB) and by little more than 1 GiB, so that no kernel
  * waits for long, and only in whole steps within its limit. Waits for the stream. Until the vector
  * is back, only data, size (the old one), capacity, wait and close may be called. A vector on
- * the host is lent to threads, which append with the functions of arena/append.h.
+ * the host can be lent to threads in the library's own tests alone: they have no public call.
  *
  * Whether memory grows under running kernels of a device is tried once per process. If it does not,
  * the vector is lent nevertheless, with a warning in the log, and grows between launches only:
