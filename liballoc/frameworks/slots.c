@@ -5,7 +5,7 @@
  * STRUCTURE  a slot for each device
  * INVARIANT  a heap in a slot is never closed; `used` is the sum of the requested bytes of live
  *            blocks
- * ORDER      FF1/FF2 publish a heap; the opening and the choice of a spec are under a lock; the rest
+ * ORDER      FF1/FF2 publish a heap; opening and the choice of a spec are under a lock; the rest
  *            are figures
  * PROGRESS   blocks while a heap is being opened. Only requests open heaps, because that starts
  *            CUDA and takes memory on the device; queries, limits and frees do not
