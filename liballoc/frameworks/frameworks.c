@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Device heaps for frameworks with caches of their own.
- *
- *   CLOSED --first request--> OPEN or FAILED, until the process ends
+ * Blocks of the heaps in slots.h, for frameworks with caches of their own.
  *
  * ga_torch_free
  *   free_in_capture          a capture uses the block: captures.c keeps it
@@ -11,13 +9,10 @@
  *   free_after_streams       no stream order: wait for the streams that used the block
  *   free_after_device        the streams are unknown: wait for the device
  *
- * STRUCTURE  a slot for each device; a list of records, each a block and a stream that uses it
- *            beside its own. Such a block is freed on the slot's `free_stream`, which waits for all
- *            streams that use it, so that neither a thread nor a stream of the program waits
- * INVARIANT  a heap in a slot is never closed; `used` is the sum of the requested bytes of live
- *            blocks
- * ORDER      FF1/FF2 publish a heap; the list and the opening are under a lock; the rest are
- *            figures
+ * STRUCTURE  a list of records, each a block and a stream that uses it beside its own. Such a block
+ *            is freed on the slot's `free_stream`, which waits for all streams that use it, so that
+ *            neither a thread nor a stream of the program waits
+ * ORDER      the lock's
  * PROGRESS   blocks while a heap is being opened
  */
 #include <gpualloc/frameworks.h>
@@ -28,34 +23,16 @@
 #include "../platform/log.h"
 #include "../runtime/captures.h"
 #include "../runtime/heap.h"
-#include "spec_choice.h"
+#include "slots.h"
 #include "torch_errors.h"
 
 #include <pthread.h>
 #include <stdint.h>
 
 enum {
-    CLOSED = 0,
-    OPEN,
-    FAILED
-};
-
-enum {
     STREAM_LEGACY = 1, /* values of the handles CU_STREAM_LEGACY and CU_STREAM_PER_THREAD */
     STREAM_THREAD = 2
 };
-
-typedef struct slot {
-    int state; /* changed once, under `lock`, by FF1 */
-    ga_heap *heap;
-    bool streams;   /* the heap has stream order */
-    bool limited;   /* `limit` is in force */
-    uint64_t limit; /* bytes; relaxed, like `used`: figures */
-    uint64_t used;
-    /* Both guarded by `lock`; NULL until a block of several streams is freed. */
-    CUstream free_stream;
-    CUevent event;
-} slot;
 
 /* Records that a stream uses a block beside the block's own stream. */
 typedef struct stream_use {
@@ -65,12 +42,9 @@ typedef struct stream_use {
 } stream_use;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static slot slots[GA_CUDA_DEVICES];
 static stream_use *stream_uses; /* guarded by `lock` */
 static unsigned any_stream_use; /* relaxed: a hint; the program records a stream before the free */
 static bool records_lost; /* relaxed, likewise: a use could not be recorded for lack of memory */
-
-/* ---- heaps --------------------------------------------------------------------------------- */
 
 static void fork_child(void)
 {
@@ -83,166 +57,6 @@ __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
     ga_forks_watch(&watched, NULL, NULL, fork_child);
-}
-
-/* Query the first layer that serves requests itself; a layer that passes through only observes. */
-static bool has_streams(const ga_heap *heap)
-{
-    while (heap->backend->passes_through && heap->parent) {
-        heap = heap->parent;
-    }
-    return heap->backend->alloc_on != NULL;
-}
-
-/* With the lock held. Returns the new state. */
-static int open_slot(slot *it, int device)
-{
-    int state = OPEN;
-    if (ga_heap_open(&it->heap, GA_PLACE_DEVICE, device, ga_choice_spec()) == GA_OK) {
-        ga_choice_opened(device);
-        it->streams = has_streams(it->heap);
-    } else {
-        ga_log(GA_LOG_ERROR, "%s; every request on device %d fails", ga_error_text(), device);
-        state = FAILED;
-    }
-    /* FF1: release. Pairs with FF2: the heap is seen with the state. */
-    __atomic_store_n(&it->state, state, __ATOMIC_RELEASE);
-    return state;
-}
-
-/* NULL: no heap; ga_error_text() has the reason. */
-static slot *slot_of(int device)
-{
-    if (device < 0 || device >= GA_CUDA_DEVICES) {
-        ga_fail(GA_ERR_DEVICE, "no CUDA device %d: expected one from 0 to %d", device,
-                GA_CUDA_DEVICES - 1);
-        return NULL;
-    }
-    slot *it = &slots[device];
-    /* FF2: acquire. Pairs with FF1. */
-    int state = __atomic_load_n(&it->state, __ATOMIC_ACQUIRE);
-    if (state == CLOSED) {
-        ga_heap_prepare();
-        pthread_mutex_lock(&lock);
-        state = it->state; /* stores are made under the lock */
-        state = state == CLOSED ? open_slot(it, device) : state;
-        pthread_mutex_unlock(&lock);
-    }
-    if (state == FAILED) {
-        ga_fail(GA_ERR_DEVICE, "device %d: its heap could not be opened", device);
-        return NULL;
-    }
-    return it;
-}
-
-ga_heap *ga_framework_heap(int device)
-{
-    slot *it = slot_of(device);
-    return it ? it->heap : NULL;
-}
-
-ga_status ga_framework_choose(const char *spec)
-{
-    ga_status status = ga_heap_check(GA_PLACE_DEVICE, spec);
-    if (status != GA_OK) {
-        return status;
-    }
-    pthread_mutex_lock(&lock);
-    status = ga_choice_set(spec);
-    pthread_mutex_unlock(&lock);
-    return status;
-}
-
-typedef struct block_list {
-    ga_framework_block *blocks;
-    size_t room, count;
-} block_list;
-
-static void list_block(void *context, void *block, size_t size)
-{
-    block_list *list = context;
-    if (list->count < list->room) {
-        list->blocks[list->count] = (ga_framework_block){block, size};
-    }
-    list->count++;
-}
-
-ga_status ga_framework_blocks(int device, ga_framework_block *blocks, size_t *count)
-{
-    slot *it = slot_of(device);
-    block_list list = {.blocks = blocks, .room = *count};
-    ga_status status = it ? ga_heap_each_live(it->heap, list_block, &list) : GA_ERR_DEVICE;
-    *count = list.count;
-    return status;
-}
-
-/* ---- how much there may be ----------------------------------------------------------------- */
-
-/* relaxed, all: figures. A request above the limit is never added, because other threads would see
- * it and fail. */
-static bool charge(slot *it, uint64_t size)
-{
-    uint64_t before = __atomic_load_n(&it->used, __ATOMIC_RELAXED);
-    do {
-        uint64_t limit = __atomic_load_n(&it->limit, __ATOMIC_RELAXED);
-        bool limited = __atomic_load_n(&it->limited, __ATOMIC_RELAXED);
-        if (limited && (before > limit || size > limit - before)) {
-            ga_fail(GA_ERR_MEMORY,
-                    "no block of %llu bytes: expected %llu at most in all, %llu are in use",
-                    (unsigned long long)size, (unsigned long long)limit,
-                    (unsigned long long)before);
-            return false;
-        }
-    } while (!__atomic_compare_exchange_n(&it->used, &before, before + size, true, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
-    return true;
-}
-
-static void uncharge(slot *it, uint64_t size)
-{
-    __atomic_fetch_sub(&it->used, size, __ATOMIC_RELAXED); /* relaxed: a figure */
-}
-
-ga_status ga_framework_limit(int device, uint64_t bytes)
-{
-    slot *it = slot_of(device);
-    if (!it) {
-        return GA_ERR_DEVICE;
-    }
-    /* relaxed: figures */
-    __atomic_store_n(&it->limit, bytes, __ATOMIC_RELAXED);
-    __atomic_store_n(&it->limited, bytes != UINT64_MAX, __ATOMIC_RELAXED);
-    return GA_OK;
-}
-
-static ga_status device_memory(int device, size_t *total)
-{
-    ga_cuda_scope scope;
-    CUdevice cuda_device = 0;
-    ga_status status = ga_cuda_enter(&scope, device);
-    if (status != GA_OK) {
-        return status;
-    }
-    status = GA_CUDA_CALL(scope.driver, cuDeviceGet, &cuda_device, device);
-    if (status == GA_OK) {
-        status = GA_CUDA_CALL(scope.driver, cuDeviceTotalMem, total, cuda_device);
-    }
-    ga_cuda_leave(&scope);
-    return status;
-}
-
-void ga_torch_memory_fraction(double fraction, int device)
-{
-    size_t total = 0;
-    if (!slot_of(device) || !(fraction >= 0 && fraction <= 1) ||
-        device_memory(device, &total) != GA_OK) {
-        ga_log(GA_LOG_WARN,
-               "ga_torch_memory_fraction: device %d, %g: expected a device and a part "
-               "from 0 to 1; nothing is changed",
-               device, fraction);
-        return;
-    }
-    ga_framework_limit(device, (uint64_t)(fraction * (double)total));
 }
 
 /* ---- blocks that streams share ------------------------------------------------------------- */
@@ -311,7 +125,7 @@ static void free_records(stream_use *records)
     }
 }
 
-static ga_status make_free_stream(slot *it, const ga_cuda_driver *driver)
+static ga_status make_free_stream(ga_slot *it, const ga_cuda_driver *driver)
 {
     ga_status status = GA_OK;
     if (!it->free_stream) {
@@ -325,14 +139,14 @@ static ga_status make_free_stream(slot *it, const ga_cuda_driver *driver)
 
 /* Make `free_stream` wait for the work that is now on `stream`. A stream of another device cannot
  * record our event, so the thread waits for that stream. */
-static ga_status order_after(const slot *it, const ga_cuda_driver *driver, ga_stream stream)
+static ga_status order_after(const ga_slot *it, const ga_cuda_driver *driver, ga_stream stream)
 {
     return driver->cuEventRecord(it->event, stream) == CUDA_SUCCESS
                ? GA_CUDA_CALL(driver, cuStreamWaitEvent, it->free_stream, it->event, 0)
                : GA_CUDA_CALL(driver, cuStreamSynchronize, stream);
 }
 
-static ga_status order_after_all(slot *it, const ga_cuda_driver *driver, ga_stream own,
+static ga_status order_after_all(ga_slot *it, const ga_cuda_driver *driver, ga_stream own,
                                  const stream_use *records)
 {
     pthread_mutex_lock(&lock);
@@ -356,7 +170,7 @@ static bool is_one_stream(ga_stream stream)
     return (uintptr_t)stream != STREAM_THREAD;
 }
 
-static bool has_stream_order(const slot *it, ga_stream stream)
+static bool has_stream_order(const ga_slot *it, ga_stream stream)
 {
     return it->streams && is_one_stream(stream);
 }
@@ -372,7 +186,7 @@ static bool can_order(ga_stream own, const stream_use *records)
 }
 
 /* Free without a stream. `wait`: first wait until the device has finished all its work. */
-static ga_status free_after_device(const slot *it, void *block, bool wait)
+static ga_status free_after_device(const ga_slot *it, void *block, bool wait)
 {
     ga_cuda_scope scope;
     ga_status status = GA_OK;
@@ -389,7 +203,8 @@ static ga_status free_after_device(const slot *it, void *block, bool wait)
 
 /* Free the block after a wait for the work that is now on these streams. Other streams are not
  * waited for, because one of them may capture. */
-static ga_status free_after_streams(slot *it, void *block, ga_stream own, const stream_use *records)
+static ga_status free_after_streams(ga_slot *it, void *block, ga_stream own,
+                                    const stream_use *records)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, ga_heap_device(it->heap));
@@ -406,7 +221,7 @@ static ga_status free_after_streams(slot *it, void *block, ga_stream own, const 
 
 /* Free the block in stream order after the work of its own stream and of the recorded ones; if the
  * driver cannot order them, after the device has finished all its work. */
-static ga_status free_in_stream_order(slot *it, void *block, ga_stream own,
+static ga_status free_in_stream_order(ga_slot *it, void *block, ga_stream own,
                                       const stream_use *records)
 {
     ga_cuda_scope scope;
@@ -421,7 +236,7 @@ static ga_status free_in_stream_order(slot *it, void *block, ga_stream own,
 
 /* Whether a capture keeps the block: one of its own stream, or of a recorded one. On such a stream
  * no event may be recorded and no thread may wait. */
-static bool free_in_capture(slot *it, void *block, ga_stream own, const stream_use *records,
+static bool free_in_capture(ga_slot *it, void *block, ga_stream own, const stream_use *records,
                             ga_status *status)
 {
     bool kept = ga_captures_free(it->heap, block, &own, !records, status);
@@ -436,10 +251,10 @@ static ga_stream canonical(ga_stream stream)
     return (uintptr_t)stream == STREAM_LEGACY ? NULL : stream;
 }
 
-static ga_status alloc(slot *it, size_t size, ga_stream stream, void **out)
+static ga_status alloc(ga_slot *it, size_t size, ga_stream stream, void **out)
 {
     ga_status status = GA_OK;
-    if (!charge(it, size)) {
+    if (!ga_slot_charge(it, size)) {
         return GA_ERR_MEMORY;
     }
     if (!ga_captures_alloc(it->heap, size, 0, stream, out, &status)) {
@@ -447,18 +262,18 @@ static ga_status alloc(slot *it, size_t size, ga_stream stream, void **out)
                                               : ga_alloc(it->heap, size, 0, out);
     }
     if (status != GA_OK) {
-        uncharge(it, size);
+        ga_slot_uncharge(it, size);
     }
     return status;
 }
 
 static ga_status alloc_on_device(size_t size, int device, ga_stream stream, void **out)
 {
-    slot *it = slot_of(device);
     if (size > PTRDIFF_MAX) {
         return ga_fail(GA_ERR_SIZE, "expected a size up to %td bytes, got %zu", PTRDIFF_MAX, size);
     }
-    return it ? alloc(it, size, canonical(stream), out) : GA_ERR_DEVICE;
+    ga_slot *it = ga_slot_open(device);
+    return it ? alloc(it, size, canonical(stream), out) : ga_error_status();
 }
 
 static ga_status torch_alloc(ssize_t size, int device, ga_stream stream, void **out)
@@ -477,11 +292,22 @@ void *ga_torch_alloc(ssize_t size, int device, ga_stream stream)
     return block;
 }
 
+/* For a free, which opens no heap. NULL: there is nothing to free, or no heap that has it. */
+static ga_slot *slot_of_block(const char *call, const void *block, int device)
+{
+    ga_slot *it = NULL;
+    if (!block || ga_slot_find(&it, device) != GA_OK || it) {
+        return it;
+    }
+    ga_log(GA_LOG_ERROR, "%s: %p is no block: no heap is open on device %d", call, block, device);
+    return NULL;
+}
+
 void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
 {
-    slot *it = slot_of(device);
+    ga_slot *it = slot_of_block("ga_torch_free", block, device);
     ga_stream on = canonical(stream);
-    if (!it || !block) {
+    if (!it) {
         return;
     }
     stream_use *records = remove_records(block);
@@ -494,7 +320,7 @@ void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
     }
     free_records(records);
     if (status == GA_OK) {
-        uncharge(it, size > 0 ? (uint64_t)size : 0);
+        ga_slot_uncharge(it, size > 0 ? (uint64_t)size : 0);
     } else {
         ga_log(GA_LOG_ERROR, "ga_torch_free: %s", ga_error_text());
     }
@@ -519,9 +345,9 @@ void ga_torch_init(int device_count)
 void ga_torch_reset(void)
 {
     for (int i = 0; i < GA_CUDA_DEVICES; i++) {
-        /* FF2: acquire. Pairs with FF1. */
-        bool open = __atomic_load_n(&slots[i].state, __ATOMIC_ACQUIRE) == OPEN;
-        if (open && ga_trim(slots[i].heap, 0) != GA_OK) {
+        ga_slot *it;
+        ga_slot_find(&it, i);
+        if (it && ga_trim(it->heap, 0) != GA_OK) {
             ga_log(GA_LOG_INFO, "ga_torch_reset: device %d: %s", i, ga_error_text());
         }
     }
@@ -531,9 +357,9 @@ void *ga_torch_base_alloc(void *block, size_t *size)
 {
     size_t usable = 0;
     for (int i = 0; i < GA_CUDA_DEVICES && !usable; i++) {
-        /* FF2: acquire. Pairs with FF1. */
-        bool open = __atomic_load_n(&slots[i].state, __ATOMIC_ACQUIRE) == OPEN;
-        usable = open ? ga_usable_size(slots[i].heap, block) : 0;
+        ga_slot *it;
+        ga_slot_find(&it, i);
+        usable = it ? ga_usable_size(it->heap, block) : 0;
     }
     if (size) {
         *size = usable;
@@ -544,31 +370,31 @@ void *ga_torch_base_alloc(void *block, size_t *size)
 /* ---- CuPy ---------------------------------------------------------------------------------- */
 
 /* A free has no size, so the block counts with its usable bytes. */
-static ga_status alloc_unordered(slot *it, size_t size, void **out)
+static ga_status alloc_unordered(ga_slot *it, size_t size, void **out)
 {
-    if (size > PTRDIFF_MAX || !charge(it, size)) {
+    if (size > PTRDIFF_MAX || !ga_slot_charge(it, size)) {
         return size > PTRDIFF_MAX ? ga_alloc(it->heap, size, 0, out) : GA_ERR_MEMORY;
     }
     ga_status status = ga_alloc(it->heap, size, 0, out);
-    uncharge(it, size);
+    ga_slot_uncharge(it, size);
     if (status == GA_OK) { /* relaxed: a figure */
         __atomic_fetch_add(&it->used, ga_usable_size(it->heap, *out), __ATOMIC_RELAXED);
     }
     return status;
 }
 
-static ga_status free_unordered(slot *it, void *block)
+static ga_status free_unordered(ga_slot *it, void *block)
 {
     size_t size = ga_usable_size(it->heap, block);
     ga_status status = free_after_device(it, block, !it->streams);
-    uncharge(it, status == GA_OK ? size : 0);
+    ga_slot_uncharge(it, status == GA_OK ? size : 0);
     return status;
 }
 
 void *ga_cupy_malloc(void *heap, size_t size, int device)
 {
     void *block = NULL;
-    slot *it = heap ? NULL : slot_of(device);
+    ga_slot *it = heap ? NULL : ga_slot_open(device);
     if (!heap && !it) {
         return NULL;
     }
@@ -578,7 +404,7 @@ void *ga_cupy_malloc(void *heap, size_t size, int device)
 
 void ga_cupy_free(void *heap, void *block, int device)
 {
-    slot *it = heap ? NULL : slot_of(device);
+    ga_slot *it = heap ? NULL : slot_of_block("ga_cupy_free", block, device);
     if (!block || (!heap && !it)) {
         return;
     }

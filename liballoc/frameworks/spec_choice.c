@@ -8,6 +8,7 @@
 
 #include <gpualloc/backend.h>
 
+#include <stdbool.h>
 #include <string.h>
 
 static char *chosen; /* NULL: GPUALLOC_DEVICE */
@@ -40,18 +41,34 @@ static ga_status check_opened(const char *spec)
     return GA_OK;
 }
 
+static bool is_opened(const char *text)
+{
+    bool is = false;
+    for (int device = 0; device < GA_CUDA_DEVICES; device++) {
+        is = is || opened[device] == text;
+    }
+    return is;
+}
+
+static void replace(char *text)
+{
+    if (chosen && !is_opened(chosen)) {
+        ga_libc.free(chosen);
+    }
+    chosen = text;
+}
+
 ga_status ga_choice_set(const char *spec)
 {
-    size_t size = strlen(spec) + 1;
-    ga_status status = check_opened(spec);
-    if (status != GA_OK || (chosen && strcmp(chosen, spec) == 0)) {
+    ga_status status = spec ? check_opened(spec) : GA_OK;
+    if (status != GA_OK || (spec && chosen && strcmp(chosen, spec) == 0)) {
         return status;
     }
-    char *copy = ga_libc.malloc(size);
-    if (!copy) {
+    size_t size = spec ? strlen(spec) + 1 : 0;
+    char *copy = spec ? ga_libc.malloc(size) : NULL;
+    if (spec && !copy) {
         return ga_fail(GA_ERR_MEMORY, "no memory for a spec of %zu bytes", size);
     }
-    ga_libc.free(chosen); /* no heap is open with it: its text is another one */
-    chosen = memcpy(copy, spec, size);
+    replace(spec ? memcpy(copy, spec, size) : NULL);
     return GA_OK;
 }

@@ -16,7 +16,8 @@ class Gpualloc(MesonPackage):
     manual_download = True
     url = f"file://{os.getcwd()}/gpualloc-0.1.0.tar.gz"
 
-    license("MIT")
+    # With jemalloc, LZ4 and Zstandard, which are in the libraries.
+    license("MIT AND BSD-2-Clause AND BSD-3-Clause")
 
     version("0.1.0")
 

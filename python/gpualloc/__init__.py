@@ -35,6 +35,15 @@ def __getattr__(name: str) -> str:
 
 
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork, whose parent may have held it in another thread."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 _spec = ""  # of all heaps; "": none yet
 _enabled: dict[tuple[str, int], None] = {}  # frameworks; RMM on each device, others on all: 0
 
@@ -63,12 +72,16 @@ def enable(spec: str, *frameworks: str, device: int = 0) -> tuple[str, ...]:
                         f'"{spec}"')
         if not _spec:
             _library.choose(spec)
-        for name in chosen:
-            key = (name, device if name == "rmm" else 0)
-            if key not in _enabled:
-                _frameworks.enable(name, device)
-                _spec = spec
-                _enabled[key] = None
+        try:
+            for name in chosen:
+                key = (name, device if name == "rmm" else 0)
+                if key not in _enabled:
+                    _frameworks.enable(name, device)
+                    _spec = spec
+                    _enabled[key] = None
+        finally:
+            if not _spec:  # no framework has it
+                _library.choose(None)
         return tuple(dict.fromkeys(name for name, _ in _enabled))
 
 
@@ -84,6 +97,7 @@ def limit(size: Optional[int], device: int = 0) -> None:
 
 def stats(device: int = 0) -> Stats:
     """The statistics of a device's heap, since enable(): docs/reference/stats.md has the keys.
+    Zeros before the first request on the device.
 
     Error: enable() was not called.
     """
@@ -91,7 +105,7 @@ def stats(device: int = 0) -> Stats:
 
 
 def snapshot(device: int = 0) -> list[Block]:
-    """The live blocks of a device's heap, by address.
+    """The live blocks of a device's heap, by address; none before its first request.
 
     Error: enable() was not called, or the backend keeps no list of its blocks (`vmm` and `slab`
     do).
@@ -141,15 +155,17 @@ def _executable() -> str:
 
 
 def _variables(commands: str) -> dict[str, str]:
-    """From `export NAME='value';`, in which a value may have several lines."""
+    """From `export NAME='value';`, in which a value may have several lines, and `unset NAME;`. The
+    callers of env() add variables and cannot remove one, so this is empty: the library takes that
+    for a variable that is not there."""
     import shlex
 
     words = shlex.split(commands)
     found = {}
     for before, word in zip(words, words[1:]):
-        if before == "export":
-            name, _, value = word.partition("=")
-            found[name] = value[:-1]  # without the semicolon
+        name, _, value = word[:-1].partition("=")  # without the semicolon
+        if before in ("export", "unset"):
+            found[name] = value
     return found
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, Optional, TypedDict
 
 PREFIX = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.path.join(PREFIX, "lib", "libgpualloc.so.0")
@@ -59,9 +59,8 @@ _SIGNATURES = {
     "ga_error_text": (ctypes.c_char_p,),
     "ga_error_status": (ctypes.c_int,),
     "ga_version_text": (ctypes.c_char_p,),
-    "ga_heap_stats": (ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Stats)),
     "ga_framework_choose": (ctypes.c_int, ctypes.c_char_p),
-    "ga_framework_heap": (ctypes.c_void_p, ctypes.c_int),
+    "ga_framework_stats": (ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Stats)),
     "ga_framework_limit": (ctypes.c_int, ctypes.c_int, ctypes.c_uint64),
     "ga_framework_blocks": (ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Block),
                             ctypes.POINTER(ctypes.c_size_t)),
@@ -122,17 +121,10 @@ def refusal(out_of_memory: Exception) -> Exception:
     return out_of_memory if told.status in ("MEMORY", "SIZE") else told
 
 
-def choose(spec: str) -> None:
-    """Set the spec of the heaps that frameworks open. CUDA is not started: a program may fork until
-    it uses a device itself."""
-    check(library().ga_framework_choose(os.fsencode(spec)))
-
-
-def _heap(device: int) -> int:
-    heap: int | None = library().ga_framework_heap(device)
-    if not heap:
-        raise error(library().ga_error_status())
-    return heap
+def choose(spec: Optional[str]) -> None:
+    """Set the spec of the heaps that frameworks open; None: that of the environment again. CUDA is
+    not started: a program may fork until it uses a device itself."""
+    check(library().ga_framework_choose(None if spec is None else os.fsencode(spec)))
 
 
 def limit(device: int, size: int) -> None:
@@ -141,7 +133,7 @@ def limit(device: int, size: int) -> None:
 
 def stats(device: int) -> Stats:
     counts = _Stats()
-    check(library().ga_heap_stats(_heap(device), ctypes.byref(counts)))
+    check(library().ga_framework_stats(device, ctypes.byref(counts)))
     return Stats(**{name: getattr(counts, name) for name in Stats.__annotations__})  # type: ignore
 
 

@@ -124,9 +124,7 @@ print(there() is None, gpualloc.stats()["frees"])
 import gpualloc, os, sys
 import {imports}
 gpualloc.enable("vmm")
-gpualloc.stats()
-if "numba" in sys.modules:
-    numba.cuda.current_context()
+keep = {request}
 child = os.fork()
 if not child:
     try:
@@ -280,6 +278,100 @@ os.waitpid(child, 0)
         self.assertEqual("False\n1", told)
 
 
+    def test_other_calls_do_not_start_cuda(self) -> None:
+        """A limit and queries, also of other devices: a child may use them."""
+        told = self.python("""
+import gpualloc, os, rmm, torch
+gpualloc.enable("vmm")
+gpualloc.limit(8 << 20)
+print(gpualloc.stats(1)["held_bytes"], gpualloc.snapshot(), gpualloc.snapshot(5))
+torch.cuda.initialized = True
+print(torch.cuda.memory_allocated(1), torch.cuda.memory_snapshot())
+print("libcuda" in open("/proc/self/maps").read(), flush=True)
+child = os.fork()
+if not child:
+    keep = rmm.DeviceBuffer(1 << 20)
+    print(gpualloc.stats()["allocs"])
+    try:
+        rmm.DeviceBuffer(8 << 20)
+    except MemoryError:
+        print("refused", flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+""")
+        self.assertEqual("0 [] []\n0 []\nFalse\n1\nrefused", told)
+
+    def test_queries_of_other_devices(self) -> None:
+        """No context is made there."""
+        told = self.python("""
+import ctypes, gpualloc, rmm
+gpualloc.enable("vmm")
+keep = rmm.DeviceBuffer(1 << 20)
+print([gpualloc.stats(device)["live_blocks"] for device in range(4)])
+flags, active = ctypes.c_uint(), ctypes.c_int()
+driver = ctypes.CDLL("libcuda.so.1")
+for device in range(2):
+    driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))
+    print(active.value)
+""", variables={"STAND_IN_DEVICES": "2"})
+        self.assertEqual("[1, 0, 0, 0]\n1\n0", told)
+
+    def test_no_driver(self) -> None:
+        """Each request has the reason, and so have queries then."""
+        for request in ("rmm.DeviceBuffer(1000)", "gpualloc.stats()", "gpualloc.limit(1)"):
+            told = self.python(f"""
+import gpualloc, rmm
+gpualloc.enable("vmm")
+try:
+    rmm.DeviceBuffer(1000)
+except gpualloc.Error as error:
+    assert error.status == "DEVICE", error.status
+    assert str(error).startswith("vmm: no CUDA driver: /no/driver"), error
+{request}
+""", fails=True, variables={"GPUALLOC_CUDA_DRIVER": "/no/driver"})
+            self.assertRegex(told, "^gpualloc._library.Error: .*no CUDA driver: /no/driver")
+
+    def test_spec_of_a_refused_call(self) -> None:
+        """It is forgotten."""
+        told = self.python("""
+import gpualloc, torch
+torch.cuda.initialized = True
+try:
+    gpualloc.enable("vmm", "torch")
+except gpualloc.Error as error:
+    print(error)
+torch.cuda.initialized = False
+library = gpualloc._library.library()
+assert library.ga_framework_alloc(1000, 0, None)
+print(gpualloc.enable("cuda", "torch"))
+""", variables={"GPUALLOC_DEVICE": "cuda"})
+        self.assertRegex(told, r"^PyTorch: .*\n\('torch',\)$")
+
+    def test_fork_during_a_call(self) -> None:
+        """The child does not wait for a thread that only its parent has."""
+        told = self.python("""
+import cupy, gpualloc, os, threading
+begun, ends = threading.Event(), threading.Event()
+def slow(spec):
+    begun.set()
+    ends.wait()
+choose = gpualloc._library.choose
+gpualloc._library.choose = slow
+thread = threading.Thread(target=gpualloc.enable, args=("vmm",))
+thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    gpualloc._library.choose = choose
+    print(gpualloc.enable("vmm"), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+ends.set()
+thread.join()
+""")
+        self.assertEqual("('cupy',)", told)
+
+
 class Heaps(package.Case):
     def test_limit(self) -> None:
         told = self.python("""
@@ -314,6 +406,7 @@ gpualloc.limit(-1)
         told = self.python("""
 import gpualloc, torch
 gpualloc.enable("cuda")
+torch.empty(1000)
 try:
     gpualloc.snapshot()
 except gpualloc.Error as error:
@@ -420,6 +513,18 @@ for spec, others in (None, {"host": "slabb"}), ("vmm:x=1", {}), (None, {"kernel"
                                             '--device: vmm: unknown option "x"',
                                             "--kernel: vmm: serves the place"), strict=True):
             self.assertIn(f"gpualloc env: {expected}", error)
+
+    def test_env_removes_variables(self) -> None:
+        """An empty one replaces that of a surrounding `gpualloc run --stats`."""
+        report = self.folder / "child.json"
+        told = self.python(f"""
+import gpualloc, os, subprocess, sys
+told = gpualloc.env("vmm", host="system", stats={str(report)!r})
+print(told["GPUALLOC_STATS_PID"] == "")
+subprocess.run([sys.executable, "-c", ""], env={{**os.environ, **told}}, check=True)
+""", variables={"GPUALLOC_STATS": "/dev/null", "GPUALLOC_STATS_PID": str(os.getpid())})
+        self.assertEqual("True", told)
+        self.assertIn('"place":"host"', report.read_text("utf-8"))
 
     def test_command_by_the_module(self) -> None:
         """Also where a file's permission was lost, as `python3 -m zipfile` loses it."""

@@ -227,7 +227,6 @@ Test(frameworks, chosen_spec)
     start("cuda", 2);
     cr_assert_eq(ga_framework_choose("nonesuch"), GA_ERR_SPEC);
     cr_assert_eq(ga_framework_choose("jemalloc"), GA_ERR_PLACE);
-    cr_assert_eq(ga_framework_choose(NULL), GA_ERR_ARGUMENT);
     assert_ok(ga_framework_choose("cuda"));
     assert_ok(ga_framework_choose("vmm"));
     cr_assert(ga_framework_alloc(MIB, 1, NULL));
@@ -238,6 +237,23 @@ Test(frameworks, chosen_spec)
                      "the same, got \"cuda\"");
     assert_ok(ga_framework_choose("vmm"));
     cr_assert(strncmp(ga_heap_spec(ga_framework_heap(0)), "vmm:", 4) == 0);
+}
+
+Test(frameworks, no_chosen_spec_any_more)
+{
+    start("cuda", 3);
+    assert_ok(ga_framework_choose("vmm"));
+    assert_ok(ga_framework_choose(NULL));
+    cr_assert(strncmp(ga_heap_spec(ga_framework_heap(0)), "cuda:", 5) == 0);
+    cr_assert_eq(ga_framework_choose("vmm"), GA_ERR_SPEC);
+    assert_ok(ga_framework_choose("cuda"));
+    cr_assert(ga_framework_heap(1));
+    assert_ok(ga_framework_choose(NULL));
+    setenv("GPUALLOC_DEVICE", "vmm", 1);
+    cr_assert(strncmp(ga_heap_spec(ga_framework_heap(2)), "vmm:", 4) == 0);
+    cr_assert_eq(ga_framework_choose("vmm"), GA_ERR_SPEC);
+    cr_assert_str_eq(ga_error_text(), "the heap of device 0 is open with the spec \"cuda\"; "
+                                      "expected the same, got \"vmm\"");
 }
 
 Test(frameworks, chosen_spec_after_the_environment)
@@ -282,8 +298,59 @@ Test(frameworks, a_backend_without_a_list_of_its_blocks)
 {
     start("cuda", 1);
     size_t count = 0;
+    cr_assert(ga_framework_heap(0));
     cr_assert_eq(ga_framework_blocks(0, NULL, &count), GA_ERR_UNSUPPORTED);
     cr_assert_eq(count, 0);
+}
+
+/* Only requests start CUDA and take memory of a device. */
+Test(frameworks, no_other_call_opens_a_heap)
+{
+    ga_stats stats = {.allocs = 1};
+    size_t count = 0;
+    int mine = 0;
+    start("vmm", 2);
+    assert_ok(ga_framework_limit(0, 64 * MIB));
+    ga_torch_memory_fraction(0.5, 1);
+    assert_ok(ga_framework_stats(1, &stats));
+    cr_assert_eq(stats.allocs, 0);
+    assert_ok(ga_framework_blocks(1, NULL, &count));
+    cr_assert_eq(count, 0);
+    scene_capture_begin();
+    ga_torch_free(&mine, 4, 1, NULL);
+    ga_cupy_free(NULL, &mine, 0);
+    const char *said = scene_capture_end();
+    cr_assert(strstr(said, "ga_torch_free: ") && strstr(said, "no heap is open on device 1"));
+    cr_assert(strstr(said, "ga_cupy_free: ") && strstr(said, "no heap is open on device 0"));
+    ga_torch_reset();
+    cr_assert_eq(vmm_driver_calls("cuDevicePrimaryCtxRetain"), 0);
+    cr_assert_not(ga_framework_alloc(65 * MIB, 0, NULL), "the limit holds");
+    cr_assert(ga_framework_alloc(MIB, 0, NULL));
+    assert_ok(ga_framework_stats(0, &stats));
+    cr_assert_eq(stats.live_blocks, 1);
+    cr_assert_eq(ga_framework_stats(64, &stats), GA_ERR_DEVICE);
+}
+
+/* Each request has the status and the sentence of the opening. */
+Test(frameworks, a_heap_that_cannot_be_opened)
+{
+    start("vmm", 1);
+    ga_stats stats;
+    size_t count = 0;
+    scene_capture_begin();
+    vmm_driver_fail("cuDevicePrimaryCtxRetain", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_not(ga_framework_alloc(MIB, 0, NULL));
+        cr_assert_eq(ga_error_status(), GA_ERR_MEMORY);
+        cr_assert(strstr(ga_error_text(), "CUDA_ERROR_OUT_OF_MEMORY"), "%s", ga_error_text());
+        cr_assert_not(ga_cupy_malloc(NULL, MIB, 0));
+        cr_assert_eq(ga_error_status(), GA_ERR_MEMORY);
+        cr_assert_eq(ga_framework_stats(0, &stats), GA_ERR_MEMORY);
+        cr_assert_eq(ga_framework_limit(0, MIB), GA_ERR_MEMORY);
+        cr_assert_eq(ga_framework_blocks(0, NULL, &count), GA_ERR_MEMORY);
+        cr_assert_not(ga_framework_heap(0));
+    }
+    scene_capture_end();
 }
 
 Test(frameworks, torch_empties_caches)

@@ -32,18 +32,27 @@ extern "C" {
 #endif
 
 /* Set the spec of the heaps that are not open yet, instead of GPUALLOC_DEVICE. CUDA is not started.
- * Errors as ga_heap_check(); GA_ERR_SPEC, too, if a heap is open with a spec that is written
- * differently. */
+ * NULL: use GPUALLOC_DEVICE again, whichever heaps are open.
+ *
+ * GA_ERR_SPEC  a heap is open with a spec that is written differently
+ * else         as ga_heap_check() */
 GA_API ga_status ga_framework_choose(const char *spec);
 
 /* The heap of a device, opened at the first call. Owned by the library. NULL if it cannot be
- * opened, with the reason in ga_error_text(); then every request on that device fails, and opening
- * is not tried again. */
+ * opened, with the reason in ga_error_text(), which is ga_heap_open()'s; then every request on that
+ * device fails with it, and opening is not tried again. */
 GA_API ga_heap *ga_framework_heap(int device);
 
 /* Bound the requested bytes of all live blocks on a device; UINT64_MAX: no bound, as before the
- * first call. Requests above it fail with GA_ERR_MEMORY. Errors as ga_framework_heap(). */
+ * first call. Requests above it fail with GA_ERR_MEMORY. Does not open the heap.
+ *
+ * GA_ERR_DEVICE  there can be no such device
+ * else           the heap could not be opened: the error of that */
 GA_API ga_status ga_framework_limit(int device, uint64_t bytes);
+
+/* The statistics of a device's heap; zeros if no request has opened it, which this does not. Errors
+ * as ga_framework_limit(). */
+GA_API ga_status ga_framework_stats(int device, ga_stats *out);
 
 typedef struct ga_framework_block {
     void *address;
@@ -51,8 +60,8 @@ typedef struct ga_framework_block {
 } ga_framework_block;
 
 /* List the live blocks of a device's heap. `*count`: the size of the array; afterwards the number
- * of live blocks, of which the array has the first. Errors as ga_heap_each_live(), and those of
- * ga_framework_heap(). */
+ * of live blocks, of which the array has the first. None if no request has opened the heap, which
+ * this does not. Errors as ga_heap_each_live(), and those of ga_framework_limit(). */
 GA_API ga_status ga_framework_blocks(int device, ga_framework_block *blocks, size_t *count);
 
 /* ga_framework_alloc(): as ga_torch_alloc(), but a failed request always returns NULL.
