@@ -40,12 +40,14 @@ bool ga_settings_refuse(const ga_settings *settings, const char *name)
 /* ---- the user's own values ----------------------------------------------------------------- */
 
 /* Variables that settings change, and those that keep what they were before. */
-static const char *const kept[][2] = {
-    {"GPUALLOC_HOST", "GPUALLOC_BEFORE_HOST"},     {"GPUALLOC_DEVICE", "GPUALLOC_BEFORE_DEVICE"},
-    {"GPUALLOC_KERNEL", "GPUALLOC_BEFORE_KERNEL"}, {"GPUALLOC_STATS", "GPUALLOC_BEFORE_STATS"},
-    {"GPUALLOC_TRACE", "GPUALLOC_BEFORE_TRACE"},   {"GPUALLOC_LOG", "GPUALLOC_BEFORE_LOG"},
-    {"GPUALLOC_STRICT", "GPUALLOC_BEFORE_STRICT"},
-    {"GPUALLOC_TRACE_STACKS", "GPUALLOC_BEFORE_TRACE_STACKS"}};
+static const char *const kept[][2] = {{"GPUALLOC_HOST", "GPUALLOC_BEFORE_HOST"},
+                                      {"GPUALLOC_DEVICE", "GPUALLOC_BEFORE_DEVICE"},
+                                      {"GPUALLOC_KERNEL", "GPUALLOC_BEFORE_KERNEL"},
+                                      {"GPUALLOC_STATS", "GPUALLOC_BEFORE_STATS"},
+                                      {"GPUALLOC_TRACE", "GPUALLOC_BEFORE_TRACE"},
+                                      {"GPUALLOC_LOG", "GPUALLOC_BEFORE_LOG"},
+                                      {"GPUALLOC_STRICT", "GPUALLOC_BEFORE_STRICT"},
+                                      {"GPUALLOC_TRACE_STACKS", "GPUALLOC_BEFORE_TRACE_STACKS"}};
 
 enum {
     KEPT = sizeof kept / sizeof *kept

@@ -108,8 +108,8 @@ class Env(RunTest):
 
     @unittest.skipIf(command.SANITIZED, "a sanitizer's runtime must come before any preload")
     def test_unset_restores_variables_of_the_user(self) -> None:
-        """Those that the settings have changed, and those that they have not; not what an enclosing
-        shell has set."""
+        """Those that the settings have changed, and those that they have not; none that an
+        enclosing shell has set."""
         own = {"GPUALLOC_HOST": "slab", "GPUALLOC_LOG": "error", "GPUALLOC_STRICT": "1",
                "GPUALLOC_KERNEL": "cuda"}
         set_it = f'eval "$({command.BINARY} env --host=system --kernel=slab/vmm --stats=f)"'

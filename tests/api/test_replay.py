@@ -42,7 +42,7 @@ class ReplayTest(TraceTest):
 
 
 class Scripts(ReplayTest):
-    """What is performed."""
+    """The calls that are performed."""
 
     def test_operations(self) -> None:
         records = [alloc(1, 0x1000, 100, align_log2=8),

@@ -396,7 +396,7 @@ class Output(RunTest):
         self.assertEqual([], [r for r in records if r["place"] != "host"])
 
     def test_trace_of_a_running_program(self) -> None:
-        """What is live now, but for the last 127 records of the thread."""
+        """The blocks that are live now, but for the last 127 records of the thread."""
         program = ("import sys; held = [bytearray(1000003) for _ in range(7)]; "
                    "more = [bytearray(5000) for _ in range(200)]; print(len(held), flush=True); "
                    "sys.stdin.read()")
