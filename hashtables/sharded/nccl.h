@@ -6,6 +6,7 @@
 #define GPUALLOC_SHARDED_NCCL_H
 
 #include "platform/cuda_driver.h"
+#include "platform/local_socket.h"
 
 #include <gpualloc/slabhash_nccl.h>
 
@@ -130,6 +131,19 @@ ga_status ga_nccl_begin_meetings(nccl_link *l, uint64_t *word, void *stream);
 void ga_nccl_end_meetings(nccl_link *l);
 ga_status ga_nccl_meet(void *context, void *stream);
 void ga_nccl_release_locked(nccl_link *l);
+
+/* nccl_numbers.c: the file of the numbers of meetings. */
+typedef struct nccl_offer {
+    int file;                   /* -1: none */
+    ga_local_listener listener; /* of rank 0 */
+} nccl_offer;
+
+/* Rank 0 makes the file; hands it to the others until `end`, a time of ga_local_now(). They fetch
+ * it. end_offer() closes what the others of these functions have opened, also if one failed. */
+bool ga_nccl_offer_numbers(nccl_offer *offer, uint64_t name, uint64_t bytes);
+bool ga_nccl_hand_numbers(const nccl_offer *offer, uint32_t others, uint64_t bytes, int64_t end);
+bool ga_nccl_fetch_numbers(nccl_offer *offer, uint64_t name, uint64_t bytes, int64_t end);
+void ga_nccl_end_offer(nccl_offer *offer);
 
 /* nccl_window.c: members of the exchange. */
 ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -478,23 +479,34 @@ static bool is_transient(int error)
            error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
-int ga_local_accept(const ga_local_listener *listener)
+/* The rest of the time until `end`, for poll(2). */
+static int wait_ms(int64_t end)
+{
+    int64_t left = end - ga_local_now();
+    return end == GA_LOCAL_NO_END ? -1 : left <= 0 ? 0 : left < INT_MAX ? (int)left : INT_MAX;
+}
+
+int ga_local_accept(const ga_local_listener *listener, int64_t end)
 {
     struct pollfd one = {.fd = listener->socket, .events = POLLIN};
     for (;;) {
-        if (poll(&one, 1, -1) > 0 && one.revents & (POLLHUP | POLLERR | POLLNVAL)) {
+        int ready = poll(&one, 1, wait_ms(end));
+        if (ready > 0 && one.revents & (POLLHUP | POLLERR | POLLNVAL)) {
             return -1;
         }
-        int socket = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
+        int socket = ready > 0 ? accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (socket >= 0 && is_same_user(socket)) {
             return socket;
         }
         if (socket >= 0) {
             close(socket);
-        } else if (!is_transient(errno)) {
+        } else if (ready > 0 && !is_transient(errno)) {
             return -1;
-        } else if (errno != EINTR && errno != EAGAIN) {
+        } else if (ready > 0 && errno != EINTR && errno != EAGAIN) {
             usleep(10 * RETRY_US); /* until the process closes a descriptor */
+        }
+        if (end != GA_LOCAL_NO_END && ga_local_now() >= end) {
+            return -1;
         }
     }
 }
