@@ -29,7 +29,8 @@
 enum {
     BACKLOG = 4096,  /* connections that wait for accept4(); the kernel lowers it to its limit */
     FADE_MS = 1000,  /* that a name may stay after the end of its listener */
-    LOCK_MS = 10000, /* that another process of the user may hold the lock of a path */
+    LOCK_MS = 10000, /* that another process of the user may hold the lock of a path, */
+    END_MS = 1000,   /* and when the name ends */
     LOCK_NAME_BYTES = GA_LOCAL_NAME_BYTES + sizeof "." LOCK_SUFFIX,
     RETRY_US = 1000,    /* between attempts where there is no event to wait for */
     MAX_DESCRIPTORS = 2 /* in one packet: CMSG_SPACE() pads the room for one to two */
@@ -156,10 +157,9 @@ static ga_status try_lock(const char *name, int *fd, bool *is_busy)
 
 /* Two processes that find the same stale path must not both remove it: the second would remove the
  * first one's new socket. */
-ga_status ga_local_lock(const char *path, int *lock)
+static ga_status lock_path(const char *path, int64_t end, int *lock)
 {
     char name[LOCK_NAME_BYTES];
-    int64_t end = ga_local_now() + LOCK_MS;
     bool is_busy = false;
     *lock = -1;
     ga_status status = ga_local_check_name(path);
@@ -173,6 +173,11 @@ ga_status ga_local_lock(const char *path, int *lock)
         status = try_lock(name, lock, &is_busy);
     }
     return status;
+}
+
+ga_status ga_local_lock(const char *path, int *lock)
+{
+    return lock_path(path, ga_local_now() + LOCK_MS, lock);
 }
 
 /* A child of fork() may have a copy of the descriptor, so unlock before closing it. The file goes
@@ -328,7 +333,8 @@ void ga_local_remove(const ga_local_listener *listener)
     if (listener->socket < 0 || !is_path(listener->name)) {
         return;
     }
-    (void)ga_local_lock(listener->name, &lock); /* at the worst two processes remove it */
+    /* at the worst two processes remove it */
+    (void)lock_path(listener->name, ga_local_now() + END_MS, &lock);
     if (lstat(listener->name, &file) == 0 && file.st_dev == listener->device &&
         file.st_ino == listener->number) {
         unlink(listener->name);

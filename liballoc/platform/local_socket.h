@@ -70,7 +70,7 @@ int ga_local_accept(const ga_local_listener *listener, int64_t end);
 /* End ga_local_accept() and the waits of peers with this listener, now and in future. */
 void ga_local_shut_down(const ga_local_listener *listener);
 
-/* Remove the path, which takes its lock; and close the socket. */
+/* Remove the path, which takes its lock if it is free within 1 s; and close the socket. */
 void ga_local_remove(const ga_local_listener *listener);
 void ga_local_close(ga_local_listener *listener);
 
