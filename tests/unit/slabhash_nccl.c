@@ -95,8 +95,8 @@ Test(slabhash_nccl, a_shard_that_waits, .init = load)
     end(w);
 }
 
-/* A call of a shard lasted too long. The watch has ended the exchange, and a wait of a stream beside
- * it does not count as done. */
+/* A call of a shard lasted too long. The watch has ended the exchange, and a wait for a stream then
+ * does not count as done. */
 Test(slabhash_nccl, a_wait_beside_an_abort, .init = load)
 {
     vmm_driver_options driver = {.devices = 1};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Meetings of sharded tables that are enqueued, as on a stream: the call of one returns at once, and
- * what follows it happens behind it. Batches of several slices, and meetings that are aborted.
+ * Meetings of sharded tables that are enqueued, as on a stream: the call of one returns at once,
+ * and work that follows it happens behind it. Batches of several slices, and meetings that are
+ * aborted.
  */
 #include <gpualloc/backend.h>
 #include <gpualloc/slabhash_sharded.h>
@@ -15,37 +16,63 @@ enum {
     COUNT = 3
 };
 
-/* The exchange of a rank over that of `ranks`. */
+/* Streams of a rank. Work on that of the exchange is carried out when something on it must return,
+ * which the host does not know. */
+static char on_exchange, on_arrivals; /* the caller's is NULL */
+
+/* The exchange of a rank over that of `ranks`. Meetings are counted from 1. */
 typedef struct late_exchange {
     ga_exchange of;
-    bool is_open;     /* a meeting is enqueued, and no wait has seen its end */
-    bool has_aborted; /* a wait for one */
-    uint32_t meetings, aborts_at;
-    uint32_t since;                        /* meetings since the last agreement */
-    uint32_t puts_early, puts_after, puts; /* beside an open meeting; after the abort; all */
+    uint32_t enqueued, done;          /* meetings */
+    uint32_t seen;                    /* by the host: that many are done */
+    uint32_t marks[GA_SHARDED_MARKS]; /* meetings before each */
+    uint32_t arrivals, callers;       /* meetings that the stream has followed */
+    uint32_t agreed;                  /* meetings before the last agreement */
+    uint32_t aborts_at;               /* 0: none */
+    bool has_aborted;
+    uint32_t puts_early, puts_after, puts; /* not seen the meeting; after the abort; all */
 } late_exchange;
 
 static late_exchange late[RANKS_MOST];
-static uint32_t abort_at; /* the meeting of rank 0, counted from 1, that is aborted; 0: none */
+static uint32_t abort_at; /* the meeting of rank 0 that is aborted; 0: none */
 
-static ga_status end_meeting(late_exchange *l)
+/* The meetings until `last` on the stream. */
+static ga_status carry_out(late_exchange *l, uint32_t last)
 {
-    if (!l->is_open) {
-        return GA_OK;
+    ga_status status = GA_OK;
+    while (status == GA_OK && l->done < last) {
+        l->done++;
+        if (l->done == l->aborts_at) {
+            l->has_aborted = true;
+            l->of.abort(l->of.context);
+            return ga_fail(GA_ERR_DEVICE, "a meeting is aborted");
+        }
+        status = l->of.meet(l->of.context, NULL);
     }
-    l->is_open = false;
-    if (l->meetings == l->aborts_at) {
-        l->has_aborted = true;
-        l->of.abort(l->of.context);
-        return ga_fail(GA_ERR_DEVICE, "a meeting is aborted");
+    return status;
+}
+
+static ga_status late_mark(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream)
+{
+    late_exchange *l = table->exchange.context;
+    l->marks[mark] = stream == &on_exchange ? l->enqueued : 0;
+    return GA_OK;
+}
+
+static ga_status late_follow(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream)
+{
+    late_exchange *l = table->exchange.context;
+    uint32_t *to = stream == &on_arrivals ? &l->arrivals : &l->callers;
+    if (stream != &on_exchange && l->marks[mark] > *to) {
+        *to = l->marks[mark];
     }
-    return l->of.meet(l->of.context, NULL);
+    return GA_OK;
 }
 
 static ga_status late_begin(void *context)
 {
     late_exchange *l = context;
-    ga_status status = end_meeting(l);
+    ga_status status = carry_out(l, l->enqueued);
     return status ? status : l->of.begin(l->of.context);
 }
 
@@ -71,15 +98,19 @@ static ga_status late_end(void *context, void *stream)
 static ga_status late_largest(void *context, uint64_t *values, uint32_t count, void *stream)
 {
     late_exchange *l = context;
-    ga_status status = end_meeting(l);
-    l->since = 0;
+    ga_status status = carry_out(l, l->enqueued);
+    l->agreed = l->enqueued;
     return status ? status : l->of.largest(l->of.context, values, count, stream);
 }
 
 static ga_status late_wait(void *context, void *stream)
 {
     late_exchange *l = context;
-    ga_status status = end_meeting(l);
+    uint32_t last = stream == &on_exchange   ? l->enqueued
+                    : stream == &on_arrivals ? l->arrivals
+                                             : l->callers;
+    ga_status status = carry_out(l, last);
+    l->seen = status || l->seen > last ? l->seen : last;
     return status ? status : l->of.wait(l->of.context, stream);
 }
 
@@ -105,12 +136,9 @@ static void late_unshare(void *context, void *block)
 static ga_status late_meet(void *context, void *stream)
 {
     late_exchange *l = context;
-    ga_status status = end_meeting(l);
     (void)stream;
-    l->meetings++;
-    l->since++;
-    l->is_open = true;
-    return status;
+    l->enqueued++;
+    return GA_OK;
 }
 
 /* A copy to another rank that is enqueued behind a meeting overwrites what a slow rank still reads,
@@ -120,9 +148,9 @@ static ga_status late_put(void *context, const void *from, void *at, uint64_t by
 {
     late_exchange *l = context;
     l->puts++;
-    l->puts_early += l->is_open && l->since > 1;
+    l->puts_early += l->seen < l->enqueued && l->enqueued > l->agreed + 1;
     l->puts_after += l->has_aborted;
-    ga_status status = end_meeting(l);
+    ga_status status = carry_out(l, l->enqueued);
     return status ? status : l->of.put(l->of.context, from, at, bytes, to, stream);
 }
 
@@ -130,7 +158,7 @@ static ga_status late_fetch(void *context, void *to, const void *at, uint64_t by
                             void *stream)
 {
     late_exchange *l = context;
-    ga_status status = end_meeting(l);
+    ga_status status = carry_out(l, l->enqueued);
     return status ? status : l->of.fetch(l->of.context, to, at, bytes, from, stream);
 }
 
@@ -139,6 +167,8 @@ static void late_close(void *context)
     late_exchange *l = context;
     l->of.close(l->of.context);
 }
+
+static ga_sharded_engine engine; /* of the host, with marks */
 
 static void open_late(ranks *all, uint32_t rank, void *context)
 {
@@ -168,6 +198,9 @@ static void open_late(ranks *all, uint32_t rank, void *context)
     w->opened[rank] =
         ga_slabhash_sharded_open_host(&w->tables[rank], &exchange, &options, &w->options);
     assert_ok(w->opened[rank]);
+    w->tables[rank]->engine = &engine;
+    w->tables[rank]->exchange_stream = &on_exchange;
+    w->tables[rank]->arrivals = &on_arrivals;
     w->tables[rank]->slice_least = SLICE;
 }
 
@@ -176,6 +209,9 @@ static void begin_late(ranks *all, world *w)
     *w = (world){.mode = GA_SLABHASH_MAP32,
                  .buckets = 300,
                  .options = {.options_size = sizeof w->options, .piece = PIECE}};
+    engine = ga_sharded_host;
+    engine.mark = late_mark;
+    engine.follow = late_follow;
     ranks_begin(all, COUNT);
     all->shares = true;
     ranks_run(all, open_late, w);
@@ -192,7 +228,7 @@ static uint32_t work_through(void)
     begin_late(&all, &w);
     run_all(&all, &w, GA_SLABHASH_INSERT, &c);
     expect_results(&all, &w, &c, GA_SLABHASH_ABSENT, false);
-    uint32_t meetings = late[0].meetings;
+    uint32_t meetings = late[0].enqueued;
     run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
     expect_results(&all, &w, &c, GA_SLABHASH_FOUND, true);
     for (uint32_t rank = 0; rank < COUNT; rank++) {
