@@ -3,10 +3,10 @@
  * A rank that is lost in the middle of a batch of several slices (gpualloc/slabhash_nccl.cuh), on
  * two GPUs and the NCCL that is installed: at each call of its exchange, as long as time allows. It
  * stays away, or it fails; or its shard is slow on the device, so that both ranks give up while it
- * still reads requests. The call must return a status on both within the time limit, the shards must
- * be readable, and no key may have the value of another one.
+ * still reads requests. The call must return a status on both within the time limit, the shards
+ * must be readable, and no key may have the value of another one.
  *
- *   slabhash_sharded_lost [SECONDS [LOG2 OF KEYS]]
+ *   slabhash_sharded_lost [SECONDS [LOG2 OF KEYS [MS OF THE LIMIT]]]
  *
  * Exit status 1: something did not hold, which a line names; 77: fewer than two GPUs, or no NCCL.
  */
@@ -27,7 +27,6 @@ namespace
 
 enum {
     RANKS = 2,
-    LIMIT_MS = 1000,
     SLACK_MS = 1500, /* beside the limit */
     LAST = 4,        /* calls from the last agreement on */
     SKIP = 77
@@ -44,7 +43,7 @@ enum manner {
 
 const char *const names[MANNERS] = {"not lost", "late", "failed", "slow"};
 
-int log_keys = 26;
+int log_keys = 26, limit_ms = 1000;
 pthread_barrier_t barrier;
 
 void fail(int rank, int line, const char *what)
@@ -239,7 +238,7 @@ ga_status serve(void *shard, const ga_slabhash_batch *batches, uint32_t count, u
     rank_state &r = *(rank_state *)shard;
     trial &t = *r.of;
     if (r.rank == 1 && t.is_on && t.serves++ == t.at && t.how == SLOW) {
-        wait_for<<<1, 1, 0, (cudaStream_t)stream>>>((LIMIT_MS + SLACK_MS) * 1000000ll);
+        wait_for<<<1, 1, 0, (cudaStream_t)stream>>>((limit_ms + SLACK_MS) * 1000000ll);
     }
     return ga_slabhash_nccl_run(&r.shard, batches, count, counts, stream);
 }
@@ -354,7 +353,7 @@ void run_trial(rank_state *ranks, trial &t)
     std::thread threads[RANKS];
     t.calls = t.serves = 0;
     t.has_ended = t.is_on = false;
-    t.limit_ms = t.how == NOT ? 60000 : LIMIT_MS;
+    t.limit_ms = t.how == NOT ? 60000 : limit_ms;
     for (int rank = 0; rank < RANKS; rank++) {
         ranks[rank].of = &t;
         threads[rank] = std::thread([&ranks, rank] { run_rank(ranks[rank]); });
@@ -375,10 +374,10 @@ void judge(const rank_state *ranks, const trial &t)
     bool may_be_done = t.how == NOT || (t.how != SLOW && t.at >= t.count - LAST);
     CHECK(t.how != NOT || (there == all && ranks[0].status == GA_OK));
     CHECK(ranks[0].status == GA_ERR_DEVICE || (may_be_done && ranks[0].status == GA_OK));
-    CHECK(t.how == NOT || ranks[0].seconds * 1e3 < LIMIT_MS + SLACK_MS);
+    CHECK(t.how == NOT || ranks[0].seconds * 1e3 < limit_ms + SLACK_MS);
     rank = 1;
     CHECK((ranks[1].status == GA_OK) == (t.how == NOT));
-    CHECK(t.how == NOT || ranks[1].seconds * 1e3 < 2 * (LIMIT_MS + SLACK_MS));
+    CHECK(t.how == NOT || ranks[1].seconds * 1e3 < 2 * (limit_ms + SLACK_MS));
 }
 
 /* A number of calls below `count` is lost, as many as there is time for, in an order that covers
@@ -405,7 +404,7 @@ void lose(rank_state *ranks, trial &t, int count, double seconds)
     }
     printf("rank 1 %s, %s: %d of %d calls: rank 0 has its status after %.0f ms at most, the limit "
            "is %d ms; %.0f s\n",
-           names[t.how], t.flags ? "messages" : "copies", trials, count, slowest * 1e3, LIMIT_MS,
+           names[t.how], t.flags ? "messages" : "copies", trials, count, slowest * 1e3, limit_ms,
            now() - begin);
     fflush(stdout);
 }
@@ -457,6 +456,7 @@ int main(int count, char **words)
     static rank_state ranks[RANKS];
     double seconds = count > 1 ? atof(words[1]) : 60;
     log_keys = count > 2 ? atoi(words[2]) : log_keys;
+    limit_ms = count > 3 ? atoi(words[3]) : limit_ms;
     if (!library || cudaGetDeviceCount(&devices) != cudaSuccess || devices < RANKS) {
         printf("skipped: %s\n", library ? "fewer than two GPUs" : dlerror());
         return SKIP;
