@@ -4,6 +4,7 @@
  * the host's memory: windows that cannot be had, calls that fail, meetings.
  */
 #include "support/nccl_tables.h"
+#include "support/scene.h"
 
 #include "../hashtables/sharded/nccl.h"
 #include "platform/entropy.h"
@@ -46,7 +47,13 @@ Test(slabhash_nccl_windows, an_old_driver, .init = load)
 Test(slabhash_nccl_windows, a_version_without_windows, .init = load)
 {
     nccl_set_windows(22705, NCCL_NO_FAULT);
+    setenv("GPUALLOC_LOG", "info", 1);
+    scene_capture_begin();
     work_through(3, 0);
+    work_through(2, 0);
+    const char *said = scene_capture_end();
+    const char *line = strstr(said, "nccl: version 22705: no windows that all 3 ranks reach");
+    cr_assert(line && !strstr(line + 1, "nccl: version"), "%s", said); /* once in the process */
     cr_assert_eq(windows_made(), 0);
 }
 
