@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 enum {                /* ncclResult_t, ncclDataType_t, ncclRedOp_t */
     NCCL_SUCCESS = 0, /* the only result that is compared */
@@ -91,7 +92,8 @@ typedef struct nccl_window {
 } nccl_window;
 
 typedef struct nccl_link {
-    void *comm; /* NULL: aborted */
+    void *comm;    /* NULL: aborted, */
+    void *leaving; /* or about to be; then NULL */
     const ga_cuda_driver *driver;
     uint32_t rank, ranks;
     int device;
@@ -103,13 +105,28 @@ typedef struct nccl_link {
     bool is_late, is_aborted, ends, is_watched, in_group;
     pthread_t watch;
     pthread_mutex_t lock;
-    pthread_cond_t ending;
+    pthread_cond_t changed;
 } nccl_link;
 
 /* nccl.c: an earlier failure. */
 ga_status ga_nccl_gone(const nccl_link *l);
 
-/* nccl.c: around a call that may wait for other ranks. */
+/* nccl_watch.c: nanoseconds of the monotonic clock; a condition whose waits end at such a time. */
+uint64_t ga_nccl_now(void);
+struct timespec ga_nccl_time_of(uint64_t ns);
+void ga_nccl_init_condition(pthread_cond_t *condition);
+ga_status ga_nccl_start_thread(pthread_t *thread, void *(*run)(void *), void *context);
+
+/* nccl_watch.c: the thread that aborts; end_watch() waits for it. */
+ga_status ga_nccl_begin_watch(nccl_link *l);
+void ga_nccl_end_watch(nccl_link *l);
+
+/* nccl_watch.c: ends the communicator, and with it work on streams that waits for other ranks. If
+ * that takes long, it goes on after the call; await_abort() waits for its end. */
+void ga_nccl_abort(nccl_link *l);
+void ga_nccl_await_abort(nccl_link *l);
+
+/* nccl_watch.c and nccl.c: around a call that may wait for other ranks. */
 void ga_nccl_arm(nccl_link *l);
 ga_status ga_nccl_disarm(nccl_link *l, const char *call, ga_status status);
 

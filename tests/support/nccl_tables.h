@@ -42,6 +42,7 @@ static nccl_aborts_fn *nccl_aborts;
 static nccl_set_windows_fn *nccl_set_windows;
 static nccl_windows_fn *nccl_windows;
 static nccl_is_on_device_fn *nccl_is_on_device;
+static nccl_set_waiting_fn *nccl_set_waiting;
 
 /* Each test is a process of its own. */
 static inline void load(void)
@@ -57,6 +58,8 @@ static inline void load(void)
     *(void **)&nccl_set_windows = dlsym(library, "nccl_set_windows");
     *(void **)&nccl_windows = dlsym(library, "nccl_windows");
     *(void **)&nccl_is_on_device = dlsym(library, "nccl_is_on_device");
+    *(void **)&nccl_set_waiting = dlsym(library, "nccl_set_waiting");
+    nccl_set_waiting(vmm_driver_waiting);
 }
 
 /* ---- a shard: a table of the host, as this driver's memory is the host's --------------------- */

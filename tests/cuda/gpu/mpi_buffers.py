@@ -42,6 +42,12 @@ def check(what: str, status: int) -> None:
         raise SystemExit(f"{what}: error {status}")
 
 
+def bus_of(cuda: ctypes.CDLL, device: int) -> str:
+    name = ctypes.create_string_buffer(32)
+    check("cuDeviceGetPCIBusId", cuda.cuDeviceGetPCIBusId(name, len(name), device))
+    return name.value.decode()
+
+
 class Block:
     def __init__(self, library: ctypes.CDLL, cuda: ctypes.CDLL, source: str, device: int) -> None:
         self.library, self.cuda = library, cuda
@@ -96,17 +102,22 @@ def main() -> int:
     library.ga_arena_base.restype = ctypes.c_void_p
     comm = MPI.COMM_WORLD
     rank, context, count = comm.Get_rank(), ctypes.c_void_p(), ctypes.c_int()
-    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or count.value < 2:
+    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:
         print("two devices are needed")
         return 77
-    check("cuDevicePrimaryCtxRetain", cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), rank))
+    device = rank % count.value  # an MPI may let each rank see one alone
+    check("cuDevicePrimaryCtxRetain", cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
     check("cuCtxSetCurrent", cuda.cuCtxSetCurrent(context))
+    buses = comm.allgather(bus_of(cuda, device))
+    if len(set(buses)) < 2:
+        print("two devices are needed")
+        return 77
     if rank == 0:
-        print(MPI.Get_library_version().splitlines()[0], flush=True)
+        print(MPI.Get_library_version().splitlines()[0], *buses, flush=True)
     pattern = numpy.arange(SIZE // 4, dtype=numpy.uint32) * numpy.uint32(2654435761)
     got, failed = numpy.empty_like(pattern), 0
     for number, source in enumerate(SOURCES):
-        block = Block(library, cuda, source, rank)
+        block = Block(library, cuda, source, device)
         buffer = OnDevice(block.start, SIZE // 4)
         salted = pattern + numpy.uint32(number)
         for sender in (0, 1):
@@ -143,5 +154,16 @@ def main() -> int:
     return failed != 0
 
 
+def guarded() -> int:
+    """A rank that fails ends the others."""
+    try:
+        return main()
+    except Exception as error:  # of MPI, too
+        print(error, flush=True)
+        from mpi4py import MPI
+        MPI.COMM_WORLD.Abort(1)
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded())
