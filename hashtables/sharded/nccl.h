@@ -102,6 +102,7 @@ typedef struct nccl_link {
     registered_block blocks[GA_NCCL_BLOCKS];
     nccl_window window;
     uint64_t deadline; /* of the call in progress; 0: none */
+    uint64_t patience; /* until then callers wait for the end of an abort */
     bool is_late, is_aborted, ends, is_watched, in_group;
     pthread_t watch;
     pthread_mutex_t lock;

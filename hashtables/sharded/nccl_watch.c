@@ -23,7 +23,7 @@
 
 enum {
     WATCH_NS = 50000000, /* between two looks at the deadline */
-    ABORT_NS = 500000000 /* that a caller waits for an abort */
+    ABORT_NS = 500000000 /* that callers wait for an abort, from its begin on */
 };
 
 uint64_t ga_nccl_now(void)
@@ -66,6 +66,7 @@ static void note_abort(nccl_link *l)
         l->leaving = l->comm;
         l->comm = NULL;
         l->is_aborted = true;
+        l->patience = ga_nccl_now() + ABORT_NS;
         pthread_cond_broadcast(&l->changed);
     }
     if (l->is_aborted) {
@@ -87,10 +88,10 @@ static void end_comm(nccl_link *l)
 
 void ga_nccl_abort(nccl_link *l)
 {
-    struct timespec until = ga_nccl_time_of(ga_nccl_now() + ABORT_NS);
     int error = 0;
     pthread_mutex_lock(&l->lock);
     note_abort(l);
+    struct timespec until = ga_nccl_time_of(l->patience);
     while (l->leaving && error == 0) {
         error = pthread_cond_timedwait(&l->changed, &l->lock, &until);
     }

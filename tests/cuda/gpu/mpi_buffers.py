@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 """MPI between two devices on blocks of several sources: messages both ways, and all-reduces.
 
-  mpirun -n 2 mpi_buffers.py LIBGPUALLOC [--reduce]
+  mpirun -n 2 mpi_buffers.py LIBGPUALLOC [--reduce] [--first] [--plain]
 
 For an MPI that takes addresses of devices, which mpi4py loads: MPI4PY_LIBMPI names its library. A
 rank has a block of each source; rank 0 sends, rank 1 receives and checks, and back. With --reduce
-also sums of both, which an MPI without kernels for CUDA cannot make. Exit status 77: fewer than two
-devices, or no mpi4py.
+also sums of both, which an MPI without kernels for CUDA cannot make; with --first each rank sees
+its own device first; with --plain only memory of cuMemAlloc, which a preload may serve. Exit status
+77: fewer than two devices, or no mpi4py.
 """
 
 import ctypes
@@ -105,7 +106,8 @@ def main() -> int:
     if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:
         print("two devices are needed")
         return 77
-    device = rank % count.value  # an MPI may let each rank see one alone
+    # An MPI may let each rank see one alone.
+    device = 0 if "--first" in sys.argv else rank % count.value
     check("cuDevicePrimaryCtxRetain", cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
     check("cuCtxSetCurrent", cuda.cuCtxSetCurrent(context))
     buses = comm.allgather(bus_of(cuda, device))
@@ -116,7 +118,7 @@ def main() -> int:
         print(MPI.Get_library_version().splitlines()[0], *buses, flush=True)
     pattern = numpy.arange(SIZE // 4, dtype=numpy.uint32) * numpy.uint32(2654435761)
     got, failed = numpy.empty_like(pattern), 0
-    for number, source in enumerate(SOURCES):
+    for number, source in enumerate(SOURCES[:1] if "--plain" in sys.argv else SOURCES):
         block = Block(library, cuda, source, device)
         buffer = OnDevice(block.start, SIZE // 4)
         salted = pattern + numpy.uint32(number)

@@ -5,10 +5,11 @@
  * rates, and whether the block can be exported as a dma-buf. For a machine with two devices, and a
  * UCX with support for CUDA: libucp.so.0 of PyPI's libucx-cu13, on LD_LIBRARY_PATH.
  *
- *   ucx-buffers
+ *   ucx-buffers [first]
  *
- * UCX_PROTO_INFO=y shows how UCX carries them. Exit status 1: a line ends in NO, or a call failed;
- * 77: fewer than two devices, or no support for CUDA.
+ * first: each process sees its own device first, as number 0. UCX_PROTO_INFO=y shows how UCX
+ * carries them. Exit status 1: a line ends in NO, or a call failed; 77: fewer than two devices, or
+ * no support for CUDA.
  */
 #include "say.h"
 
@@ -36,7 +37,8 @@ enum {
     TAG = 5
 };
 
-#define SIZE ((size_t)64 << 20)
+#define SIZE    ((size_t)64 << 20)
+#define READING 0.3 /* seconds at most */
 
 typedef enum source {
     PLAIN,      /* cuMemAlloc */
@@ -90,7 +92,7 @@ static double now(void)
 /* ---- UCX --------------------------------------------------------------------------------- */
 
 typedef struct rank {
-    int number;
+    int number, device;
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_ep_h end; /* to the other rank */
@@ -129,7 +131,7 @@ static void finish(const rank *r, const char *what, ucs_status_ptr_t request)
         exit(1);
     }
     if (request) {
-        double end = now() + 20;
+        double end = now() + 5;
         while (ucp_request_check_status(request) == UCS_INPROGRESS && now() < end) {
             ucp_worker_progress(r->worker);
         }
@@ -197,7 +199,7 @@ static void take(const rank *r, source from, block *out)
     ga_arena_options options = {.options_size = sizeof options,
                                 .flags = GA_ARENA_SHARE_FD,
                                 .place = GA_PLACE_DEVICE,
-                                .device = r->number,
+                                .device = r->device,
                                 .reserve = 4 * SIZE};
     *out = (block){.start = NULL};
     switch (from) {
@@ -210,7 +212,7 @@ static void take(const rank *r, source from, block *out)
         out->start = ga_arena_base(out->arena);
         break;
     default:
-        ok("ga_heap_open", ga_heap_open(&out->heap, GA_PLACE_DEVICE, r->number, names[from]));
+        ok("ga_heap_open", ga_heap_open(&out->heap, GA_PLACE_DEVICE, r->device, names[from]));
         ok("ga_alloc", ga_alloc(out->heap, SIZE, 0, &out->start));
         break;
     }
@@ -328,17 +330,17 @@ static void get(const rank *r, source from, void *start)
     ucp_rkey_h key;
     char line[80];
     must("ucp_ep_rkey_unpack", ucp_ep_rkey_unpack(r->end, world->key, &key));
-    double begin = now();
+    double begin;
     finish(r, "ucp_get_nbx", ucp_get_nbx(r->end, start, SIZE, world->remote, key, &none));
     flush(r);
     snprintf(line, sizeof line, "%s: registered memory is read", names[from]);
     check(line, is_filled(start, 99u + from));
-    begin = now();
-    for (int i = 0; i < MESSAGES; i++) {
+    int reads = 0;
+    for (begin = now(); reads < MESSAGES && now() - begin < READING; reads++) {
         finish(r, "ucp_get_nbx", ucp_get_nbx(r->end, start, SIZE, world->remote, key, &none));
     }
     flush(r);
-    printf("%s: reads: %.1f GB/s\n", names[from], (double)SIZE * MESSAGES / (now() - begin) / 1e9);
+    printf("%s: reads: %.1f GB/s\n", names[from], (double)SIZE * reads / (now() - begin) / 1e9);
     ucp_rkey_destroy(key);
 }
 
@@ -360,10 +362,10 @@ static void read_registered(const rank *r, source from, void *start)
     }
 }
 
-static int run(int number)
+static int run(int number, bool is_first)
 {
-    rank r = {.number = number};
-    must("cudaSetDevice", (int)cudaSetDevice(number));
+    rank r = {.number = number, .device = is_first ? 0 : number};
+    must("cudaSetDevice", (int)cudaSetDevice(r.device));
     must("cudaFree", (int)cudaFree(NULL)); /* a context, before UCX looks for one */
     begin_ucx(&r);
     for (source from = PLAIN; from < SOURCES; from++) {
@@ -389,8 +391,9 @@ static void *share(size_t size)
     return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bool is_first = argc > 1 && strcmp(argv[1], "first") == 0;
     pthread_barrierattr_t attributes;
     pid_t children[RANKS];
     int failed = 0, skipped = 0;
@@ -403,8 +406,11 @@ int main(void)
         children[i] = fork();
         if (children[i] == 0) {
             int count = 0;
+            if (is_first) {
+                setenv("CUDA_VISIBLE_DEVICES", i ? "1,0" : "0,1", 1);
+            }
             bool there = cudaGetDeviceCount(&count) == cudaSuccess && count >= RANKS;
-            exit(there ? run(i) : SKIP);
+            exit(there ? run(i, is_first) : SKIP);
         }
     }
     for (int i = 0; i < RANKS; i++) {
