@@ -3,9 +3,10 @@
  * Exchanges over NCCL, which is loaded at run time.
  *
  * Calls of NCCL may wait for other ranks, and so may work on a stream, without a time limit. So a
- * thread watches each communicator, and aborts it (ncclCommAbort) when a call lasts too long; work
- * on a stream is polled. An abort ends the call and the work. A communicator that is being made
- * cannot be aborted: a thread of its own makes it, which is left behind if it takes too long.
+ * thread watches each communicator (nccl_watch.c), and aborts it (ncclCommAbort) when a call lasts
+ * too long; work on a stream is polled. An abort ends the call and the work. A communicator that is
+ * being made cannot be aborted: a thread of its own makes it, which is left behind if it takes too
+ * long.
  *
  * ORDER  `deadline` is relaxed, because the watch compares it with a clock. `lock` guards `comm`.
  */
@@ -18,7 +19,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -27,8 +27,7 @@ enum {
     OLDEST = 21901, /* before it an abort beside a call was not safe */
     TIME_LIMIT_MS = 600000,
     POLLS = 2000, /* without a sleep */
-    NAP_NS = 20000,
-    WATCH_NS = 50000000 /* between two looks at the deadline */
+    NAP_NS = 20000
 };
 
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
@@ -89,50 +88,11 @@ static ga_status find_nccl(void)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static struct timespec time_of(uint64_t ns)
-{
-    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-}
-
 static void nap(unsigned polls)
 {
     if (polls > POLLS) {
         nanosleep(&(struct timespec){0, NAP_NS}, NULL);
     }
-}
-
-/* With the lock held. */
-static void abort_locked(nccl_link *l)
-{
-    if (l->comm) {
-        ga_nccl.ncclCommAbort(l->comm);
-        l->comm = NULL;
-        l->is_aborted = true;
-    }
-    if (l->is_aborted) {
-        ga_nccl_release_locked(l);
-    }
-}
-
-/* Ends the communicator, and with it work on streams that waits for other ranks. */
-static void abort_link(nccl_link *l)
-{
-    pthread_mutex_lock(&l->lock);
-    abort_locked(l);
-    pthread_mutex_unlock(&l->lock);
-}
-
-/* Before a call that may wait for other ranks. */
-void ga_nccl_arm(nccl_link *l)
-{
-    __atomic_store_n(&l->deadline, now_ns() + l->limit_ns, __ATOMIC_RELAXED); /* relaxed: ORDER */
 }
 
 /* A group that stays open would keep later calls of this thread, for any communicator. */
@@ -149,14 +109,14 @@ static void close_group(nccl_link *l)
 static ga_status failed(nccl_link *l, const char *call, int error)
 {
     close_group(l);
-    abort_link(l);
+    ga_nccl_abort(l);
     return ga_fail(GA_ERR_DEVICE, "nccl: rank %u: %s: %s: expected success: aborted", l->rank, call,
                    ga_nccl.ncclGetErrorString ? ga_nccl.ncclGetErrorString(error) : "an error");
 }
 
 static ga_status late(nccl_link *l, const char *call)
 {
-    abort_link(l);
+    ga_nccl_abort(l);
     return ga_fail(GA_ERR_DEVICE,
                    "nccl: rank %u: %s: no end after %llu ms: expected that all ranks take part: "
                    "aborted",
@@ -171,68 +131,6 @@ ga_status ga_nccl_gone(const nccl_link *l)
                          "ms: expected that all ranks take part: aborted",
                          l->rank, (unsigned long long)(l->limit_ns / 1000000u))
                : ga_fail(GA_ERR_DEVICE, "nccl: rank %u: an earlier exchange was aborted", l->rank);
-}
-
-static void *watch(void *context)
-{
-    nccl_link *l = context;
-    pthread_mutex_lock(&l->lock);
-    while (!l->ends) {
-        struct timespec at = time_of(now_ns() + WATCH_NS);
-        pthread_cond_timedwait(&l->ending, &l->lock, &at);
-        uint64_t deadline =
-            __atomic_load_n(&l->deadline, __ATOMIC_RELAXED); /* relaxed: see ORDER */
-        if (deadline && now_ns() > deadline) {
-            l->is_late = true;
-            abort_locked(l);
-        } else if (l->is_aborted) {
-            ga_nccl_release_locked(l);
-        }
-    }
-    pthread_mutex_unlock(&l->lock);
-    return NULL;
-}
-
-/* For waits with a deadline of now_ns(). */
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &clock);
-    pthread_condattr_destroy(&clock);
-}
-
-static ga_status start_thread(pthread_t *thread, void *(*run)(void *), void *context)
-{
-    sigset_t all, before;
-    sigfillset(&all); /* the program's handlers run on its own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(thread, NULL, run, context);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error ? ga_fail(GA_ERR_MEMORY, "nccl: cannot start a thread: error %d", error) : GA_OK;
-}
-
-static ga_status begin_watch(nccl_link *l)
-{
-    pthread_mutex_init(&l->lock, NULL);
-    init_condition(&l->ending);
-    ga_status status = start_thread(&l->watch, watch, l);
-    l->is_watched = status == GA_OK;
-    return status;
-}
-
-static void end_watch(nccl_link *l)
-{
-    pthread_mutex_lock(&l->lock);
-    l->ends = true;
-    pthread_cond_signal(&l->ending);
-    pthread_mutex_unlock(&l->lock);
-    if (l->is_watched) {
-        pthread_join(l->watch, NULL);
-    }
-    pthread_cond_destroy(&l->ending);
-    pthread_mutex_destroy(&l->lock);
 }
 
 ga_status ga_nccl_disarm(nccl_link *l, const char *call, ga_status status)
@@ -254,7 +152,7 @@ static ga_status disarm(nccl_link *l, const char *call, int result)
 ga_status ga_nccl_wait(void *context, void *stream)
 {
     nccl_link *l = context;
-    uint64_t start = now_ns();
+    uint64_t start = ga_nccl_now();
     CUresult result = l->driver->cuStreamQuery(stream);
     for (unsigned polls = 0; result == CUDA_ERROR_NOT_READY; polls++) {
         int error = NCCL_SUCCESS;
@@ -269,7 +167,7 @@ ga_status ga_nccl_wait(void *context, void *stream)
         if (error != NCCL_SUCCESS) {
             return failed(l, "an exchange", error);
         }
-        if (now_ns() - start > l->limit_ns) {
+        if (ga_nccl_now() - start > l->limit_ns) {
             return late(l, "an exchange");
         }
         result = l->driver->cuStreamQuery(stream);
@@ -359,6 +257,7 @@ static void nccl_register(void *context, void *block, uint64_t bytes)
 static void nccl_deregister(void *context, void *block)
 {
     nccl_link *l = context;
+    ga_nccl_await_abort(l);
     for (int i = 0; i < GA_NCCL_BLOCKS; i++) {
         if (l->blocks[i].block == block) {
             if (l->comm) {
@@ -373,7 +272,7 @@ static void nccl_abort(void *context)
 {
     nccl_link *l = context;
     close_group(l);
-    abort_link(l);
+    ga_nccl_abort(l);
 }
 
 static void nccl_close(void *context)
@@ -386,7 +285,7 @@ static void nccl_close(void *context)
         l->comm = NULL;
         pthread_mutex_unlock(&l->lock);
     }
-    end_watch(l);
+    ga_nccl_end_watch(l);
     ga_libc.free(l);
 }
 
@@ -477,7 +376,7 @@ static void *make_split(void *context)
 /* Waits for the thread until the time limit. True: it has ended. */
 static bool wait_for_split(nccl_split *s, uint64_t limit_ns)
 {
-    struct timespec until = time_of(now_ns() + limit_ns);
+    struct timespec until = ga_nccl_time_of(ga_nccl_now() + limit_ns);
     int error = 0;
     pthread_mutex_lock(&s->lock);
     while (!s->is_made && error == 0) {
@@ -517,8 +416,8 @@ ga_status ga_nccl_split(nccl_link *l, void *comm, void *block, uint64_t bytes, v
     *s = (nccl_split){
         .comm = comm, .block = block, .bytes = bytes, .rank = (int)l->rank, .device = l->device};
     pthread_mutex_init(&s->lock, NULL);
-    init_condition(&s->ending);
-    ga_status status = start_thread(&thread, make_split, s);
+    ga_nccl_init_condition(&s->ending);
+    ga_status status = ga_nccl_start_thread(&thread, make_split, s);
     if (status != GA_OK) {
         free_split(s);
         return status;
@@ -590,7 +489,7 @@ ga_status ga_exchange_nccl(ga_exchange *out, void *comm, const ga_nccl_options *
                          .fetch = ga_nccl_fetch,
                          .guard = nccl_guard,
                          .close = nccl_close};
-    status = begin_watch(l);
+    status = ga_nccl_begin_watch(l);
     status = status ? status : ga_cuda_driver_get(&l->driver);
     status = status ? status : split(l, comm, out);
     if (status != GA_OK) {

@@ -6,6 +6,7 @@
 #define GPUALLOC_SHARDED_NCCL_H
 
 #include "platform/cuda_driver.h"
+#include "platform/local_socket.h"
 
 #include <gpualloc/slabhash_nccl.h>
 
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 enum {                /* ncclResult_t, ncclDataType_t, ncclRedOp_t */
     NCCL_SUCCESS = 0, /* the only result that is compared */
@@ -90,7 +92,8 @@ typedef struct nccl_window {
 } nccl_window;
 
 typedef struct nccl_link {
-    void *comm; /* NULL: aborted */
+    void *comm;    /* NULL: aborted, */
+    void *leaving; /* or about to be; then NULL */
     const ga_cuda_driver *driver;
     uint32_t rank, ranks;
     int device;
@@ -99,16 +102,32 @@ typedef struct nccl_link {
     registered_block blocks[GA_NCCL_BLOCKS];
     nccl_window window;
     uint64_t deadline; /* of the call in progress; 0: none */
+    uint64_t patience; /* until then callers wait for the end of an abort */
     bool is_late, is_aborted, ends, is_watched, in_group;
     pthread_t watch;
     pthread_mutex_t lock;
-    pthread_cond_t ending;
+    pthread_cond_t changed;
 } nccl_link;
 
 /* nccl.c: an earlier failure. */
 ga_status ga_nccl_gone(const nccl_link *l);
 
-/* nccl.c: around a call that may wait for other ranks. */
+/* nccl_watch.c: nanoseconds of the monotonic clock; a condition whose waits end at such a time. */
+uint64_t ga_nccl_now(void);
+struct timespec ga_nccl_time_of(uint64_t ns);
+void ga_nccl_init_condition(pthread_cond_t *condition);
+ga_status ga_nccl_start_thread(pthread_t *thread, void *(*run)(void *), void *context);
+
+/* nccl_watch.c: the thread that aborts; end_watch() waits for it. */
+ga_status ga_nccl_begin_watch(nccl_link *l);
+void ga_nccl_end_watch(nccl_link *l);
+
+/* nccl_watch.c: ends the communicator, and with it work on streams that waits for other ranks. If
+ * that takes long, it goes on after the call; await_abort() waits for its end. */
+void ga_nccl_abort(nccl_link *l);
+void ga_nccl_await_abort(nccl_link *l);
+
+/* nccl_watch.c and nccl.c: around a call that may wait for other ranks. */
 void ga_nccl_arm(nccl_link *l);
 ga_status ga_nccl_disarm(nccl_link *l, const char *call, ga_status status);
 
@@ -130,6 +149,19 @@ ga_status ga_nccl_begin_meetings(nccl_link *l, uint64_t *word, void *stream);
 void ga_nccl_end_meetings(nccl_link *l);
 ga_status ga_nccl_meet(void *context, void *stream);
 void ga_nccl_release_locked(nccl_link *l);
+
+/* nccl_numbers.c: the file of the numbers of meetings. */
+typedef struct nccl_offer {
+    int file;                   /* -1: none */
+    ga_local_listener listener; /* of rank 0 */
+} nccl_offer;
+
+/* Rank 0 makes the file; hands it to the others until `end`, a time of ga_local_now(). They fetch
+ * it. end_offer() closes what the others of these functions have opened, also if one failed. */
+bool ga_nccl_offer_numbers(nccl_offer *offer, uint64_t name, uint64_t bytes);
+bool ga_nccl_hand_numbers(const nccl_offer *offer, uint32_t others, uint64_t bytes, int64_t end);
+bool ga_nccl_fetch_numbers(nccl_offer *offer, uint64_t name, uint64_t bytes, int64_t end);
+void ga_nccl_end_offer(nccl_offer *offer);
 
 /* nccl_window.c: members of the exchange. */
 ga_status ga_nccl_share(void *context, ga_shared *out, uint64_t bytes, uint64_t *word,

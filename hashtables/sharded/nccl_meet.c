@@ -3,18 +3,17 @@
  * Meetings of the ranks that share a window: work on the streams of all ranks before it is done
  * before the work after it.
  *
- * STRUCTURE  Numbers in memory that the processes of the host share, one for each pair of ranks. In
- *            a meeting the stream of each rank writes the meeting's number for each other one, and
- *            waits until those for this rank have reached it. That needs no kernel, for which there
- *            may be no room on the device before the shard's has ended. Where such memory cannot be
- *            had, a meeting is an all-reduce of NCCL.
+ * STRUCTURE  Numbers in memory that the processes of the host share (nccl_numbers.c), one for each
+ *            pair of ranks. In a meeting the stream of each rank writes the meeting's number for
+ *            each other one, and waits until those for this rank have reached it. That needs no
+ *            kernel, for which there may be no room on the device before the shard's has ended.
+ *            Where such memory cannot be had, a meeting is an all-reduce of NCCL.
  *
  * PROGRESS   An abort stores numbers far ahead, without the driver, which may be busy with a call
  *            that waits for the stream. The watch stores them again, because a number that another
  *            rank has sent may arrive after that.
  *
- * ORDER      `meetings` and stores of an abort are relaxed: a number that is ahead is enough. Marks
- *            are ordered by the agreement between their store and their load.
+ * ORDER      `meetings` and stores of an abort are relaxed: a number that is ahead is enough.
  */
 #include "nccl.h"
 
@@ -23,8 +22,6 @@
 
 #include <gpualloc/backend.h>
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -33,7 +30,6 @@
 enum {
     FAR_AHEAD = 1 << 30,
     QUEUES_LEAST = 8, /* of the hardware, as by default */
-    MARK = 1 << 20,   /* and the rank: in a rank's number for itself */
     TRIAL_MS = 2000
 };
 
@@ -59,26 +55,13 @@ static uint64_t bytes_of(const nccl_link *l)
     return (bytes + page - 1) / page * page;
 }
 
-static void *map(const char *path, uint64_t bytes)
-{
-    int file = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file < 0) {
-        return NULL;
-    }
-    void *at = ftruncate(file, (off_t)bytes) == 0
-                   ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-                   : MAP_FAILED;
-    close(file);
-    return at == MAP_FAILED ? NULL : at;
-}
-
 /* The file of the numbers, in this process and on its device. */
-static bool take_numbers(nccl_link *l, const char *path)
+static bool take_numbers(nccl_link *l, int file)
 {
     nccl_window *w = &l->window;
     uint64_t bytes = bytes_of(l);
-    uint32_t *numbers = map(path, bytes);
-    if (!numbers) {
+    uint32_t *numbers = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (numbers == MAP_FAILED) {
         return false;
     }
     if (l->driver->cuMemHostRegister(numbers, bytes, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS) {
@@ -88,18 +71,17 @@ static bool take_numbers(nccl_link *l, const char *path)
     pthread_mutex_lock(&l->lock);
     w->numbers = numbers;
     pthread_mutex_unlock(&l->lock);
-    numbers[index_of(l, l->rank, l->rank)] = MARK + l->rank;
     return l->driver->cuMemHostGetDevicePointer(&w->numbers_at, numbers, 0) == CUDA_SUCCESS;
 }
 
-/* Whether all ranks have mapped the same file: those of another container may not. */
-static bool check_numbers(const nccl_link *l)
+/* From rank 0, which gives it to all others. */
+static bool get_numbers(nccl_link *l, nccl_offer *offer, uint64_t name)
 {
-    bool good = true;
-    for (uint32_t rank = 0; rank < l->ranks; rank++) {
-        good &= l->window.numbers[index_of(l, rank, rank)] == MARK + rank;
-    }
-    return good;
+    int64_t limit_ms = (int64_t)(l->limit_ns / 1000000u);
+    int64_t end = ga_local_now() + (limit_ms < TRIAL_MS ? limit_ms : TRIAL_MS);
+    bool got = l->rank ? ga_nccl_fetch_numbers(offer, name, bytes_of(l), end)
+                       : ga_nccl_hand_numbers(offer, l->ranks - 1, bytes_of(l), end);
+    return got && take_numbers(l, offer->file);
 }
 
 void ga_nccl_end_meetings(nccl_link *l)
@@ -118,11 +100,11 @@ void ga_nccl_end_meetings(nccl_link *l)
     }
 }
 
-/* The number that rank 0 has drawn. */
+/* `*name` becomes that of rank 0. */
 static ga_status share_name(nccl_link *l, uint64_t *word, uint64_t *name, void *stream)
 {
     CUdeviceptr at = (CUdeviceptr)word;
-    *name = l->rank ? 0 : ga_entropy() & INT64_MAX;
+    *name = l->rank ? 0 : *name;
     ga_status status = GA_CUDA_CALL(l->driver, cuMemcpyHtoDAsync, at, name, sizeof *name, stream);
     status = status ? status : ga_nccl_wait(l, stream);
     status = status ? status : ga_nccl_largest(l, word, 1, stream);
@@ -201,30 +183,33 @@ static bool try_meeting(nccl_link *l, CUstream stream)
     return good;
 }
 
+/* Collective: whether all ranks have the numbers. Each asks for them only once all can use them. */
+static ga_status begin_numbers(nccl_link *l, nccl_offer *offer, uint64_t *word, bool *good,
+                               void *stream)
+{
+    uint64_t name = ga_entropy() & INT64_MAX;
+    *good = waits_on_streams(l) && (l->rank || ga_nccl_offer_numbers(offer, name, bytes_of(l)));
+    ga_status status = share_name(l, word, &name, stream);
+    status = status ? status : ga_nccl_agree(l, word, good, stream);
+    if (status == GA_OK && *good) {
+        *good = get_numbers(l, offer, name);
+        status = ga_nccl_agree(l, word, good, stream);
+    }
+    return status;
+}
+
 ga_status ga_nccl_begin_meetings(nccl_link *l, uint64_t *word, void *stream)
 {
-    char path[64];
-    uint64_t name = 0;
-    ga_status status = share_name(l, word, &name, stream);
-    if (status != GA_OK) {
-        return status;
-    }
-    snprintf(path, sizeof path, "/dev/shm/gpualloc-%016llx", (unsigned long long)name);
-    bool good = waits_on_streams(l) && take_numbers(l, path);
-    status = ga_nccl_agree(l, word, &good, stream);
-    if (l->rank == 0) {
-        unlink(path); /* all have mapped it, or none uses it */
-    }
-    if (status == GA_OK && good) {
-        good = check_numbers(l);
-        status = ga_nccl_agree(l, word, &good, stream);
-    }
+    nccl_offer offer = {.file = -1, .listener.socket = -1};
+    bool good;
+    ga_status status = begin_numbers(l, &offer, word, &good, stream);
+    ga_nccl_end_offer(&offer);
     if (status == GA_OK && good) {
         good = try_meeting(l, stream);
         status = ga_nccl_agree(l, word, &good, stream);
     }
-    l->window.is_on_streams = good;
-    if (!good) {
+    l->window.is_on_streams = status == GA_OK && good;
+    if (!l->window.is_on_streams) {
         ga_nccl_end_meetings(l);
     }
     return status;

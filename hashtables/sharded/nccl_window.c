@@ -137,6 +137,7 @@ static bool check_peers(const nccl_link *l, void *stream)
 static void end_window(nccl_link *l)
 {
     nccl_window *w = &l->window;
+    ga_nccl_await_abort(l);
     if (w->comm && !l->comm) { /* a failure: other ranks may be gone */
         ga_nccl.ncclCommAbort(w->comm);
     } else if (w->comm) {

@@ -126,8 +126,8 @@ static void read_words(ga_sharded_job *j)
     j->has_values = form >> FORM_HAS_VALUES & 1u;
     j->brings_results = t->host->agreed[GA_SHARDED_RESULTS_WANTED];
     j->brings_found = t->host->agreed[GA_SHARDED_FOUND_WANTED];
-    for (j->slices = 1; j->slices < most && t->host->agreed[GA_SHARDED_LARGEST] / (2 * j->slices) >=
-                                                t->engine->slice_least;) {
+    for (j->slices = 1; j->slices < most &&
+                        t->host->agreed[GA_SHARDED_LARGEST] / (2 * j->slices) >= t->slice_least;) {
         j->slices *= 2;
     }
     memset(j->rounds, 0, sizeof j->rounds);

@@ -160,6 +160,7 @@ static void configure(ga_slabhash_sharded *table, const ga_sharded_options *opti
     table->pair_most = (even + even / 4 + SPARE) / GA_SHARDED_PAD * GA_SHARDED_PAD;
     table->width = table->shard.mode == GA_SLABHASH_MAP64 ? 8 : 4;
     table->engine = on_host ? &ga_sharded_host : &ga_sharded_device;
+    table->slice_least = table->engine->slice_least;
 }
 
 /* Whether all ranks have opened it, alike. */

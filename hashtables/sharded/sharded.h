@@ -145,6 +145,7 @@ struct ga_slabhash_sharded {
     void *kernels[GA_SHARDED_KERNELS];
     unsigned multiprocessors;
     uint64_t piece, pair_most;
+    uint64_t slice_least;               /* of the engine; tests change it, on all ranks alike */
     uint32_t width;                     /* bytes of a key, and of a value */
     bool is_broken;                     /* the exchange failed */
     bool is_fixed_exchanges, is_shared; /* `fixed` is memory of the exchange; all ranks reach it */

@@ -283,7 +283,8 @@ static void *serve(void *context)
     ga_arena_sharing *s = context;
     for (;;) {
         ga_join_request request;
-        ga_local_peer peer = {ga_local_accept(&s->listener), s->listener.socket, 0};
+        ga_local_peer peer = {ga_local_accept(&s->listener, GA_LOCAL_NO_END), s->listener.socket,
+                              0};
         if (peer.socket < 0) {
             return NULL;
         }

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -28,7 +29,8 @@
 enum {
     BACKLOG = 4096,  /* connections that wait for accept4(); the kernel lowers it to its limit */
     FADE_MS = 1000,  /* that a name may stay after the end of its listener */
-    LOCK_MS = 10000, /* that another process of the user may hold the lock of a path */
+    LOCK_MS = 10000, /* that another process of the user may hold the lock of a path, */
+    END_MS = 1000,   /* and when the name ends */
     LOCK_NAME_BYTES = GA_LOCAL_NAME_BYTES + sizeof "." LOCK_SUFFIX,
     RETRY_US = 1000,    /* between attempts where there is no event to wait for */
     MAX_DESCRIPTORS = 2 /* in one packet: CMSG_SPACE() pads the room for one to two */
@@ -155,10 +157,9 @@ static ga_status try_lock(const char *name, int *fd, bool *is_busy)
 
 /* Two processes that find the same stale path must not both remove it: the second would remove the
  * first one's new socket. */
-ga_status ga_local_lock(const char *path, int *lock)
+static ga_status lock_path(const char *path, int64_t end, int *lock)
 {
     char name[LOCK_NAME_BYTES];
-    int64_t end = ga_local_now() + LOCK_MS;
     bool is_busy = false;
     *lock = -1;
     ga_status status = ga_local_check_name(path);
@@ -172,6 +173,11 @@ ga_status ga_local_lock(const char *path, int *lock)
         status = try_lock(name, lock, &is_busy);
     }
     return status;
+}
+
+ga_status ga_local_lock(const char *path, int *lock)
+{
+    return lock_path(path, ga_local_now() + LOCK_MS, lock);
 }
 
 /* A child of fork() may have a copy of the descriptor, so unlock before closing it. The file goes
@@ -327,7 +333,8 @@ void ga_local_remove(const ga_local_listener *listener)
     if (listener->socket < 0 || !is_path(listener->name)) {
         return;
     }
-    (void)ga_local_lock(listener->name, &lock); /* at the worst two processes remove it */
+    /* at the worst two processes remove it */
+    (void)lock_path(listener->name, ga_local_now() + END_MS, &lock);
     if (lstat(listener->name, &file) == 0 && file.st_dev == listener->device &&
         file.st_ino == listener->number) {
         unlink(listener->name);
@@ -478,23 +485,34 @@ static bool is_transient(int error)
            error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
-int ga_local_accept(const ga_local_listener *listener)
+/* The rest of the time until `end`, for poll(2). */
+static int wait_ms(int64_t end)
+{
+    int64_t left = end - ga_local_now();
+    return end == GA_LOCAL_NO_END ? -1 : left <= 0 ? 0 : left < INT_MAX ? (int)left : INT_MAX;
+}
+
+int ga_local_accept(const ga_local_listener *listener, int64_t end)
 {
     struct pollfd one = {.fd = listener->socket, .events = POLLIN};
     for (;;) {
-        if (poll(&one, 1, -1) > 0 && one.revents & (POLLHUP | POLLERR | POLLNVAL)) {
+        int ready = poll(&one, 1, wait_ms(end));
+        if (ready > 0 && one.revents & (POLLHUP | POLLERR | POLLNVAL)) {
             return -1;
         }
-        int socket = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
+        int socket = ready > 0 ? accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (socket >= 0 && is_same_user(socket)) {
             return socket;
         }
         if (socket >= 0) {
             close(socket);
-        } else if (!is_transient(errno)) {
+        } else if (ready > 0 && !is_transient(errno)) {
             return -1;
-        } else if (errno != EINTR && errno != EAGAIN) {
+        } else if (ready > 0 && errno != EINTR && errno != EAGAIN) {
             usleep(10 * RETRY_US); /* until the process closes a descriptor */
+        }
+        if (end != GA_LOCAL_NO_END && ga_local_now() >= end) {
+            return -1;
         }
     }
 }

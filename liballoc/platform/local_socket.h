@@ -62,14 +62,15 @@ bool ga_local_retry_listen(int64_t begin);
 /* All of these. Errors of ga_local_lock() and ga_local_listen_now(). */
 ga_status ga_local_listen(const char *name, ga_local_listener *out);
 
-/* Wait for a connection of a process of this user; others are closed. The caller closes the
- * descriptor. -1: the listener was shut down. */
-int ga_local_accept(const ga_local_listener *listener);
+/* Wait until `end` for a connection of a process of this user; others are closed. The caller closes
+ * the descriptor. -1: the listener was shut down, or the time is over. */
+#define GA_LOCAL_NO_END INT64_MAX
+int ga_local_accept(const ga_local_listener *listener, int64_t end);
 
 /* End ga_local_accept() and the waits of peers with this listener, now and in future. */
 void ga_local_shut_down(const ga_local_listener *listener);
 
-/* Remove the path, which takes its lock; and close the socket. */
+/* Remove the path, which takes its lock if it is free within 1 s; and close the socket. */
 void ga_local_remove(const ga_local_listener *listener);
 void ga_local_close(ga_local_listener *listener);
 

@@ -104,6 +104,8 @@ static void maps_first(void)
         CHECK(holds(beside, sizes[i], 99), "%zu bytes beside", sizes[i]);
         CHECK_SAME(0, cu.ipc(&again, block));
         CHECK(memcmp(&again, &m.handle, sizeof again) == 0, "another handle");
+        CHECK_SAME(0, cu.ipc(&again, block + sizes[i] - 1)); /* of the block, as the driver's */
+        CHECK(memcmp(&again, &m.handle, sizeof again) == 0, "another handle for an address within");
         CHECK_SAME(0, cu.free(block));
         CHECK_SAME(0, cu.free(beside));
     }

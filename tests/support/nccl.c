@@ -6,9 +6,11 @@
 #include <gpualloc/backend.h>
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -158,6 +160,25 @@ void nccl_fail(uint32_t rank, int n, int error)
     fail_at[rank] = n < 0 ? RANKS_NEVER : calls[rank] + n;
     fail_with[rank] = error;
     pthread_mutex_unlock(&lock);
+}
+
+EXPORT nccl_set_waiting_fn nccl_set_waiting;
+static int (*work_that_waits)(void);
+
+void nccl_set_waiting(int (*waiting)(void))
+{
+    work_that_waits = waiting;
+}
+
+static void wait_for_devices(void)
+{
+    for (int ms = 0; work_that_waits && work_that_waits() != 0; ms++) {
+        if (ms == 10000) {
+            fprintf(stderr, "ncclCommAbort: work on a device waits for ever\n");
+            abort();
+        }
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
 }
 
 EXPORT nccl_set_windows_fn nccl_set_windows;
@@ -312,6 +333,7 @@ NCCL(ncclCommAbort, comm *c)
         ranks_leave(&c->of->all, c->rank);
     }
     pthread_mutex_unlock(&lock);
+    wait_for_devices();
     return SUCCESS;
 }
 

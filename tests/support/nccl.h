@@ -30,6 +30,9 @@ typedef void nccl_set_windows_fn(int version, nccl_fault fault);
 typedef int nccl_windows_fn(int *made);
 /* Whether it is in a block of ncclMemAlloc(), or in a window, or its handle. */
 typedef bool nccl_is_on_device_fn(const void *at);
+/* As NCCL frees memory of devices, an abort waits until `waiting` is 0: for all work on them. Where
+ * that lasts for 10 s, the program ends. NULL: it does not wait. */
+typedef void nccl_set_waiting_fn(int (*waiting)(void));
 /* Calls so far of that rank; communicators that were aborted. */
 typedef int nccl_calls_fn(uint32_t rank);
 typedef int nccl_aborts_fn(void);

@@ -14,6 +14,7 @@
 #include "ranks.h"
 #include "vmm_driver.h"
 
+#include "../hashtables/sharded/sharded.h"
 #include "device/device.h"
 
 #include <dlfcn.h>
@@ -31,6 +32,7 @@ enum {
 static uint32_t limit_ms = LIMIT_MS;
 static bool is_old_driver;   /* without waits for values on streams */
 static uint64_t shard_bytes; /* as the shards say */
+static uint64_t slice_least; /* requests of a slice; 0: so many that there is one slice */
 
 static nccl_begin_fn *nccl_begin;
 static nccl_end_fn *nccl_end;
@@ -40,6 +42,7 @@ static nccl_aborts_fn *nccl_aborts;
 static nccl_set_windows_fn *nccl_set_windows;
 static nccl_windows_fn *nccl_windows;
 static nccl_is_on_device_fn *nccl_is_on_device;
+static nccl_set_waiting_fn *nccl_set_waiting;
 
 /* Each test is a process of its own. */
 static inline void load(void)
@@ -55,6 +58,8 @@ static inline void load(void)
     *(void **)&nccl_set_windows = dlsym(library, "nccl_set_windows");
     *(void **)&nccl_windows = dlsym(library, "nccl_windows");
     *(void **)&nccl_is_on_device = dlsym(library, "nccl_is_on_device");
+    *(void **)&nccl_set_waiting = dlsym(library, "nccl_set_waiting");
+    nccl_set_waiting(vmm_driver_waiting);
 }
 
 /* ---- a shard: a table of the host, as this driver's memory is the host's --------------------- */
@@ -191,6 +196,8 @@ static inline void open_one(ranks *all, uint32_t rank, void *context)
     w->opened[rank] = ga_slabhash_sharded_open(&w->tables[rank], &exchange, &shard, &sharded);
     if (w->opened[rank] != GA_OK) {
         cr_log_info("rank %u: %s", rank, ga_error_text());
+    } else if (slice_least) {
+        w->tables[rank]->slice_least = slice_least;
     }
 }
 
@@ -367,9 +374,9 @@ static inline int windows_made(void)
     return since;
 }
 
-/* Each call of NCCL fails once, with a table that is new each time. The rank gets the reason, and
- * the other one waits no longer than its limit. */
-static inline void let_calls_fail(uint32_t flags, int least)
+/* Each call of NCCL, or every n-th one, fails once, with a table that is new each time. The rank
+ * gets the reason, and the other one waits no longer than its limit. */
+static inline void let_some_calls_fail(uint32_t flags, int least, int every)
 {
     world *w = begin_with(2, flags, -1);
     int before = nccl_calls(1);
@@ -378,7 +385,7 @@ static inline void let_calls_fail(uint32_t flags, int least)
     assert_ok(w->statuses[1]);
     end(w);
     cr_assert_geq(made, least, "%d", made);
-    for (int at = 0; at < made; at++) {
+    for (int at = 0; at < made; at += every) {
         w = begin_with(2, flags, -1);
         assert_ok(w->opened[0]);
         assert_ok(w->opened[1]);
@@ -391,6 +398,56 @@ static inline void let_calls_fail(uint32_t flags, int least)
         cr_assert_eq(w->statuses[1], GA_ERR_DEVICE);
         ga_slabhash_found found;
         assert_ok(ga_slabhash_search(ga_slabhash_sharded_table(w->tables[1]), 5, &found));
+        end(w);
+    }
+}
+
+static inline void let_calls_fail(uint32_t flags, int least)
+{
+    let_some_calls_fail(flags, least, 1);
+}
+
+/* Inserts; inserts, and then a search for all pairs. `fails_at`: the call of the driver from the
+ * last of these on that fails; 0: none. Returns the calls so far before that. */
+typedef uint64_t driver_calls(world *w, uint64_t fails_at);
+
+static inline uint64_t run_inserts(world *w, uint64_t fails_at)
+{
+    uint64_t before = vmm_driver_calls(NULL);
+    if (fails_at) {
+        vmm_driver_fail(NULL, fails_at, CUDA_ERROR_MAP_FAILED);
+    }
+    run(w, GA_SLABHASH_INSERT);
+    return before;
+}
+
+static inline uint64_t search_after_inserts(world *w, uint64_t fails_at)
+{
+    run(w, GA_SLABHASH_INSERT);
+    uint64_t before = vmm_driver_calls(NULL);
+    if (fails_at) {
+        vmm_driver_fail(NULL, fails_at, CUDA_ERROR_MAP_FAILED);
+    }
+    ranks_run(&w->all, search_all_one, w);
+    return before;
+}
+
+/* Each call of the driver fails once, of any rank. */
+static inline void let_driver_calls_fail(driver_calls *work)
+{
+    world *w = begin(2);
+    uint64_t before = work(w, 0);
+    uint64_t made = vmm_driver_calls(NULL) - before;
+    assert_ok(w->statuses[0]);
+    assert_ok(w->statuses[1]);
+    end(w);
+    cr_assert_gt(made, 50);
+    for (uint64_t at = 1; at <= made; at += 1 + at / 12) {
+        w = begin(2);
+        (void)work(w, at);
+        cr_assert(w->statuses[0] != GA_OK || w->statuses[1] != GA_OK || !vmm_driver_has_failed(),
+                  "call %lu", at);
+        vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
         end(w);
     }
 }

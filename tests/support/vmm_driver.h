@@ -91,6 +91,9 @@ vmm_driver_counts vmm_driver_count(void);
  * and cuCtxPopCurrent, which have no lasting effect, are not counted and never fail. */
 uint64_t vmm_driver_calls(const char *name);
 
+/* Threads that wait in cuStreamWaitValue32(), as streams of a device would. */
+int vmm_driver_waiting(void);
+
 /* Let the n-th call from now on (1: the next) of that function (NULL: of any) fail with `error`,
  * and do nothing; `more` calls of the kind after it fail as well. One such plan at a time; n = 0
  * has none. */

@@ -443,14 +443,23 @@ static CUresult begin_wait(CUstream stream, unsigned flags)
     return flags != CU_STREAM_WAIT_VALUE_GEQ ? CUDA_ERROR_INVALID_VALUE : begin_work(stream);
 }
 
+static int waiting; /* threads that wait for a value */
+
+int vmm_driver_waiting(void)
+{
+    return __atomic_load_n(&waiting, __ATOMIC_SEQ_CST);
+}
+
 /* Without the lock, because other threads write the value. */
 static CUresult stream_wait_value(CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags)
 {
     CUresult result = begin_wait(stream, flags);
+    __atomic_fetch_add(&waiting, 1, __ATOMIC_SEQ_CST);
     while (result == CUDA_SUCCESS &&
            (int32_t)(__atomic_load_n((uint32_t *)(uintptr_t)at, __ATOMIC_ACQUIRE) - value) < 0) {
         nanosleep(&(struct timespec){0, 20000}, NULL);
     }
+    __atomic_fetch_sub(&waiting, 1, __ATOMIC_SEQ_CST);
     return result;
 }
 

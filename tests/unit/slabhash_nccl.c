@@ -5,6 +5,8 @@
  */
 #include "support/nccl_tables.h"
 
+#include "platform/cuda_driver.h"
+
 Test(slabhash_nccl, operations, .init = load)
 {
     for (uint32_t count = 1; count <= VMM_DRIVER_DEVICES; count++) {
@@ -43,45 +45,14 @@ Test(slabhash_nccl, calls_of_nccl_that_fail_in_search_all, .init = load, .timeou
     }
 }
 
-/* Each call of the driver fails once, of any rank: while the table is opened, and in a batch. */
 Test(slabhash_nccl, calls_of_the_driver_that_fail, .init = load, .timeout = 240)
 {
-    world *w = begin(2);
-    uint64_t before = vmm_driver_calls(NULL);
-    run(w, GA_SLABHASH_INSERT);
-    uint64_t made = vmm_driver_calls(NULL) - before;
-    end(w);
-    cr_assert_gt(made, 50);
-    for (uint64_t at = 1; at <= made; at += 1 + at / 12) {
-        w = begin(2);
-        vmm_driver_fail(NULL, at, CUDA_ERROR_MAP_FAILED);
-        run(w, GA_SLABHASH_INSERT);
-        cr_assert(w->statuses[0] != GA_OK || w->statuses[1] != GA_OK || !vmm_driver_has_failed(),
-                  "call %lu", at);
-        vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
-        end(w);
-    }
+    let_driver_calls_fail(run_inserts);
 }
 
 Test(slabhash_nccl, calls_of_the_driver_that_fail_in_search_all, .init = load, .timeout = 240)
 {
-    world *w = begin(2);
-    run(w, GA_SLABHASH_INSERT);
-    uint64_t before = vmm_driver_calls(NULL);
-    ranks_run(&w->all, search_all_one, w);
-    uint64_t made = vmm_driver_calls(NULL) - before;
-    end(w);
-    cr_assert_gt(made, 50);
-    for (uint64_t at = 1; at <= made; at += 1 + at / 12) {
-        w = begin(2);
-        run(w, GA_SLABHASH_INSERT);
-        vmm_driver_fail(NULL, at, CUDA_ERROR_MAP_FAILED);
-        ranks_run(&w->all, search_all_one, w);
-        cr_assert(w->statuses[0] != GA_OK || w->statuses[1] != GA_OK || !vmm_driver_has_failed(),
-                  "call %lu", at);
-        vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
-        end(w);
-    }
+    let_driver_calls_fail(search_after_inserts);
 }
 
 Test(slabhash_nccl, a_shard_that_fails, .init = load)
@@ -122,6 +93,32 @@ Test(slabhash_nccl, a_shard_that_waits, .init = load)
         assert_ok(ga_slabhash_search(ga_slabhash_sharded_table(w->tables[rank]), 5, &found));
     }
     end(w);
+}
+
+/* A call of a shard lasted too long. The watch has ended the exchange, and a wait for a stream then
+ * does not count as done. */
+Test(slabhash_nccl, a_wait_beside_an_abort, .init = load)
+{
+    vmm_driver_options driver = {.devices = 1};
+    ga_exchange exchange;
+    ga_nccl_options limit = {.options_size = sizeof limit, .time_limit_ms = LIMIT_MS};
+    ga_cuda_scope scope;
+    void *comm;
+    vmm_driver_start(&driver);
+    nccl_begin(&comm, 1);
+    assert_ok(ga_exchange_nccl(&exchange, comm, &limit));
+    assert_ok(ga_cuda_enter(&scope, 0));
+    assert_ok(exchange.wait(exchange.context, scope.stream));
+    exchange.guard(exchange.context, true);
+    sleep_ms(2 * LIMIT_MS);
+    exchange.guard(exchange.context, false);
+    cr_assert_eq(nccl_aborts(), 1);
+    assert_fails_with(exchange.wait(exchange.context, scope.stream), GA_ERR_DEVICE,
+                      "nccl: rank 0: work that waits for an exchange did not end within 200 ms");
+    ga_cuda_leave(&scope);
+    exchange.close(exchange.context);
+    nccl_end();
+    vmm_driver_stop();
 }
 
 static CUfunction find_none(const char *name)

@@ -171,8 +171,9 @@ GA_API ga_status ga_arena_import(ga_arena *arena, const ga_arena_share *share);
  * GA_ERR_MEMORY       no descriptor or thread */
 GA_API ga_status ga_arena_publish(ga_arena *arena, const char *name);
 
-/* End the name; waits for an opening that is being answered to end, at most 10 s. Openers keep the
- * memory. Ignored if the arena is not published. ga_arena_close() does it, too. */
+/* End the name. An opening that is being answered fails. The call waits for that, at most as long
+ * as the driver exports a chunk, and at most 1 s for another process that holds the lock of a path.
+ * Openers keep the memory. Ignored if the arena is not published. ga_arena_close() does it, too. */
 GA_API void ga_arena_unpublish(ga_arena *arena);
 
 typedef enum ga_arena_access {
