@@ -4,6 +4,8 @@
  *            says
  * ORDER      `looking` is tried, never waited for, since a program may allocate in a callback of
  *            dl_iterate_phdr(), with the loader's lock held. It guards all of a ga_modules.
+ *            A child of a process with threads never takes the loader's lock, which one of these
+ *            may have held.
  * PROGRESS   a look at the loader's counters of loads and unloads; only if one has changed, at all
  *            modules
  */
@@ -15,17 +17,21 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     MODULES_MAX = 4096,
-    FORK_WAIT_NS = 50000000
+    TEXT_MAX = 1 << 20, /* bytes of definitions that are kept for children */
+    FORK_WAIT_NS = 50000000,
+    TASK_LINKS = 3 /* of /proc/self/task where there is one thread */
 };
 
 typedef struct module {
     uint64_t hash;
     uint32_t id;
+    uint32_t at, bytes; /* its definition in `text`; 0 bytes: not kept */
     bool seen;
 } module;
 
@@ -34,12 +40,17 @@ struct ga_modules {
     uint64_t looked_ns;                /* relaxed: a late value only leads to one more look */
     uint32_t epoch;                    /* relaxed: stored by the thread that found the unload */
     uint32_t last_id;
+    bool kept_only; /* a child of a process with threads: must not wait for the loader's lock */
+    bool redefine;  /* the child's file has no definitions yet */
     unsigned count;
+    uint32_t used; /* bytes of `text` */
     module module[MODULES_MAX];
+    char text[TEXT_MAX];
 };
 
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
-static bool held_by_fork; /* guarded by `looking` */
+static bool held_by_fork;  /* guarded by `looking` */
+static bool alone_in_fork; /* the process that forks has one thread; set by that thread */
 
 /* ---- a definition ---------------------------------------------------------------------------- */
 
@@ -153,15 +164,43 @@ static module *find(ga_modules *m, uint64_t hash)
     return NULL;
 }
 
+/* Keep the definition for children. */
+static void keep(ga_modules *m, module *added, const definition *d, size_t bytes)
+{
+    if (m->used + bytes <= TEXT_MAX) {
+        memcpy(m->text + m->used, d, bytes);
+        added->at = m->used;
+        added->bytes = (uint32_t)bytes;
+        m->used += (uint32_t)bytes;
+    }
+}
+
 static void add(const look *l, definition *d, size_t bytes, uint64_t hash)
 {
     ga_modules *m = l->modules;
     if (m->count < MODULES_MAX) {
-        m->module[m->count++] = (module){.hash = hash, .id = ++m->last_id, .seen = true};
+        module added = {.hash = hash, .id = ++m->last_id, .seen = true};
         d->module.bytes = (uint32_t)bytes;
         d->module.epoch = m->epoch;
+        keep(m, &added, d, bytes);
+        m->module[m->count++] = added;
         l->define(l->context, GA_TRACE_MODULE, m->last_id, d, bytes);
     }
+}
+
+/* Define what the parent knew, for the file of a child. */
+static void define_kept(ga_modules *m, ga_modules_define *define, void *context)
+{
+    for (unsigned i = 0; i < m->count; i++) {
+        definition d;
+        const module *kept = &m->module[i];
+        memcpy(&d, m->text + kept->at, kept->bytes);
+        d.module.epoch = 0;
+        if (kept->bytes) {
+            define(context, GA_TRACE_MODULE, kept->id, &d, kept->bytes);
+        }
+    }
+    m->redefine = false;
 }
 
 static int on_module(struct dl_phdr_info *info, size_t size, void *data)
@@ -216,6 +255,12 @@ static void look_at(ga_modules *m, ga_modules_define *define, void *context)
 {
     counters now = {0};
     look l = {m, define, context, false};
+    if (m->kept_only) {
+        if (m->redefine) {
+            define_kept(m, define, context);
+        }
+        return;
+    }
     dl_iterate_phdr(read_counters, &now);
     if (m->count && now.loads == m->loads && now.unloads == m->unloads) {
         return;
@@ -236,6 +281,7 @@ ga_modules *ga_modules_new(void)
 {
     ga_modules *m =
         mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ga_modules_is_own(0); /* finds out now, since a child must not */
     return m == MAP_FAILED ? NULL : m;
 }
 
@@ -246,11 +292,23 @@ void ga_modules_delete(ga_modules *modules)
     }
 }
 
-void ga_modules_reset(ga_modules *modules)
+/* A thread that is not in the child may have held the loader's lock: then what the parent knew has
+ * to do, unless that was being changed. */
+void ga_modules_reset(ga_modules *m)
 {
-    modules->count = 0;
-    modules->unloads = 0;
-    modules->epoch = 0;
+    m->kept_only = m->kept_only || !alone_in_fork;
+    m->redefine = m->kept_only;
+    if (!m->kept_only || !held_by_fork) {
+        m->count = 0;
+        m->used = 0;
+    }
+    m->unloads = 0;
+    m->epoch = 0;
+}
+
+bool ga_modules_are_kept_only(const ga_modules *m)
+{
+    return m->kept_only;
 }
 
 uint32_t ga_modules_update(ga_modules *m, ga_modules_define *define, void *context)
@@ -314,9 +372,9 @@ bool ga_modules_is_own(uintptr_t address)
 
 /* ---- forks ----------------------------------------------------------------------------------- */
 
-/* A child would wait forever for the loader's lock if another thread held it during the fork. The
- * wait is short: that thread may itself wait, for a callback of the program that waits for a lock
- * of which this fork has hold. */
+/* So that no other thread changes a ga_modules meanwhile. The wait is short: that thread may itself
+ * wait for the loader's lock, which a callback of the program has that waits for a lock of this
+ * fork. */
 void ga_modules_fork_prepare(void)
 {
     struct timespec until;
@@ -324,11 +382,14 @@ void ga_modules_fork_prepare(void)
     until.tv_nsec += FORK_WAIT_NS;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
+    struct stat tasks;
     held_by_fork = pthread_mutex_timedlock(&looking, &until) == 0;
+    alone_in_fork = stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == TASK_LINKS;
 }
 
 void ga_modules_fork_parent(void)
 {
+    alone_in_fork = false;
     if (held_by_fork) {
         held_by_fork = false;
         pthread_mutex_unlock(&looking);
@@ -339,4 +400,5 @@ void ga_modules_begin_child(void)
 {
     pthread_mutex_init(&looking, NULL);
     held_by_fork = false;
+    alone_in_fork = false;
 }

@@ -20,8 +20,12 @@ typedef void ga_modules_define(void *context, ga_trace_op kind, uint32_t id, con
 ga_modules *ga_modules_new(void);
 void ga_modules_delete(ga_modules *modules);
 
-/* Forget all, in a forked child: its file defines them anew. */
+/* In a forked child, before ga_modules_begin_child(): its file defines them anew. If its parent had
+ * other threads, the child knows the parent's modules only. */
 void ga_modules_reset(ga_modules *modules);
+
+/* True in such a child, in which nothing must wait for the loader's lock. */
+bool ga_modules_are_kept_only(const ga_modules *modules);
 
 /* Define the modules that were loaded or unloaded since the last call. Returns the epoch, which an
  * unload has raised. If another thread is in this call for any trace, it returns at once. */

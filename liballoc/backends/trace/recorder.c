@@ -279,7 +279,6 @@ static void begin_child(void)
     process_id = getpid();
     *wiped_version = ++process_version;
     ga_thread_begin_child();
-    ga_modules_begin_child();
     for (buffer *b = buffers; b; b = b->following) {
         pthread_mutex_init(&b->writing, NULL);
         b->recorder = NULL;
@@ -291,6 +290,7 @@ static void begin_child(void)
             ga_stacks_begin_child(r->stacks);
         }
     }
+    ga_modules_begin_child();
 }
 
 /* relaxed: a child has one thread at its first call */

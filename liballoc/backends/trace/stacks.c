@@ -314,7 +314,7 @@ uint32_t ga_stacks_here(ga_stacks *s, ga_recorder *recorder, uint64_t now_ns)
         return 0;
     }
     busy = true;
-    if (ga_unwind_ready()) {
+    if (ga_unwind_ready() && (ga_unwind_takes_no_lock() || !ga_modules_are_kept_only(s->modules))) {
         const notes n = {recorder, now_ns};
         unsigned kept = s->depth > KNOWN_FRAMES ? s->depth : KNOWN_FRAMES;
         unsigned frames = kept + GA_TRACE_OWN_FRAMES + 1;

@@ -73,6 +73,7 @@ static struct {
     _Unwind_Word (*ip)(struct _Unwind_Context *, int *);
     _Unwind_Word (*sp)(struct _Unwind_Context *);
     _Unwind_Word (*gr)(struct _Unwind_Context *, int);
+    bool lock_free;
 } gcc;
 
 enum {
@@ -93,6 +94,7 @@ static bool load(void)
     *(void **)&gcc.ip = dlsym(library, "_Unwind_GetIPInfo");
     *(void **)&gcc.sp = dlsym(library, "_Unwind_GetCFA");
     *(void **)&gcc.gr = dlsym(library, "_Unwind_GetGR");
+    gcc.lock_free = dlsym(RTLD_DEFAULT, "_dl_find_object") != NULL;
     return gcc.backtrace && gcc.ip && gcc.sp && gcc.gr;
 }
 
@@ -141,6 +143,11 @@ bool ga_unwind_ready(void)
                dlerror());
     }
     return loaded;
+}
+
+bool ga_unwind_takes_no_lock(void)
+{
+    return gcc.lock_free;
 }
 
 /* ---- the memo -------------------------------------------------------------------------------- */

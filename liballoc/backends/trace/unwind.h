@@ -36,6 +36,9 @@ typedef struct ga_unwind_memo ga_unwind_memo;
 /* Load libgcc. False: not possible now, or at all, which one line of the log says. */
 bool ga_unwind_ready(void);
 
+/* True if the unwinder takes no lock of the loader: with glibc 2.35 or newer. */
+bool ga_unwind_takes_no_lock(void);
+
 /* A memo for stacks of up to `frames` frames; NULL without memory. */
 ga_unwind_memo *ga_unwind_memo_new(unsigned frames);
 void ga_unwind_memo_delete(ga_unwind_memo *memo);
