@@ -6,8 +6,9 @@
  *
  *   kernel_devices [full]
  *
- * `full`: the last device that there is has no free memory when its kernels allocate first, and has
- * some later; only for a run under the preload, as CUDA's malloc has its memory before that.
+ * `full`: the last device that there is has no memory for a heap when its kernels allocate first,
+ * and has some later. Only for a run under the preload, with slab:capacity=1G/vmm: CUDA's malloc
+ * has its memory before.
  *
  * Exit status 77: there are no two devices.
  */
@@ -223,15 +224,13 @@ static void expect_refused(const char *what, unsigned *counter, bool all)
     is_good = is_good && count == expected;
 }
 
-/* Until what is left is enough for the code, which is loaded, and too little for a heap. */
+/* Until what is left is enough for a launch and its code, and too little for a heap. */
 static int fill(void **chunks, int most)
 {
     int count = 0;
     void *rest = nullptr;
-    cudaFuncAttributes ignored;
-    expect("code", cudaFuncGetAttributes(&ignored, (const void *)request));
-    expect("rest", cudaMalloc(&rest, (size_t)8 << 20));
-    for (size_t size = (size_t)1 << 30; size >= (size_t)1 << 21; size /= 2) {
+    expect("rest", cudaMalloc(&rest, (size_t)512 << 20));
+    for (size_t size = (size_t)1 << 30; size >= (size_t)1 << 25; size /= 2) {
         while (count < most && cudaMalloc(&chunks[count], size) == cudaSuccess) {
             count++;
         }

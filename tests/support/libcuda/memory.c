@@ -613,6 +613,7 @@ static const struct {
     const char *symbol;
 } findable[] = {
     GA_CUDA_FUNCTIONS(FUNCTION) GA_CUDA_HOOKS(HOOK) /* the later in the table, the later in time */
+    /* as cuda.h has it; driver 580 answers with cuGraphInstantiate_v2 */
     {"cuGraphInstantiate", 12000, GA_CUDA_ANY, "cuGraphInstantiateWithFlags"},
     {"cuCtxGetDevice", 2000, GA_CUDA_ANY, "cuCtxGetDevice"},
     {"cuCtxGetFlags", 7000, GA_CUDA_ANY, "cuCtxGetFlags"},
