@@ -208,11 +208,16 @@ static ga_status check_devices(const ga_cuda_target *t)
 
 /* ---- replacing ------------------------------------------------------------------------------- */
 
-/* The code in `image`, or in the entry of it for this device, which goes to `entry`. */
+/* The code in `image`, or in the entry of it for this device, which goes to `entry`. Of size 0:
+ * nothing in it runs here. */
 static ga_status find_code(ga_image *image, void **owned, ga_fatbin_entry *entry, unsigned sm)
 {
     *owned = NULL;
     if (ga_image_kind_of(*image) != GA_IMAGE_FATBIN) {
+        return GA_OK;
+    }
+    if (!ga_fatbin_may_run(*image, sm)) {
+        image->size = 0;
         return GA_OK;
     }
     ga_status status = ga_fatbin_choose(entry, *image, sm);
@@ -292,7 +297,7 @@ static verdict replace(void **out, const loading *c, const void *code, ga_cuda_t
     if (status == GA_OK) {
         status = find_code(&image, &owned, &entry, t->sm);
     }
-    if (status == GA_OK) {
+    if (status == GA_OK && image.size) {
         status = calls_of(&calls, image);
     }
     verdict found = status == GA_OK ? PASSED : UNREAD;

@@ -114,6 +114,21 @@ ga_status ga_fatbin_choose(ga_fatbin_entry *out, ga_image fatbin, unsigned sm)
                           count);
 }
 
+bool ga_fatbin_may_run(ga_image fatbin, unsigned sm)
+{
+    ga_fatbin_entry entry;
+    size_t at = 0;
+    while (ga_fatbin_next(&entry, fatbin, &at)) {
+        const ga_fatbin_record *record = &entry.record;
+        bool is_code = record->kind == GA_FATBIN_ELF;
+        if ((!is_code && record->kind != GA_FATBIN_PTX) || rank_of(record, sm) ||
+            (is_code && record->sm / 10 == sm / 10)) {
+            return true;
+        }
+    }
+    return at != fatbin.size; /* the rest is not known */
+}
+
 /* ---- entries as they are ------------------------------------------------------------------- */
 
 ga_image ga_fatbin_fields(const ga_fatbin_entry *entry)

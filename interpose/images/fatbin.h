@@ -26,6 +26,10 @@ bool ga_fatbin_next(ga_fatbin_entry *out, ga_image fatbin, size_t *at);
  */
 ga_status ga_fatbin_choose(ga_fatbin_entry *out, ga_image fatbin, unsigned sm);
 
+/* Whether the driver may find code for `sm` in it, also such as ga_fatbin_choose() refuses: of
+ * another kind, or for another GPU with that major number. */
+bool ga_fatbin_may_run(ga_image fatbin, unsigned sm);
+
 /* A fat binary of this entry alone, with all its fields. `*owned` holds it: give it to
  * ga_libc.free().
  *

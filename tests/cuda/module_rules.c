@@ -101,6 +101,31 @@ static void unread_later(void)
     expect_image(scene.bytes, load_module(scene.bytes));
 }
 
+/* Code for other devices alone, and code of a kind that only the driver reads. */
+static void load_fatbin(uint16_t kind, uint32_t sm)
+{
+    static uint64_t room[2 * CUBIN_SCENE_SIZE / 8];
+    size_t size = 0;
+    build(true);
+    memset(room, 0, sizeof room);
+    fatbin_scene_add((uint8_t *)room, &size, (ga_fatbin_record){.kind = kind, .sm = sm},
+                     scene.bytes, scene.size);
+    expect_passed(room, load_module(room));
+}
+
+static void for_other_devices(void)
+{
+    load_fatbin(GA_FATBIN_ELF, 120);
+    load_fatbin(GA_FATBIN_PTX, 100);
+    expect_image(scene.bytes, load_module(scene.bytes));
+}
+
+static void of_another_kind(void)
+{
+    load_fatbin(GA_FATBIN_IR, 90);
+    expect_image(scene.bytes, load_module(scene.bytes));
+}
+
 static void expect_as_before(vmm_driver_counts before)
 {
     vmm_driver_counts now = cu.count();
@@ -215,6 +240,8 @@ int main(int argc, char **argv)
         {"missing", missing},
         {"unread_first", unread_first},
         {"unread_later", unread_later},
+        {"for_other_devices", for_other_devices},
+        {"of_another_kind", of_another_kind},
         {"nothing_is_left", nothing_is_left},
         {"nothing_is_left_of_a_copy", nothing_is_left_of_a_copy},
         {"heap_in_use", heap_in_use},

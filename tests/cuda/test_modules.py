@@ -275,10 +275,16 @@ class Rules(Served):
         self.assertIn(noise + "\n", outcome.stderr)
         self.assertIn(REFUSED + "an earlier module of the program keeps it\n", outcome.stderr)
         self.served("unread_first", noise + self.KEEPS, GPUALLOC_KERNEL_MIXED="allow")
+        self.not_served("of_another_kind",
+                        "fat binary: expected code for sm_90, got none among 1 entries")
         self.served("unread_later", noise + self.KEEPS)
         outcome = self.run_cuda(self.PROGRAM, "unread_later", GPUALLOC_KERNEL=SPEC,
                                 GPUALLOC_STRICT="1")
         self.assertEqual(outcome.status, 2, outcome.stderr)
+
+    def test_code_for_other_devices(self) -> None:
+        """Whatever it does, it does not run here."""
+        self.served("for_other_devices")
 
     def test_files_that_cannot_be_read(self) -> None:
         self.not_served("unreadable", "the file cannot be read: Input/output error")
