@@ -28,6 +28,7 @@ from pathlib import Path
 
 REASONS = {"build": "it builds the project, as the build of this test did",
            "gpu": "it needs a GPU: scripts/gpu-run runs programs",
+           "large": "it compiles a program of the page again, which takes a minute",
            "network": "it needs a network",
            "root": "it needs root: scripts/check-debs builds and installs the packages",
            "wheel": "it needs the wheel: tests/python/test_wheel.py runs it"}
