@@ -263,7 +263,7 @@ class PtxCache(Case):
         self.cache.chmod(0o500)
         self.addCleanup(self.cache.chmod, 0o700)
         more = {}
-        if IS_ROOT:  # whom a mode does not stop
+        if IS_ROOT:  # those that a mode does not stop
             for path in (self.cache, *self.files()):
                 os.chown(path, NOBODY, NOBODY)
             more = {"process": {"user": NOBODY, "group": NOBODY, "extra_groups": []}}

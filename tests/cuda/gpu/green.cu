@@ -7,7 +7,9 @@
  *
  * A green context has some of the device's multiprocessors, and the code of the primary context.
  * `after`: kernels of the primary context allocate after the green one is destroyed, too, which
- * fails with CUDA's malloc (driver 580). Exit status 77: no GPU, or a driver without green ones.
+ * fails with CUDA's malloc (driver 580).
+ *
+ * Exit status 77: no GPU, or a driver without green contexts.
  */
 #include <cstdio>
 #include <cstdlib>
