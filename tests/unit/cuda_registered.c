@@ -15,7 +15,7 @@ static uint64_t add(const void *handle)
 {
     ga_cuda_registration *made = ga_cuda_registration_new(&owner, block, sizeof block);
     cr_assert_not_null(made);
-    return ga_cuda_registration_add(made, handle);
+    return ga_cuda_registration_made(made, handle);
 }
 
 static void end_late(void)
