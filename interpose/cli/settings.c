@@ -193,10 +193,7 @@ static bool try_specs(ga_settings *settings)
         return false;
     }
     if (!settings->device && from_environment && *from_environment) {
-        settings->device = ga_trial_absolute(from_environment);
-        if (!settings->device) {
-            return ga_settings_refuse(settings, "GPUALLOC_DEVICE");
-        }
+        settings->device = from_environment;
     }
     return try_host(settings);
 }

@@ -125,20 +125,27 @@ class Env(RunTest):
         found = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
         self.assertEqual(own, {name: found[name] for name in NAMES if name in found})
 
+    def check_relative(self, option: str, given: str, wanted: str) -> None:
+        out = self.output(f"--{option}={given}")
+        text = next(word for word in shlex.split(out)
+                    if word.startswith(f"GPUALLOC_{option.upper()}="))
+        self.assertEqual(f"GPUALLOC_{option.upper()}={wanted.format(self.folder)};", text)
+
     def test_relative_files_in_specs(self) -> None:
-        """They are of this directory, as those of options are."""
-        for given, wanted in (("trace:file=t/system", 'trace:file="{}/t"/system'),
-                              ('trace:batch=1,file="a/b%p"/slab:max=1K/system',
-                               'trace:batch=1,file="{}/a/b%p"/slab:max=1K/system'),
-                              ('trace:file="/t"/system', 'trace:file="/t"/system'),
-                              ("trace:file=t/dl:./libm.so", 'trace:file="{0}/t"/dl:{0}/./libm.so')):
-            for option in "HOST", "DEVICE", "KERNEL":
-                if option == "HOST" and "dl:" in given:
-                    continue # there is no such library
-                out = self.output(f"--{option.lower()}={given}")
-                text = next(word for word in shlex.split(out)
-                            if word.startswith(f"GPUALLOC_{option}="))
-                self.assertEqual(f"GPUALLOC_{option}={wanted.format(self.folder)};", text)
+        """They are of this directory, as those of options are. No layer of kernels has a file."""
+        for option, parent in (("host", "system"), ("device", "cuda")):
+            for given, wanted in (
+                    ("trace:file=t/", 'trace:file="{}/t"/'),
+                    ('trace:batch=1,file="a/b%p"/slab:max=1K/',
+                     'trace:batch=1,file="{}/a/b%p"/slab:max=1K/'),
+                    ('trace:file="/tmp"/', 'trace:file="/tmp"/')):
+                self.check_relative(option, given + parent, wanted + parent)
+
+    @unittest.skipIf(command.SANITIZED, "the library would come before the sanitizer's")
+    def test_relative_files_above_a_library(self) -> None:
+        malloc_library(self.folder / "whole.so")
+        self.check_relative("host", "trace:file=t/dl:./whole.so",
+                            'trace:file="{0}/t"/dl:{0}/./whole.so')
 
     def test_unset_keeps_variables_of_the_user(self) -> None:
         """Nothing has set them for a preload: a linked program reads them, too."""

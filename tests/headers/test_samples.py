@@ -27,7 +27,8 @@ README = PAGES[0]
 CONFORMANCE = "build/tests/conformance/conformance"
 # A page that runs one of these takes for granted that the reader has it.
 TOOLS = {"nvcc", "cmake", "docker", "mpirun", "torchrun", "xxd"}
-GIVEN = {"words.c": "examples/link-malloc/words.c",
+GIVEN = {"mine.c": "examples/plugin.c",
+         "words.c": "examples/link-malloc/words.c",
          "trees.cu": "examples/kernel-malloc/trees.cu"}
 # Files that a page takes for granted, too.
 WRITTEN = {"train.py": "print(len([bytearray(1000) for _ in range(1000)]))\n",

@@ -108,7 +108,7 @@ Test(environment, trace)
     setenv("GPUALLOC_TRACE", path, 1);
     assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "fail:nth=0/null"));
     snprintf(expected, sizeof expected,
-             "trace:file=\"%.*s/a b,\\\"c\\\\.trace\",batch=128/fail:nth=0,every=no/null",
+             "trace:file=\"%.*s/a b,\\\"c\\\\.trace\",batch=128,stacks=0/fail:nth=0,every=no/null",
              (int)(strlen(path) - strlen("/a b,\"c\\.trace")), path);
     cr_assert_str_eq(ga_heap_spec(heap), expected, "%s", ga_heap_spec(heap));
     assert_ok(ga_heap_close(heap));
