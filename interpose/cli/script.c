@@ -245,7 +245,9 @@ static ga_status translate_all(builder *b)
     if (!b->entries || !b->blocks || !b->script->ops) {
         return no_memory(b->count);
     }
-    qsort(b->records, b->count, sizeof *b->records, by_time);
+    if (b->count) { /* else there is no array */
+        qsort(b->records, b->count, sizeof *b->records, by_time);
+    }
     for (size_t i = 0; i < b->count; i++) {
         translate(b, &b->records[i].record);
     }

@@ -162,6 +162,9 @@ static bool try_host(ga_settings *settings)
         tell_unread(settings->host);
         return true;
     }
+    if (host != settings->host) {
+        free((char *)host);
+    }
     if (lacks_tls(settings)) {
         ga_settings_restart_with_tls(settings);
     }
@@ -173,16 +176,17 @@ static bool try_host(ga_settings *settings)
 static bool try_spec(const ga_settings *settings, ga_place place, const char *option,
                      const char **spec, const char *variable)
 {
-    const char *value = *spec ? *spec : ga_environment(variable);
-    if (!value || (!*spec && (!*value || ga_trial_is_foreign(value)))) {
+    const char *given = *spec;
+    const char *value = given ? given : ga_environment(variable);
+    if (!value || (!given && (!*value || ga_trial_is_foreign(value)))) {
         return true;
     }
-    const char *absolute = ga_trial_spec(place, value) == GA_OK ? ga_trial_absolute(value) : NULL;
-    if (!absolute) {
-        return ga_settings_refuse(settings, *spec ? option : variable);
+    bool is_valid = ga_trial_spec(place, value) == GA_OK;
+    if (is_valid && given) {
+        *spec = ga_trial_absolute(given);
+        is_valid = *spec != NULL;
     }
-    *spec = *spec ? absolute : NULL;
-    return true;
+    return is_valid || ga_settings_refuse(settings, given ? option : variable);
 }
 
 static bool try_specs(ga_settings *settings)

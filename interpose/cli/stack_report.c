@@ -141,12 +141,17 @@ static int by_text(const void *left, const void *right)
     return strcmp(((const group *)left)->text, ((const group *)right)->text);
 }
 
+static void sort(report *r, int compare_groups(const void *, const void *))
+{
+    if (r->count) { /* else there is no array */
+        qsort(r->groups, r->count, sizeof *r->groups, compare_groups);
+    }
+}
+
 static void merge_groups(report *r)
 {
     size_t kept = 0;
-    if (r->count) {
-        qsort(r->groups, r->count, sizeof *r->groups, by_text);
-    }
+    sort(r, by_text);
     for (size_t i = 0; i < r->count; i++) {
         if (kept == 0 || by_text(&r->groups[i], &r->groups[kept - 1]) != 0) {
             r->groups[kept++] = r->groups[i];
@@ -240,7 +245,7 @@ static void print_leaks(FILE *stream, report *r)
     fprintf(
         stream, "never freed: %" PRIu64 " byte%s in %" PRIu64 " block%s, from %zu call stack%s\n",
         all.bytes, plural(all.bytes), all.blocks, plural(all.blocks), r->count, plural(r->count));
-    qsort(r->groups, r->count, sizeof *r->groups, by_left);
+    sort(r, by_left);
     for (size_t i = 0; i < r->count; i++) {
         const ga_figures *left = &r->groups[i].figures[GA_FIGURE_LEFT];
         fprintf(stream, "\n%" PRIu64 " byte%s in %" PRIu64 " block%s\n%s", left->bytes,
@@ -265,7 +270,7 @@ static void print_list(FILE *stream, report *r, const char *title, ga_figure fig
     ga_figures all = sum(r, figure);
     fprintf(stream, "%s: %" PRIu64 " byte%s in %" PRIu64 " block%s\n", title, all.bytes,
             plural(all.bytes), all.blocks, plural(all.blocks));
-    qsort(r->groups, r->count, sizeof *r->groups, compare_groups);
+    sort(r, compare_groups);
     for (size_t i = 0; i < r->count && i < r->request->count; i++) {
         const ga_figures *shown = &r->groups[i].figures[figure];
         if (shown->blocks) {

@@ -151,7 +151,11 @@ static void on_other_stack(void)
 
 __attribute__((noinline)) static void other_stack(unsigned left)
 {
+#ifdef __SANITIZE_ADDRESS__ /* it warns of each program that switches stacks */
+    static _Thread_local bool there_already = true;
+#else
     static _Thread_local bool there_already;
+#endif
     char *stack = there_already ? NULL : malloc(STACK_BYTES);
     if (!stack) {
         go(left);
