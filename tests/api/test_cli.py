@@ -311,7 +311,7 @@ class Bench(CommandTest):
             rows = [line.split() for line in lines if re.match(r" +[12] +64 ", line)]
             self.assertEqual(["1", "2"] * len(parts), [row[0] for row in rows])
             self.assertEqual([len(part) for part in parts for _ in "12"],
-                             [" ".join(row).count("x") for row in rows])
+                             [" ".join(row).count("%") for row in rows])  # a spread each
 
     def test_names_of_pictures_are_no_commands(self) -> None:
         script = self.folder / "script"
