@@ -266,9 +266,12 @@ static inline void ga_hazard_fence(const ga_hazards *mine)
      * the object was unlinked, or the scan sees the slot. The mode as in RP3. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (ga_hazard_mode(mine)) {
-#ifdef __SANITIZE_THREAD__ /* which does not know fences, nor needs one to see what is ordered */
+#ifdef __SANITIZE_THREAD__
+        /* GCC warns of fences here, because the thread sanitizer does not follow them. The slot was
+         * stored with seq_cst (RP1) in these modes. */
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
 #else
+        /* RP5: seq_cst. Pairs with RS1 (scan.c). */
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
     }
