@@ -11,11 +11,10 @@
 extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
     ga_sharded_order_kernel(ga_sharded_order order)
 {
-    __shared__ ga_sharded_room room;
     uint32_t most = GA_SHARDED_SORT_MOST(order.is_wide);
     GA_SHARDED_EACH_RANGE(first, n, order.count, most)
     {
-        ga_sharded_order_team(&order, first, (uint32_t)n, &room);
+        ga_sharded_order_team(&order, first, (uint32_t)n, ga_sharded_shared_room());
     }
 }
 

@@ -4,14 +4,16 @@
  * caller's.
  */
 #include "sharded.h"
+#include "sort_team.h"
 
 #include "device/device.h"
 
 enum {
-    BLOCKS_EACH = 4,   /* of a multiprocessor, as the registers of the sort allow, */
-    COUNTING_EACH = 8, /* and as many threads as it has */
+    BLOCKS_EACH = 2,   /* of a multiprocessor, as the registers of the sort allow, */
+    COUNTING_EACH = 4, /* and as many threads as it has */
     SLICE_LEAST = 1 << 23,
-    SORT_MOST = GA_SHARDED_SORT_BYTES / 4 /* requests of a block at once */
+    SORT_MOST = GA_SHARDED_SORT_BYTES / 4, /* requests of a block at once */
+    ROOM_BYTES = sizeof(ga_sharded_room)
 };
 
 typedef enum kernel {
@@ -19,16 +21,27 @@ typedef enum kernel {
     COMBINE,
     PAD,
     SORT,
+    SORT_WIDE,
     GATHER,
+    GATHER_WIDE,
     ORDER,
     MOVE
 } kernel;
 
-static const char *const kernel_names[GA_SHARDED_KERNELS] = {
-    [COUNT] = "ga_sharded_count_kernel",   [COMBINE] = "ga_sharded_combine_kernel",
-    [PAD] = "ga_sharded_pad_kernel",       [SORT] = "ga_sharded_sort_kernel",
-    [GATHER] = "ga_sharded_gather_kernel", [ORDER] = "ga_sharded_order_kernel",
-    [MOVE] = "ga_sharded_move_kernel",
+/* `has_room`: it has a ga_sharded_room in dynamic shared memory. */
+static const struct {
+    const char *name;
+    bool has_room;
+} kernels[GA_SHARDED_KERNELS] = {
+    [COUNT] = {"ga_sharded_count_kernel", false},
+    [COMBINE] = {"ga_sharded_combine_kernel", true},
+    [PAD] = {"ga_sharded_pad_kernel", false},
+    [SORT] = {"ga_sharded_sort_kernel", true},
+    [SORT_WIDE] = {"ga_sharded_sort_wide_kernel", true},
+    [GATHER] = {"ga_sharded_gather_kernel", true},
+    [GATHER_WIDE] = {"ga_sharded_gather_wide_kernel", true},
+    [ORDER] = {"ga_sharded_order_kernel", true},
+    [MOVE] = {"ga_sharded_move_kernel", false},
 };
 
 static ga_status device_enter(ga_slabhash_sharded *table, void *scope)
@@ -46,14 +59,29 @@ static ga_status driver_of(const ga_cuda_driver **driver)
     return ga_cuda_driver_get(driver);
 }
 
+/* More than the driver allows by itself. In percent: by itself it also reserves shared memory for
+ * one block only. */
+static ga_status allow_room(const ga_cuda_driver *driver, CUfunction function)
+{
+    ga_status status =
+        GA_CUDA_CALL(driver, cuFuncSetAttribute, function,
+                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)ROOM_BYTES);
+    return status ? status
+                  : GA_CUDA_CALL(driver, cuFuncSetAttribute, function,
+                                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
+}
+
 /* The driver loads a kernel when it is first asked for, and may wait for all work on the device
  * then. */
-static ga_status load_kernels(ga_slabhash_sharded *table)
+static ga_status load_kernels(const ga_cuda_driver *driver, ga_slabhash_sharded *table)
 {
     ga_status status = GA_OK;
     for (int i = 0; status == GA_OK && i < GA_SHARDED_KERNELS; i++) {
         status = ga_device_function((CUfunction *)&table->kernels[i], table->exchange.device,
-                                    kernel_names[i]);
+                                    kernels[i].name);
+        if (status == GA_OK && kernels[i].has_room) {
+            status = allow_room(driver, table->kernels[i]);
+        }
     }
     return status;
 }
@@ -78,12 +106,15 @@ static ga_status device_open(ga_slabhash_sharded *table)
     status = status ? status
                     : GA_CUDA_CALL(driver, cuStreamCreateWithPriority, (CUstream *)&table->arrivals,
                                    CU_STREAM_NON_BLOCKING, highest);
+    status = status ? status
+                    : GA_CUDA_CALL(driver, cuStreamCreateWithPriority, (CUstream *)&table->meetings,
+                                   CU_STREAM_NON_BLOCKING, highest);
     for (int i = 0; status == GA_OK && i < GA_SHARDED_MARKS; i++) {
         status = GA_CUDA_CALL(driver, cuEventCreate, (CUevent *)&table->marks[i],
                               CU_EVENT_DISABLE_TIMING);
     }
     table->multiprocessors = (unsigned)count;
-    return status ? status : load_kernels(table);
+    return status ? status : load_kernels(driver, table);
 }
 
 static void device_close(ga_slabhash_sharded *table)
@@ -102,6 +133,9 @@ static void device_close(ga_slabhash_sharded *table)
     }
     if (table->arrivals) {
         driver->cuStreamDestroy(table->arrivals);
+    }
+    if (table->meetings) {
+        driver->cuStreamDestroy(table->meetings);
     }
 }
 
@@ -200,7 +234,8 @@ static ga_status launch(ga_slabhash_sharded *table, kernel which, unsigned block
     return status ? status
                   : GA_CUDA_CALL(driver, cuLaunchKernel, table->kernels[which],
                                  (unsigned)(blocks < most ? blocks : most), 1, 1,
-                                 GA_SHARDED_THREADS, 1, 1, 0, stream, parameters, NULL);
+                                 GA_SHARDED_THREADS, 1, 1, kernels[which].has_room ? ROOM_BYTES : 0,
+                                 stream, parameters, NULL);
 }
 
 static ga_status device_count(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
@@ -220,12 +255,14 @@ static ga_status device_pad(ga_slabhash_sharded *table, ga_sharded_pad *pad, voi
 
 static ga_status device_sort(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
 {
-    return launch(table, SORT, BLOCKS_EACH, sort->count, sort->is_wide, sort, stream);
+    return launch(table, sort->is_wide ? SORT_WIDE : SORT, BLOCKS_EACH, sort->count, sort->is_wide,
+                  sort, stream);
 }
 
 static ga_status device_gather(ga_slabhash_sharded *table, ga_sharded_gather *gather, void *stream)
 {
-    return launch(table, GATHER, BLOCKS_EACH, gather->count, gather->is_wide, gather, stream);
+    return launch(table, gather->is_wide ? GATHER_WIDE : GATHER, BLOCKS_EACH, gather->count,
+                  gather->is_wide, gather, stream);
 }
 
 static ga_status device_order(ga_slabhash_sharded *table, ga_sharded_order *order, void *stream)

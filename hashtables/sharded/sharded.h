@@ -24,23 +24,31 @@
  *            index, because NCCL is slower with arrays that are not aligned to 16 bytes. The last
  *            requests are then for a reserved key, which shards refuse.
  *
- * ORDER      On the exchange stream of each rank: requests of steps 0 and 1, answers of 0 with
- *            requests of 2, answers of 1 with requests of 3, ... as one group of messages each. All
+ * ORDER      On the exchange stream of each rank: requests of steps 0, 1 and 2, answers of 0 with
+ *            requests of 3, answers of 1 with requests of 4, ... as one group of messages each. All
  *            ranks have agreed on the number of rounds of each slice, so that messages match. Marks
  *            (events) order the streams: `got` step, `done` step.
  *
  * COPIES     If all ranks reach the memory for requests of others (`is_shared`), a group is copies:
- *            each rank puts its requests into it, and fetches its answers. Meetings order the
- *            exchange streams of all ranks: before the group, behind `done` of the step that is
- *            answered, and behind it, before `got`. The first two groups need none before, because
- *            the agreement is one. The host waits for the meeting before a group with requests, and
+ *            each rank puts its requests into it, and fetches its answers. Meetings of all ranks,
+ *            on a stream of their own, order the copies of one rank and the shards of others: one
+ *            before the group, behind `done` of the step that is answered (`met`), and one behind
+ *            its requests (`copied`), before `got`. The first groups need none before, because the
+ *            agreement is one. The host waits for the meeting before a group with requests, and
  *            enqueues the copies then: an abort ends meetings, and no copy may overwrite what the
  *            shard of a slow rank still reads.
+ *
+ *              shard     serve t-1 | serve t              | serve t+1
+ *              copies              | t-1: answers, and requests of t+2 | t: ...
+ *              meetings            met t-1                  met t, got t+2
+ *
+ *            With three buffers the requests of step t + 1 are there before step t has been
+ *            served, so the shard never waits for the meetings around a group.
  *
  * INVARIANT  The shard is given requests of others after they have arrived: the host waits for that
  *            on the stream of arrivals. So an exchange that is aborted leaves no work that
  *            would serve the contents of a buffer once more.
- *            The buffer of a step is used again two steps later: the requests of t + 2 follow the
+ *            The buffer of a step is used again three steps later: the requests of t + 3 follow the
  *            mark `done` of t. The answers of t travel meanwhile; they are in other arrays.
  */
 #ifndef GPUALLOC_SHARDED_SHARDED_H
@@ -55,9 +63,9 @@ enum {
     GA_SHARDED_PARTS_LOG = 7,  /* at most; fewer with many ranks */
     GA_SHARDED_SLICES_LOG = 3, /* at most */
     GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
-    GA_SHARDED_BUFFERS = 2,
+    GA_SHARDED_BUFFERS = 3,
     GA_SHARDED_TOGETHER = 8, /* messages that a shard serves side by side, at most */
-    GA_SHARDED_KERNELS = 7,
+    GA_SHARDED_KERNELS = 9,
     GA_SHARDED_PAD = 32,     /* requests */
     GA_SHARDED_FEW = 8,      /* ranks, whose counts for each other are words of an agreement: */
     GA_SHARDED_MATRIX = 4096 /* of that many at most */
@@ -90,6 +98,7 @@ typedef enum ga_sharded_mark {
     GA_SHARDED_ANSWERED,
     GA_SHARDED_AGREED,
     GA_SHARDED_MET,
+    GA_SHARDED_COPIED,
     GA_SHARDED_GOT,                                        /* for each buffer */
     GA_SHARDED_DONE = GA_SHARDED_GOT + GA_SHARDED_BUFFERS, /* for each buffer */
     GA_SHARDED_MARKS = GA_SHARDED_DONE + GA_SHARDED_BUFFERS
@@ -139,8 +148,9 @@ struct ga_slabhash_sharded {
     ga_shard shard;
     ga_sharded_division division;
     const ga_sharded_engine *engine;
-    void *exchange_stream; /* these five are engine_device.c's; NULL on the host */
-    void *arrivals;        /* a stream that follows marks of the exchange stream */
+    void *exchange_stream; /* these six are engine_device.c's; NULL on the host */
+    void *arrivals;        /* a stream that follows marks, for which the host waits */
+    void *meetings;        /* a stream */
     void *marks[GA_SHARDED_MARKS];
     void *kernels[GA_SHARDED_KERNELS];
     unsigned multiprocessors;

@@ -8,8 +8,17 @@
 #include "sort_team.h"
 
 enum {
-    GA_SHARDED_AT_ONCE = 8 /* loads of a thread that are in flight together */
+    GA_SHARDED_RESIDENT = 2, /* blocks of a multiprocessor */
+    GA_SHARDED_AT_ONCE = 8   /* loads of a thread that are in flight together */
 };
+
+/* The dynamic shared memory of a kernel that uses ga_sharded_shared_room(). */
+extern __shared__ uint4 ga_sharded_shared[];
+
+static __device__ ga_sharded_room *ga_sharded_shared_room(void)
+{
+    return (ga_sharded_room *)(void *)ga_sharded_shared;
+}
 
 /* The range of requests of each step of a block. */
 #define GA_SHARDED_EACH_RANGE(first, n, count, most)                                               \
@@ -64,17 +73,17 @@ extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
 }
 
 /* The cursors are 0 before. */
-extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, GA_SHARDED_RESIDENT)
     ga_sharded_combine_kernel(ga_sharded_sort sort)
 {
-    __shared__ ga_sharded_room room;
+    ga_sharded_room *room = ga_sharded_shared_room();
     uint32_t most = GA_SHARDED_SORT_MOST(sort.is_wide);
     GA_SHARDED_EACH_RANGE(first, n, sort.count, most)
     {
         if (sort.is_wide) {
-            ga_sharded_combine_team(&sort, first, (uint32_t)n, 1, &room);
+            ga_sharded_combine_team(&sort, first, (uint32_t)n, 1, room);
         } else {
-            ga_sharded_combine_team(&sort, first, (uint32_t)n, 0, &room);
+            ga_sharded_combine_team(&sort, first, (uint32_t)n, 0, room);
         }
     }
 }
@@ -88,40 +97,39 @@ extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS)
     }
 }
 
-/* The cursors are where the bins begin. */
-extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, 4)
-    ga_sharded_sort_kernel(ga_sharded_sort sort)
+template <uint32_t is_wide> static __device__ void ga_sharded_sort_all(const ga_sharded_sort &sort)
 {
-    __shared__ ga_sharded_room room;
-    uint32_t most = GA_SHARDED_SORT_MOST(sort.is_wide);
-    GA_SHARDED_EACH_RANGE(first, n, sort.count, most)
+    GA_SHARDED_EACH_RANGE(first, n, sort.count, GA_SHARDED_SORT_MOST(is_wide))
     {
-        if (sort.is_wide) {
-            ga_sharded_sort_team(&sort, first, (uint32_t)n, 1, &room);
-        } else {
-            ga_sharded_sort_team(&sort, first, (uint32_t)n, 0, &room);
-        }
+        ga_sharded_sort_team(&sort, first, (uint32_t)n, is_wide, ga_sharded_shared_room());
     }
 }
 
-extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, 4)
-    ga_sharded_gather_kernel(ga_sharded_gather gather)
+/* The cursors are where the bins begin. Kernels of either width have the registers that they need. */
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, GA_SHARDED_RESIDENT)
+    ga_sharded_sort_kernel(ga_sharded_sort sort)
 {
-    __shared__ ga_sharded_room room;
+    ga_sharded_sort_all<0>(sort);
+}
+
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, GA_SHARDED_RESIDENT)
+    ga_sharded_sort_wide_kernel(ga_sharded_sort sort)
+{
+    ga_sharded_sort_all<1>(sort);
+}
+
+template <uint32_t is_wide>
+static __device__ void ga_sharded_gather_all(const ga_sharded_gather &gather)
+{
     __shared__ uint32_t counts[GA_SHARDED_RESULTS];
     uint32_t own[GA_SHARDED_RESULTS] = {0, 0, 0, 0};
-    uint32_t most = GA_SHARDED_SORT_MOST(gather.is_wide);
     if (threadIdx.x < GA_SHARDED_RESULTS) {
         counts[threadIdx.x] = 0;
     }
     __syncthreads();
-    GA_SHARDED_EACH_RANGE(first, n, gather.count, most)
+    GA_SHARDED_EACH_RANGE(first, n, gather.count, GA_SHARDED_SORT_MOST(is_wide))
     {
-        if (gather.is_wide) {
-            ga_sharded_gather_team(&gather, first, (uint32_t)n, 1, &room, own);
-        } else {
-            ga_sharded_gather_team(&gather, first, (uint32_t)n, 0, &room, own);
-        }
+        ga_sharded_gather_team(&gather, first, (uint32_t)n, is_wide, ga_sharded_shared_room(), own);
     }
     if (!gather.totals) {
         return;
@@ -136,6 +144,18 @@ extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, 4)
     if (threadIdx.x < GA_SHARDED_RESULTS && counts[threadIdx.x]) {
         atomicAdd((ga_team_long *)gather.totals + threadIdx.x, (ga_team_long)counts[threadIdx.x]);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, GA_SHARDED_RESIDENT)
+    ga_sharded_gather_kernel(ga_sharded_gather gather)
+{
+    ga_sharded_gather_all<0>(gather);
+}
+
+extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, GA_SHARDED_RESIDENT)
+    ga_sharded_gather_wide_kernel(ga_sharded_gather gather)
+{
+    ga_sharded_gather_all<1>(gather);
 }
 
 #endif

@@ -25,6 +25,7 @@
 #define GA_TEAM_SIZE            GA_SHARDED_THREADS
 #define GA_TEAM_THREAD          threadIdx.x
 #define GA_TEAM_WARP_SIZE       32u
+#define GA_TEAM_GROUP_SIZE      8u /* threads for one bin, which has few requests of a block */
 #define GA_TEAM_BARRIER()       __syncthreads()
 /* relaxed: counters and indices alone; barriers and the end of the kernel publish the rest */
 #define GA_TEAM_ADD(word, n)    atomicAdd(word, n)
@@ -34,6 +35,7 @@ typedef unsigned long long ga_team_long;
 #define GA_TEAM_SIZE            1u
 #define GA_TEAM_THREAD          0u
 #define GA_TEAM_WARP_SIZE       1u
+#define GA_TEAM_GROUP_SIZE      1u
 #define GA_TEAM_BARRIER()       ((void)0)
 #define GA_TEAM_ADD(word, n)    ga_team_add_one(word, n)
 #define GA_TEAM_CLAIM(slot, by) ga_team_claim_one(slot, by)
@@ -58,11 +60,12 @@ static inline uint32_t ga_team_claim_one(uint16_t *slot, uint32_t by)
 GA_SIMT uint32_t ga_team_sum_before(uint32_t own)
 {
 #ifdef __CUDACC__
+    uint32_t lane = threadIdx.x % GA_TEAM_WARP_SIZE;
     uint32_t sum = own;
     GA_UNROLL
     for (uint32_t apart = 1; apart < GA_TEAM_WARP_SIZE; apart *= 2) {
-        uint32_t lower = __shfl_sync(GA_ALL_BITS, sum, (int)((threadIdx.x - apart) & 31u));
-        sum += threadIdx.x >= apart ? lower : 0;
+        uint32_t lower = __shfl_sync(GA_ALL_BITS, sum, (int)((lane - apart) & 31u));
+        sum += lane >= apart ? lower : 0;
     }
     return sum - own;
 #else
@@ -74,16 +77,20 @@ GA_SIMT uint32_t ga_team_sum_before(uint32_t own)
 /* The thread's share of 0 to n - 1. */
 #define GA_TEAM_EACH(i, n) for (uint32_t i = GA_TEAM_THREAD; i < (n); i += GA_TEAM_SIZE)
 
-/* Shared by a team. */
+/* Shared by a team. It has the same size on the host, where a launch names it. */
 typedef struct ga_sharded_room {
     union {
         uint64_t sorted[GA_SHARDED_SORT_BYTES / sizeof(uint64_t)]; /* keys, values or answers */
         uint16_t slots[GA_SHARDED_SLOTS]; /* 0, or 1 + the first request for a key */
     };
-    uint16_t bin_of[GA_SHARDED_SORT_BYTES / sizeof(uint32_t)]; /* answers: by index in `sorted` */
-    uint32_t counts[GA_SHARDED_BINS + 1]; /* requests of each bin; later where it begins in
+    union {
+        uint16_t bin_of[GA_SHARDED_SORT_BYTES / sizeof(uint32_t)]; /* by index in `sorted` */
+        uint8_t results[GA_SHARDED_SORT_BYTES / sizeof(uint32_t)]; /* likewise, after that */
+    };
+    uint32_t counts[GA_SHARDED_BINS + 1];   /* requests of each bin; later where it begins in
                                            * `sorted`, and behind them the end */
-    uint32_t to[GA_SHARDED_BINS];         /* index in the output, less the index in `sorted` */
+    uint32_t to[GA_SHARDED_BINS];           /* index in the output, less the index in `sorted` */
+    uint32_t sums[GA_SHARDED_THREADS / 32]; /* of each warp's bins */
 } ga_sharded_room;
 
 /* Elements of either width, in memory of the other's type. */
@@ -120,26 +127,33 @@ GA_SIMT uint32_t ga_sharded_bins(const ga_sharded_division *division)
 /* Requests that a team sorts at once. */
 #define GA_SHARDED_SORT_MOST(is_wide) (GA_SHARDED_SORT_BYTES / GA_SHARDED_WIDTH(is_wide))
 
-/* Turns counts into the index at which each bin begins, and the last one ends: a prefix sum. One
- * warp of the team: each lane sums neighbouring bins, then the warp the sums of its lanes. */
+/* Turns counts into the index at which each bin begins, and the last one ends: a prefix sum. Each
+ * thread sums neighbouring bins, each warp the sums of its lanes, and the team those of its
+ * warps. */
 GA_SIMT void ga_sharded_begin_team(uint32_t bins, ga_sharded_room *room)
 {
-    uint32_t lane = GA_TEAM_THREAD;
-    uint32_t each = (bins + GA_TEAM_WARP_SIZE - 1u) / GA_TEAM_WARP_SIZE;
+    uint32_t each = (bins + GA_TEAM_SIZE - 1u) / GA_TEAM_SIZE;
+    uint32_t first = GA_TEAM_THREAD * each;
+    uint32_t warp = GA_TEAM_THREAD / GA_TEAM_WARP_SIZE;
     uint32_t own = 0;
-    if (lane < GA_TEAM_WARP_SIZE) {
-        for (uint32_t bin = lane * each; bin < bins && bin < (lane + 1u) * each; bin++) {
-            own += room->counts[bin];
-        }
-        uint32_t begin = ga_team_sum_before(own);
-        for (uint32_t bin = lane * each; bin < bins && bin < (lane + 1u) * each; bin++) {
-            uint32_t count = room->counts[bin];
-            room->counts[bin] = begin;
-            begin += count;
-        }
-        if (lane * each < bins && (lane + 1u) * each >= bins) {
-            room->counts[bins] = begin;
-        }
+    for (uint32_t bin = first; bin < bins && bin < first + each; bin++) {
+        own += room->counts[bin];
+    }
+    uint32_t begin = ga_team_sum_before(own);
+    if (GA_TEAM_THREAD % GA_TEAM_WARP_SIZE == GA_TEAM_WARP_SIZE - 1u) {
+        room->sums[warp] = begin + own;
+    }
+    GA_TEAM_BARRIER();
+    for (uint32_t lower = 0; lower < warp; lower++) {
+        begin += room->sums[lower];
+    }
+    for (uint32_t bin = first; bin < bins && bin < first + each; bin++) {
+        uint32_t count = room->counts[bin];
+        room->counts[bin] = begin;
+        begin += count;
+    }
+    if (first < bins && first + each >= bins) {
+        room->counts[bins] = begin;
     }
     GA_TEAM_BARRIER();
 }
@@ -163,17 +177,19 @@ GA_SIMT void ga_sharded_reserve_team(const ga_sharded_sort *sort, uint32_t bins,
     GA_TEAM_BARRIER();
 }
 
-/* Copies the elements of the room to their places in the output. A warp copies one bin after the
- * other. */
-GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t width,
+/* Copies the elements of the room to their places in the output. `each` is a constant: the elements
+ * of a thread. */
+GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t width, uint32_t each,
                                   const ga_sharded_room *room)
 {
     GA_TEAM_BARRIER();
-    for (uint32_t bin = GA_TEAM_THREAD / GA_TEAM_WARP_SIZE; bin < bins;
-         bin += GA_TEAM_SIZE / GA_TEAM_WARP_SIZE) {
-        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE;
-             i < room->counts[bin + 1u]; i += GA_TEAM_WARP_SIZE) {
-            ga_sharded_store(to, room->to[bin] + i, ga_sharded_load(room->sorted, i, width), width);
+    uint32_t n = room->counts[bins];
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        if (i < n) {
+            ga_sharded_store(to, room->to[room->bin_of[i]] + i,
+                             ga_sharded_load(room->sorted, i, width), width);
         }
     }
     GA_TEAM_BARRIER();
@@ -239,11 +255,20 @@ GA_SIMT void ga_sharded_combine_team(const ga_sharded_sort *sort, uint64_t first
     GA_TEAM_BARRIER();
 }
 
-/* Where a request of the thread goes. */
-typedef struct ga_sharded_placing {
-    uint32_t bin;    /* GA_SHARDED_BINS: nowhere */
-    uint32_t before; /* requests of the bin that the team has seen before this one */
-} ga_sharded_placing;
+/* Where a request of the thread goes: its bin in the upper half, and in the lower one how many
+ * requests of the bin the team has seen before it. */
+typedef uint32_t ga_sharded_placing;
+
+enum {
+    GA_SHARDED_BIN_SHIFT = 16,
+    GA_SHARDED_NOWHERE = GA_SHARDED_BINS << GA_SHARDED_BIN_SHIFT
+};
+
+GA_SIMT uint32_t ga_sharded_index_of(ga_sharded_placing placing, const ga_sharded_room *room)
+{
+    return room->counts[placing >> GA_SHARDED_BIN_SHIFT] +
+           (placing & ((1u << GA_SHARDED_BIN_SHIFT) - 1u));
+}
 
 /* Copies what else the requests have, of `width` bytes each, to the places of their keys. `each` is
  * a constant: the requests of a thread. */
@@ -259,12 +284,12 @@ GA_SIMT void ga_sharded_spread_team(const void *from, void *to, uint64_t first, 
     }
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
-        if (placings[k].bin < GA_SHARDED_BINS) {
-            uint32_t index = room->counts[placings[k].bin] + placings[k].before;
-            ga_sharded_store(room->sorted, index, elements[k], width);
+        if (placings[k] != GA_SHARDED_NOWHERE) {
+            ga_sharded_store(room->sorted, ga_sharded_index_of(placings[k], room), elements[k],
+                             width);
         }
     }
-    ga_sharded_copy_team(to, bins, width, room);
+    ga_sharded_copy_team(to, bins, width, each, room);
 }
 
 /* Requests that were marked get the index of the one that travels for them. */
@@ -278,6 +303,35 @@ GA_SIMT void ga_sharded_point_team(const ga_sharded_sort *sort, uint64_t first, 
             sort->indices[first + i] = (uint16_t)(index | (uint32_t)GA_SHARDED_REPEATS);
         }
     }
+}
+
+/* Counts the requests of each bin, and finds their places. `keys` are the thread's. */
+GA_SIMT void ga_sharded_place_team(const ga_sharded_sort *sort, uint64_t first, uint32_t n,
+                                   uint32_t each, const uint64_t *keys,
+                                   ga_sharded_placing *placings, ga_sharded_room *room)
+{
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+        placings[k] = i < n ? 0 : GA_SHARDED_NOWHERE;
+    }
+    if (sort->combines) {
+        GA_UNROLL
+        for (uint32_t k = 0; k < each; k++) {
+            uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
+            if (i < n && sort->indices[first + i] & GA_SHARDED_REPEATS) {
+                placings[k] = GA_SHARDED_NOWHERE;
+            }
+        }
+    }
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
+        if (placings[k] != GA_SHARDED_NOWHERE) {
+            uint32_t bin = ga_sharded_bin(&sort->division, keys[k]);
+            placings[k] = bin << GA_SHARDED_BIN_SHIFT | GA_TEAM_ADD(room->counts + bin, 1u);
+        }
+    }
+    GA_TEAM_BARRIER();
 }
 
 /* Sorts the requests `first` to `first + n - 1`, at most GA_SHARDED_SORT_MOST(is_wide), which is a
@@ -303,30 +357,21 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
         keys[k] = i < n ? ga_sharded_load(sort->keys, first + i, width) : 0;
     }
-    GA_UNROLL
-    for (uint32_t k = 0; k < each; k++) {
-        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-        bool travels = i < n && !(sort->combines && sort->indices[first + i] & GA_SHARDED_REPEATS);
-        placings[k].bin = GA_SHARDED_BINS;
-        if (travels) {
-            placings[k].bin = ga_sharded_bin(&sort->division, keys[k]);
-            placings[k].before = GA_TEAM_ADD(room->counts + placings[k].bin, 1u);
-        }
-    }
-    GA_TEAM_BARRIER();
+    ga_sharded_place_team(sort, first, n, each, keys, placings, room);
     ga_sharded_begin_team(bins, room);
     ga_sharded_reserve_team(
         sort, bins, sort->extents + first / GA_SHARDED_SORT_MOST(is_wide) * (bins + 1u), room);
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-        if (placings[k].bin < GA_SHARDED_BINS) {
-            uint32_t index = room->counts[placings[k].bin] + placings[k].before;
+        if (placings[k] != GA_SHARDED_NOWHERE) {
+            uint32_t index = ga_sharded_index_of(placings[k], room);
             ga_sharded_store(room->sorted, index, keys[k], width);
+            room->bin_of[index] = (uint16_t)(placings[k] >> GA_SHARDED_BIN_SHIFT);
             sort->indices[first + i] = (uint16_t)index;
         }
     }
-    ga_sharded_copy_team(sort->keys_to, bins, width, room);
+    ga_sharded_copy_team(sort->keys_to, bins, width, each, room);
     if (sort->combines) {
         ga_sharded_point_team(sort, first, n);
     }
@@ -339,8 +384,8 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
     }
 }
 
-/* Which bin each element of the room belongs to, from the extents. A warp fills in one bin after
- * the other. */
+/* Which bin each element of the room belongs to, from the extents. A group of threads fills in one
+ * bin after the other. */
 GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_t bins,
                                        ga_sharded_room *room)
 {
@@ -353,37 +398,49 @@ GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_
         room->to[bin] = extents[bin].to;
     }
     GA_TEAM_BARRIER();
-    for (uint32_t bin = GA_TEAM_THREAD / GA_TEAM_WARP_SIZE; bin < bins;
-         bin += GA_TEAM_SIZE / GA_TEAM_WARP_SIZE) {
-        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_WARP_SIZE;
-             i < room->counts[bin + 1u]; i += GA_TEAM_WARP_SIZE) {
+    for (uint32_t bin = GA_TEAM_THREAD / GA_TEAM_GROUP_SIZE; bin < bins;
+         bin += GA_TEAM_SIZE / GA_TEAM_GROUP_SIZE) {
+        for (uint32_t i = room->counts[bin] + GA_TEAM_THREAD % GA_TEAM_GROUP_SIZE;
+             i < room->counts[bin + 1u]; i += GA_TEAM_GROUP_SIZE) {
             room->bin_of[i] = (uint16_t)bin;
         }
     }
     GA_TEAM_BARRIER();
 }
 
-/* Loads the team's elements of an array, of 1, 4 or 8 bytes, into its room, in their order there.
- * `each` is a constant: the elements of a thread. */
-GA_SIMT void ga_sharded_collect_team(const void *from, uint32_t bins, uint32_t width, uint32_t each,
-                                     ga_sharded_room *room)
+/* Loads the thread's elements of an array, of 1, 4 or 8 bytes, and stores them in the order in which
+ * the team has sorted them. */
+GA_SIMT void ga_sharded_collect(const void *from, const uint32_t *places, uint32_t width,
+                                uint32_t each, void *to)
 {
-    uint32_t n = room->counts[bins];
     uint64_t elements[GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE];
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
-        uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-        if (i < n) {
-            uint32_t place = room->to[room->bin_of[i]] + i;
-            elements[k] = ga_sharded_load(from, place, width);
-        }
+        elements[k] = ga_sharded_load(from, places[k], width);
     }
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
+        ga_sharded_store(to, GA_TEAM_THREAD + k * GA_TEAM_SIZE, elements[k], width);
+    }
+}
+
+/* Loads the team's answers into its room. `each` is a constant: the answers of a thread. */
+GA_SIMT void ga_sharded_collect_team(const ga_sharded_gather *gather, uint32_t width, uint32_t each,
+                                     ga_sharded_room *room)
+{
+    uint32_t places[GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE];
+    uint32_t n = room->counts[gather->bins];
+    GA_UNROLL
+    for (uint32_t k = 0; k < each; k++) {
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-        if (i < n) {
-            ga_sharded_store(room->sorted, i, elements[k], width);
-        }
+        places[k] = i < n ? room->to[room->bin_of[i]] + i : 0;
+    }
+    if (gather->found) {
+        ga_sharded_collect(gather->found_from, places, width, each, room->sorted);
+    }
+    GA_TEAM_BARRIER(); /* bins are read before results overwrite them */
+    if (gather->results_from) {
+        ga_sharded_collect(gather->results_from, places, 1u, each, room->results);
     }
     GA_TEAM_BARRIER();
 }
@@ -420,8 +477,8 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
         indices[k] = i < n ? gather->indices[first + i] : 0;
     }
     ga_sharded_find_bins_team(gather->extents + block * (gather->bins + 1u), gather->bins, room);
+    ga_sharded_collect_team(gather, width, each, room);
     if (gather->found) {
-        ga_sharded_collect_team(gather->found_from, gather->bins, width, each, room);
         GA_UNROLL
         for (uint32_t k = 0; k < each; k++) {
             uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
@@ -432,14 +489,12 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
                 ga_sharded_store(gather->found, first + i, found, width);
             }
         }
-        GA_TEAM_BARRIER();
     }
     if (gather->results_from) {
-        ga_sharded_collect_team(gather->results_from, gather->bins, 1u, each, room);
         GA_UNROLL
         for (uint32_t k = 0; k < each; k++) {
             uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-            uint32_t result = (uint32_t)ga_sharded_load(room->sorted, indices[k] & INDEX, 1u);
+            uint32_t result = room->results[indices[k] & INDEX];
             if (indices[k] & GA_SHARDED_REPEATS) {
                 result = ga_sharded_repeat_result(gather->repeat, result);
             }
@@ -451,8 +506,8 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
                 counts[kind] += i < n && result == kind;
             }
         }
-        GA_TEAM_BARRIER();
     }
+    GA_TEAM_BARRIER();
 }
 
 #endif

@@ -172,14 +172,18 @@ static bool may_need_slabs(const ga_sharded_job *j)
     return j->has_ops || j->op != GA_SLABHASH_SEARCH;
 }
 
-static ga_status meet(const ga_sharded_job *j)
+/* Requests that were copied are there once all ranks have copied. */
+static ga_status announce(ga_sharded_job *j, const step *requests)
 {
-    const ga_slabhash_sharded *t = j->table;
-    return t->exchange.meet(t->exchange.context, t->exchange_stream);
+    ga_slabhash_sharded *t = j->table;
+    ga_status status = t->engine->follow(t, GA_SHARDED_COPIED, t->meetings);
+    status = status ? status : t->exchange.meet(t->exchange.context, t->meetings);
+    status = status ? status : t->engine->mark(t, GA_SHARDED_GOT + requests->buffer, t->meetings);
+    return ga_sharded_break(t, status);
 }
 
 /* The messages or copies of a group: the answers of a step, and the requests of a later one, each
- * of which may be NULL. Copied requests are there once all ranks have copied. */
+ * of which may be NULL. */
 static ga_status carry(ga_sharded_job *j, const step *answers, const step *requests)
 {
     ga_slabhash_sharded *t = j->table;
@@ -189,22 +193,28 @@ static ga_status carry(ga_sharded_job *j, const step *answers, const step *reque
     status = status || !requests ? status : add_messages(j, requests, false);
     if (status == GA_OK && !t->is_shared) {
         status = exchange->end(exchange->context, t->exchange_stream);
-    } else if (status == GA_OK && requests) {
-        status = meet(j);
     }
-    status = status || !requests
-                 ? status
-                 : t->engine->mark(t, GA_SHARDED_GOT + requests->buffer, t->exchange_stream);
+    if (status == GA_OK && requests) {
+        ga_sharded_mark mark = t->is_shared ? GA_SHARDED_COPIED : GA_SHARDED_GOT + requests->buffer;
+        status = t->engine->mark(t, mark, t->exchange_stream);
+    }
     return ga_sharded_break(t, status);
 }
 
-/* A group that is carried at once: messages, or the first requests, which overwrite nothing that a
- * shard still reads. */
-static ga_status exchange_steps(ga_sharded_job *j, const step *answers, const step *requests)
+/* Messages, as one group. */
+static ga_status exchange_messages(ga_sharded_job *j, const step *answers, const step *requests)
 {
     const ga_exchange *exchange = &j->table->exchange;
-    ga_status status = j->table->is_shared ? GA_OK : exchange->begin(exchange->context);
-    return status ? ga_sharded_break(j->table, status) : carry(j, answers, requests);
+    ga_status status = ga_sharded_break(j->table, exchange->begin(exchange->context));
+    return status ? status : carry(j, answers, requests);
+}
+
+/* Requests of one of the first steps. Copies overwrite nothing that a shard still reads. */
+static ga_status bring_first(ga_sharded_job *j, const step *requests)
+{
+    ga_status status =
+        j->table->is_shared ? carry(j, NULL, requests) : exchange_messages(j, NULL, requests);
+    return status || !j->table->is_shared ? status : announce(j, requests);
 }
 
 /* Copies that wait for a meeting. */
@@ -222,24 +232,26 @@ static ga_status begin_copies(ga_sharded_job *j, const step *answers, const step
     g->has_requests = requests;
     g->answers = *answers;
     g->requests = requests ? *requests : *answers;
-    ga_status status = g->is_open ? meet(j) : GA_OK;
-    return ga_sharded_break(t, status ? status
-                                      : t->engine->mark(t, GA_SHARDED_MET, t->exchange_stream));
-}
-
-/* The host waits for the meeting before it enqueues copies to other ranks: if the meeting is
- * aborted, none overwrites the buffer of a slow rank. */
-static ga_status end_copies(ga_sharded_job *j, group *g)
-{
-    ga_slabhash_sharded *t = j->table;
-    ga_status status = GA_OK;
     if (!g->is_open) {
         return GA_OK;
     }
-    g->is_open = false;
-    if (g->has_requests) {
-        status = t->engine->follow(t, GA_SHARDED_MET, t->arrivals);
-        status = status ? status : t->exchange.wait(t->exchange.context, t->arrivals);
+    ga_status status = t->engine->follow(t, GA_SHARDED_DONE + answers->buffer, t->meetings);
+    status = status ? status : t->exchange.meet(t->exchange.context, t->meetings);
+    return ga_sharded_break(t, status ? status : t->engine->mark(t, GA_SHARDED_MET, t->meetings));
+}
+
+/* The host waits for the meeting before it enqueues copies to other ranks: if the meeting is
+ * aborted, none overwrites the buffer of a slow rank. Copies from them only follow it. */
+static ga_status end_copies(ga_sharded_job *j, const group *g)
+{
+    ga_slabhash_sharded *t = j->table;
+    if (!g->is_open) {
+        return GA_OK;
+    }
+    void *stream = g->has_requests ? t->arrivals : t->exchange_stream;
+    ga_status status = t->engine->follow(t, GA_SHARDED_MET, stream);
+    if (status == GA_OK && g->has_requests) {
+        status = t->exchange.wait(t->exchange.context, t->arrivals);
     }
     return status ? ga_sharded_break(t, status)
                   : carry(j, &g->answers, g->has_requests ? &g->requests : NULL);
@@ -364,48 +376,78 @@ static ga_status serve_step(ga_sharded_job *j, const step *s)
     return t->engine->mark(t, GA_SHARDED_DONE + s->buffer, j->stream);
 }
 
-/* The step after `s`. False: there is none. */
-static bool next_step(const ga_sharded_job *j, const step *s, step *next)
+/* The steps whose requests are under way, or here: the one that is served now is the first. */
+typedef struct queue {
+    step steps[GA_SHARDED_BUFFERS + 1];
+    uint32_t count;
+} queue;
+
+/* Appends the step behind the last one, if there is one. */
+static void append_next(const ga_sharded_job *j, queue *q)
 {
-    *next = (step){s->slice, s->round + 1, (s->buffer + 1) % GA_SHARDED_BUFFERS};
-    if (next->round == j->rounds[s->slice]) {
-        next->slice++;
-        next->round = 0;
+    const step *last = &q->steps[q->count - 1];
+    step next = {last->slice, last->round + 1, (last->buffer + 1) % GA_SHARDED_BUFFERS};
+    if (next.round == j->rounds[last->slice]) {
+        next.slice++;
+        next.round = 0;
     }
-    return next->slice < j->slices;
+    if (next.slice < j->slices) {
+        q->steps[q->count++] = next;
+    }
 }
 
-/* The group behind a step: messages at once, copies while the next step is served. */
+static void drop_first(queue *q)
+{
+    q->count--;
+    for (uint32_t i = 0; i < q->count; i++) {
+        q->steps[i] = q->steps[i + 1];
+    }
+}
+
+/* The group behind a step, with the requests that take its buffer. Messages are enqueued at once,
+ * copies while the next step is served; so their meeting comes before the one that announces the
+ * requests of the group before them. */
 static ga_status exchange_behind(ga_sharded_job *j, const step *now, const step *later, group *g)
 {
     ga_slabhash_sharded *t = j->table;
-    ga_status status = end_copies(j, g);
-    status =
-        status ? status : t->engine->follow(t, GA_SHARDED_DONE + now->buffer, t->exchange_stream);
-    return status         ? status
-           : t->is_shared ? begin_copies(j, now, later, g)
-                          : exchange_steps(j, now, later);
+    group before = *g;
+    ga_status status;
+    if (!t->is_shared) {
+        status = t->engine->follow(t, GA_SHARDED_DONE + now->buffer, t->exchange_stream);
+        return status ? status : exchange_messages(j, now, later);
+    }
+    status = end_copies(j, &before);
+    status = status ? status : begin_copies(j, now, later, g);
+    return status || !before.is_open || !before.has_requests ? status
+                                                             : announce(j, &before.requests);
+}
+
+static ga_status begin_steps(ga_sharded_job *j, queue *q)
+{
+    ga_status status =
+        j->table->engine->follow(j->table, GA_SHARDED_SORTED, j->table->exchange_stream);
+    for (uint32_t i = 0; i + 1 < GA_SHARDED_BUFFERS; i++) {
+        append_next(j, q);
+    }
+    for (uint32_t i = 0; status == GA_OK && i < q->count; i++) {
+        status = bring_first(j, q->steps + i);
+    }
+    return status;
 }
 
 ga_status ga_sharded_run_steps(ga_sharded_job *j)
 {
     ga_slabhash_sharded *t = j->table;
     group behind = {.is_open = false};
-    step now = {0, 0, 0};
-    step next, later;
-    bool has_next = next_step(j, &now, &next);
-    bool goes_on = true;
-    ga_status status = t->engine->follow(t, GA_SHARDED_SORTED, t->exchange_stream);
-    status = status ? status : exchange_steps(j, NULL, &now);
-    status = status || !has_next ? status : exchange_steps(j, NULL, &next);
-    while (status == GA_OK && goes_on) {
-        bool has_later = has_next && next_step(j, &next, &later);
-        status = serve_step(j, &now);
-        status = status ? status : exchange_behind(j, &now, has_later ? &later : NULL, &behind);
-        goes_on = has_next;
-        now = next;
-        next = later;
-        has_next = has_later;
+    queue q = {.count = 1};
+    ga_status status = begin_steps(j, &q);
+    while (status == GA_OK && q.count) {
+        uint32_t before = q.count;
+        append_next(j, &q);
+        const step *later = q.count > before ? q.steps + before : NULL;
+        status = serve_step(j, q.steps);
+        status = status ? status : exchange_behind(j, q.steps, later, &behind);
+        drop_first(&q);
         t->report.steps++;
     }
     status = status ? status : end_copies(j, &behind);

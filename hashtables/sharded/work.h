@@ -10,9 +10,9 @@
 
 enum {
     GA_SHARDED_BINS = 1024, /* at most */
-    GA_SHARDED_THREADS = 256,
-    GA_SHARDED_SORT_BYTES = 16384, /* of keys that a block sorts at once */
-    GA_SHARDED_SLOTS = 8192,       /* of a block that finds keys that repeat */
+    GA_SHARDED_THREADS = 512,
+    GA_SHARDED_SORT_BYTES = 32768, /* of keys that a block sorts at once */
+    GA_SHARDED_SLOTS = 16384,      /* of a block that finds keys that repeat */
     GA_SHARDED_RESULTS = 4,        /* ABSENT, FOUND, FULL, REFUSED */
     GA_SHARDED_REPEATS = 0x8000    /* bit of an index: the request repeats another one's key */
 };

@@ -25,7 +25,7 @@
 #endif
 
 enum {
-    THREADS = 256, /* of a block, at most */
+    THREADS = 512, /* of a block, at most */
     WARPS = THREADS / 32,
     SNAPSHOTS = 64,
     AT_ATOMICS = 32 /* of so many atomics, one gives way */
@@ -33,7 +33,9 @@ enum {
 
 emulated_options emulated = {1, EMULATED_RANDOM, 0, 60};
 
+/* The dynamic shared memory of each library's kernels. */
 alignas(16) thread_local uint4 ga_spgemm_shared[EMULATED_SHARED_BYTES / sizeof(uint4)];
+alignas(16) thread_local uint4 ga_sharded_shared[EMULATED_SHARED_BYTES / sizeof(uint4)];
 
 thread_local emulated_thread *emulated_self;
 
@@ -255,6 +257,18 @@ void prepare(fiber *f)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
+/* So that a kernel finds nothing there, and reaches no more of it than the launch asks for. */
+void prepare_shared(uint4 *shared, unsigned bytes)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __asan_unpoison_memory_region(shared, EMULATED_SHARED_BYTES);
+    __asan_poison_memory_region((char *)shared + bytes, EMULATED_SHARED_BYTES - bytes);
+#else
+    (void)bytes;
+    memset((void *)shared, 0xa5, EMULATED_SHARED_BYTES);
+#endif
+}
+
 void run_block(block *b, const emulated_kernel *kernel, uint32_t number)
 {
     own = b;
@@ -272,12 +286,9 @@ void run_block(block *b, const emulated_kernel *kernel, uint32_t number)
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstack(&attributes, &b->stack, &b->stack_bytes);
     pthread_attr_destroy(&attributes);
-    __asan_unpoison_memory_region(ga_spgemm_shared, sizeof ga_spgemm_shared);
-    __asan_poison_memory_region((char *)ga_spgemm_shared + kernel->shared,
-                                sizeof ga_spgemm_shared - kernel->shared);
-#else
-    memset((void *)ga_spgemm_shared, 0xa5, sizeof ga_spgemm_shared);
 #endif
+    prepare_shared(ga_spgemm_shared, kernel->shared);
+    prepare_shared(ga_sharded_shared, kernel->shared);
     for (uint32_t i = 0; i < b->threads; i++) {
         fiber *f = &b->fibers[i];
         f->self =

@@ -57,6 +57,7 @@ const struct {
     KERNEL(ga_spgemm_rounds_kernel_f32),    KERNEL(ga_spgemm_gather_kernel),
     KERNEL(ga_sharded_combine_kernel),      KERNEL(ga_sharded_count_kernel),
     KERNEL(ga_sharded_pad_kernel),          KERNEL(ga_sharded_sort_kernel),
+    KERNEL(ga_sharded_sort_wide_kernel),    KERNEL(ga_sharded_gather_wide_kernel),
     KERNEL(ga_sharded_gather_kernel),       KERNEL(ga_sharded_order_kernel),
     KERNEL(ga_sharded_move_kernel),         KERNEL(emulated_diverge),
 };

@@ -10,7 +10,7 @@
 
 enum {
     EMULATED_BLOCKS = 8,             /* that run at a time */
-    EMULATED_SHARED_BYTES = 48 << 10 /* of dynamic shared memory, at most */
+    EMULATED_SHARED_BYTES = 64 << 10 /* of dynamic shared memory, at most */
 };
 
 /* In which order the threads of a block go on. */

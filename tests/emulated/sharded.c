@@ -15,7 +15,7 @@
 #include <time.h>
 
 enum {
-    REQUESTS = 20000,
+    REQUESTS = 40000,
     PAD = 32,
     ROOM = REQUESTS + GA_SHARDED_BINS * PAD,
     BLOCKS = 5
@@ -48,7 +48,7 @@ static void fail(const char *what, uint64_t seed)
 static void launch(const char *name, void *work)
 {
     void *parameters[] = {work};
-    if (!emulated_launch(name, BLOCKS, GA_SHARDED_THREADS, 0, parameters)) {
+    if (!emulated_launch(name, BLOCKS, GA_SHARDED_THREADS, sizeof(ga_sharded_room), parameters)) {
         fail(name, 0);
     }
 }
@@ -164,7 +164,7 @@ static void gather(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
         results_from[i] = (uint8_t)(key % 4);
     }
     memset(totals, 0, sizeof totals);
-    launch("ga_sharded_gather_kernel", &work);
+    launch(sort->is_wide ? "ga_sharded_gather_wide_kernel" : "ga_sharded_gather_kernel", &work);
     check_gathered(sort, (ga_sharded_repeat)work.repeat, seed);
 }
 
@@ -244,7 +244,7 @@ static void try_one(uint64_t seed)
                           .is_wide = sort.is_wide};
     memset(keys_to, 0, sizeof keys_to);
     launch("ga_sharded_pad_kernel", &pad);
-    launch("ga_sharded_sort_kernel", &sort);
+    launch(sort.is_wide ? "ga_sharded_sort_wide_kernel" : "ga_sharded_sort_kernel", &sort);
     check_sorted(&sort, seed);
     gather(&sort, end, seed);
     if (!sort.combines) { /* of such batches no numbers are ordered */

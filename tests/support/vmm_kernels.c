@@ -339,7 +339,9 @@ static struct CUfunc_st kernels[] = {
     {"ga_sharded_combine_kernel", sharded_combine},
     {"ga_sharded_pad_kernel", sharded_pad},
     {"ga_sharded_sort_kernel", sharded_sort},
+    {"ga_sharded_sort_wide_kernel", sharded_sort},
     {"ga_sharded_gather_kernel", sharded_gather},
+    {"ga_sharded_gather_wide_kernel", sharded_gather},
     {"ga_sharded_order_kernel", sharded_order},
     {"ga_sharded_move_kernel", sharded_move},
 };
