@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    PADS_SHIFT = 32 /* pads are in the upper half of a word of counts */
+};
+
 ga_status ga_sharded_check(const ga_slabhash_sharded *table)
 {
     if (!table) {
@@ -70,7 +74,7 @@ static ga_status put_matrix(ga_slabhash_sharded *table, uint64_t words, void *st
     uint64_t *row = table->host->matrix + table->exchange.rank * bins;
     memset(table->host->matrix, 0, words * sizeof *row);
     for (uint64_t i = 0; i < bins; i++) {
-        row[i] = table->host->own_counts[i];
+        row[i] = table->host->own_counts[i] | (uint64_t)table->host->own_pads[i] << PADS_SHIFT;
     }
     return table->engine->put(table, table->matrix, table->host->matrix, words * sizeof *row,
                               stream);
@@ -84,8 +88,9 @@ static void read_matrix(ga_slabhash_sharded *table)
     uint64_t first = (uint64_t)table->exchange.rank * parts;
     for (uint32_t rank = 0; rank < table->division.ranks; rank++) {
         for (uint32_t part = 0; part < parts; part++) {
-            table->host->other_counts[rank * parts + part] =
-                (uint32_t)table->host->matrix[rank * bins + first + part];
+            uint64_t word = table->host->matrix[rank * bins + first + part];
+            table->host->other_counts[rank * parts + part] = (uint32_t)word;
+            table->host->other_pads[rank * parts + part] = (uint32_t)(word >> PADS_SHIFT);
         }
     }
 }

@@ -130,6 +130,7 @@ static ga_status count(const ga_sharded_all_job *j)
     ga_slabhash_sharded *t = j->table;
     ga_sharded_sort sort = sort_of(j);
     uint64_t bytes = ((uint64_t)t->division.ranks << t->division.parts_log) * sizeof *t->counts;
+    memset(t->host->own_pads, 0, sizeof t->host->own_pads);
     ga_status status = t->engine->fill(t, t->counts, 0, bytes, t->exchange_stream);
     status = status ? status : t->engine->count(t, &sort, t->exchange_stream);
     status = status ? status

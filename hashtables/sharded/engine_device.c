@@ -12,6 +12,7 @@ enum {
     BLOCKS_EACH = 2,   /* of a multiprocessor, as the registers of the sort allow, */
     COUNTING_EACH = 4, /* and as many threads as it has */
     SLICE_LEAST = 1 << 23,
+    GUESS_LEAST = 1 << 15,                 /* from there on pads cost less than the count */
     SORT_MOST = GA_SHARDED_SORT_BYTES / 4, /* requests of a block at once */
     ROOM_BYTES = sizeof(ga_sharded_room)
 };
@@ -291,6 +292,7 @@ static ga_status device_follow(ga_slabhash_sharded *table, ga_sharded_mark mark,
 
 const ga_sharded_engine ga_sharded_device = {
     .slice_least = SLICE_LEAST,
+    .guess_least = GUESS_LEAST,
     .open = device_open,
     .close = device_close,
     .enter = device_enter,

@@ -151,8 +151,12 @@ static void cut_own(ga_slabhash_sharded *table, cutter *from, uint64_t count)
 {
     uint64_t bins = (uint64_t)table->division.ranks << table->division.parts_log;
     uint64_t blocks = count * table->width / GA_SHARDED_SORT_BYTES + 1;
-    cut_arrays(from, &table->sorted, count + bins * GA_SHARDED_PAD, table->width,
-               has_values(table));
+    uint64_t pads = bins * GA_SHARDED_PAD;
+    uint64_t capacity = ga_sharded_capacity(table, count);
+    if (capacity) {
+        pads = bins * capacity - count + GA_SHARDED_SORT_BYTES / table->width;
+    }
+    cut_arrays(from, &table->sorted, count + pads, table->width, has_values(table));
     table->indices = cut(from, count * sizeof *table->indices);
     table->extents = cut(from, blocks * (bins + 1) * sizeof *table->extents);
 }

@@ -231,6 +231,7 @@ static ga_status count(ga_sharded_job *j)
 {
     const ga_sharded_engine *engine = j->table->engine;
     j->combines = false;
+    memset(j->table->host->own_pads, 0, sizeof j->table->host->own_pads);
     ga_status status = count_by(j, engine->count);
     if (status == GA_OK && may_combine(j) && is_skewed(j)) {
         j->combines = true;
@@ -250,8 +251,9 @@ static void find_begins(ga_sharded_job *j)
     }
 }
 
-/* Sorts the requests by bin, and pads the bins. */
-static ga_status sort(ga_sharded_job *j)
+/* Sorts the requests by bin, and pads the bins: up to the capacity of each, or if it is 0, where all
+ * are counted, up to a multiple of GA_SHARDED_PAD. */
+static ga_status sort(ga_sharded_job *j, uint32_t capacity)
 {
     ga_slabhash_sharded *t = j->table;
     ga_sharded_sort sort = sort_of(j);
@@ -260,17 +262,62 @@ static ga_status sort(ga_sharded_job *j)
                           .keys_to = t->sorted.keys,
                           .bins = bins_of(j),
                           .to = GA_SHARDED_PAD,
+                          .capacity = capacity,
                           .is_wide = t->width == 8};
     find_begins(j);
     sort.cursors = t->cursors;
+    sort.capacity = capacity;
     ga_status status =
         t->engine->put(t, t->cursors, t->host->begins, bins_of(j) * sizeof *t->cursors, j->stream);
     status = status ? status
                     : t->engine->fill(t, t->served, 0, GA_SHARDED_RESULTS * sizeof *t->served,
                                       j->stream);
-    status = status ? status : t->engine->pad(t, &pad, j->stream); /* while the cursors begin */
+    if (status == GA_OK && !capacity) { /* while the cursors begin */
+        status = t->engine->pad(t, &pad, j->stream);
+    }
     status = status ? status : t->engine->sort(t, &sort, j->stream);
+    if (status == GA_OK && capacity) {
+        status = t->engine->pad(t, &pad, j->stream);
+    }
     return status ? status : t->engine->mark(t, GA_SHARDED_SORTED, j->stream);
+}
+
+/* Whether no bin has more requests than its capacity. */
+static bool note_pads(ga_sharded_job *j, uint32_t capacity)
+{
+    ga_sharded_copies *host = j->table->host;
+    bool fits = true;
+    for (uint32_t bin = 0; bin < bins_of(j); bin++) {
+        uint32_t count = host->ends[bin] - host->begins[bin];
+        fits = fits && count <= capacity;
+        host->own_pads[bin] = capacity - count;
+    }
+    return fits;
+}
+
+/* Sorts without a count, into bins of the capacity that hashed keys most likely do not exceed.
+ * `*sorted`: whether they did not. Keys that repeat exceed it soon, and another piece of the batch
+ * is then not tried. */
+static ga_status guess(ga_sharded_job *j, bool *sorted)
+{
+    ga_slabhash_sharded *t = j->table;
+    uint32_t capacity = j->has_guessed_wrong ? 0 : ga_sharded_capacity(t, j->count);
+    *sorted = false;
+    if (!capacity) {
+        return GA_OK;
+    }
+    j->combines = false;
+    for (uint32_t bin = 0; bin < bins_of(j); bin++) {
+        t->host->own_counts[bin] = capacity;
+    }
+    ga_status status = sort(j, capacity);
+    status = status ? status
+                    : t->engine->get(t, t->host->ends, t->cursors, bins_of(j) * sizeof *t->cursors,
+                                     j->stream);
+    status = status ? status : t->engine->wait(t, j->stream);
+    *sorted = status == GA_OK && note_pads(j, capacity);
+    j->has_guessed_wrong = !*sorted;
+    return status;
 }
 
 static ga_status gather(ga_sharded_job *j)
@@ -350,23 +397,23 @@ static uint64_t requests_here(const ga_sharded_job *j)
     for (uint32_t rank = 0; rank < t->division.ranks; rank++) {
         const uint32_t *counts =
             rank == t->exchange.rank ? t->host->own_counts : t->host->other_counts;
+        const uint32_t *pads = rank == t->exchange.rank ? t->host->own_pads : t->host->other_pads;
         for (uint32_t part = 0; part < parts; part++) {
-            sum += counts[rank * parts + part];
+            sum += counts[rank * parts + part] - pads[rank * parts + part];
         }
     }
     return sum;
 }
 
-/* All ranks agree, while this one sorts. `*sorted`: a failure of that, which the others do not
- * learn here. */
-static ga_status agree_and_sort(ga_sharded_job *j, ga_status status, ga_status *sorted)
+/* All ranks agree, while this one sorts, if it has not. `*sorted`: a failure of that, which the
+ * others do not learn here. */
+static ga_status agree_and_sort(ga_sharded_job *j, ga_status status, bool has_sorted,
+                                ga_status *sorted)
 {
     ga_slabhash_sharded *t = j->table;
     ga_status agreed = ga_sharded_begin_agreement(t, true);
-    if (agreed == GA_OK && status == GA_OK) {
-        j->has_values = needs_values(j);
-        j->has_ops = j->batch->ops;
-        *sorted = sort(j);
+    if (agreed == GA_OK && status == GA_OK && !has_sorted) {
+        *sorted = sort(j, 0);
     }
     agreed = agreed ? agreed : ga_sharded_end_agreement(t, true);
     status = agreed ? agreed : check_words(j, status);
@@ -382,12 +429,16 @@ static ga_status run_piece(ga_sharded_job *j, ga_status status, const uint64_t *
     ga_slabhash_sharded *t = j->table;
     uint64_t left = j->batch->count - j->done;
     ga_status sorted = GA_OK;
+    bool has_sorted = false;
     *more = false;
     j->count = status ? 0 : left < t->piece ? left : t->piece;
     status = status ? status : ga_sharded_reserve(t, j->count);
-    status = status ? status : count(j);
+    j->has_values = needs_values(j);
+    j->has_ops = j->batch->ops;
+    status = status ? status : guess(j, &has_sorted);
+    status = status || has_sorted ? status : count(j);
     fill_words(j, status, counts);
-    status = agree_and_sort(j, status, &sorted);
+    status = agree_and_sort(j, status, has_sorted, &sorted);
     if (status != GA_OK) {
         return status;
     }

@@ -161,6 +161,7 @@ static void configure(ga_slabhash_sharded *table, const ga_sharded_options *opti
     table->width = table->shard.mode == GA_SLABHASH_MAP64 ? 8 : 4;
     table->engine = on_host ? &ga_sharded_host : &ga_sharded_device;
     table->slice_least = table->engine->slice_least;
+    table->guess_least = table->engine->guess_least;
 }
 
 /* Whether all ranks have opened it, alike. */

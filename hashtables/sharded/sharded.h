@@ -3,6 +3,9 @@
  * The record of a sharded table on one rank.
  *
  *   ga_slabhash_sharded_run -> for each piece of the batch
+ *     guess         sorts into bins of one size, which hashed       caller's stream
+ *                   keys most likely do not exceed; if it succeeds,
+ *                   count and sort are done
  *     count         requests of each bin; with skewed keys also     caller's stream
  *                   finds keys that repeat
  *     agree         all ranks: same form, no failure, steps; and    exchange stream
@@ -66,7 +69,8 @@ enum {
     GA_SHARDED_BUFFERS = 3,
     GA_SHARDED_TOGETHER = 8, /* messages that a shard serves side by side, at most */
     GA_SHARDED_KERNELS = 9,
-    GA_SHARDED_PAD = 32,     /* requests */
+    GA_SHARDED_PAD = 32,             /* requests */
+    GA_SHARDED_GUESS_MOST = 1 << 30, /* requests; indices have 32 bits */
     GA_SHARDED_FEW = 8,      /* ranks, whose counts for each other are words of an agreement: */
     GA_SHARDED_MATRIX = 4096 /* of that many at most */
 };
@@ -135,6 +139,9 @@ typedef struct ga_sharded_copies {
     uint64_t totals[GA_SHARDED_RESULTS];
     uint32_t own_counts[GA_SHARDED_BINS];
     uint32_t other_counts[GA_SHARDED_BINS];
+    uint32_t own_pads[GA_SHARDED_BINS]; /* of own_counts: that a capacity needs */
+    uint32_t other_pads[GA_SHARDED_BINS];
+    uint32_t ends[GA_SHARDED_BINS];   /* of each bin with a capacity */
     uint32_t begins[GA_SHARDED_BINS]; /* of each bin */
     uint64_t all_totals_here[2 * GA_SHARDED_RANKS];
     uint64_t all_totals[GA_SHARDED_RANKS];
@@ -156,6 +163,7 @@ struct ga_slabhash_sharded {
     unsigned multiprocessors;
     uint64_t piece, pair_most;
     uint64_t slice_least;               /* of the engine; tests change it, on all ranks alike */
+    uint64_t guess_least;               /* likewise, on each rank */
     uint32_t width;                     /* bytes of a key, and of a value */
     bool is_broken;                     /* the exchange failed */
     bool is_fixed_exchanges, is_shared; /* `fixed` is memory of the exchange; all ranks reach it */
@@ -185,6 +193,7 @@ struct ga_slabhash_sharded {
  * work is on `stream`. */
 struct ga_sharded_engine {
     uint64_t slice_least; /* requests of a slice, below which it costs more than it saves */
+    uint64_t guess_least; /* requests of a bin, from which on its size is guessed; 0: never */
     ga_status (*open)(ga_slabhash_sharded *table);
     void (*close)(ga_slabhash_sharded *table);
     ga_status (*enter)(ga_slabhash_sharded *table, void *scope);
@@ -223,6 +232,22 @@ static inline uint32_t ga_sharded_first_part(const ga_slabhash_sharded *table, u
 static inline uint32_t ga_sharded_other(const ga_slabhash_sharded *table, uint32_t rank)
 {
     return rank - (rank > table->exchange.rank);
+}
+
+/* The size of bins that have so many requests on average: 5 standard deviations more. 0: it is not
+ * guessed. */
+static inline uint32_t ga_sharded_capacity(const ga_slabhash_sharded *table, uint64_t count)
+{
+    uint64_t mean = count / ((uint64_t)table->division.ranks << table->division.parts_log);
+    uint64_t root = 0;
+    if (!table->guess_least || mean < table->guess_least || count > GA_SHARDED_GUESS_MOST ||
+        table->division.ranks > GA_SHARDED_FEW) {
+        return 0;
+    }
+    for (uint64_t bit = UINT64_C(1) << 15; bit; bit /= 2) {
+        root += (root + bit) * (root + bit) <= mean ? bit : 0;
+    }
+    return (uint32_t)((mean + 5 * (root + 1)) / GA_SHARDED_PAD + 1) * GA_SHARDED_PAD;
 }
 
 /* memory.c: takes memory for words and the copies on the host; for requests of others, which is

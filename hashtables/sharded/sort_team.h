@@ -170,7 +170,11 @@ GA_SIMT void ga_sharded_reserve_team(const ga_sharded_sort *sort, uint32_t bins,
     {
         uint32_t begin = room->counts[bin];
         uint32_t end = room->counts[bin + 1u];
-        room->to[bin] = (end > begin ? GA_TEAM_ADD(sort->cursors + bin, end - begin) : 0) - begin;
+        uint32_t to = end > begin ? GA_TEAM_ADD(sort->cursors + bin, end - begin) : 0;
+        if (sort->capacity && to + (end - begin) > (bin + 1u) * sort->capacity) {
+            to = bins * sort->capacity;
+        }
+        room->to[bin] = to - begin;
         extents[bin].begin = begin;
         extents[bin].to = room->to[bin];
     }
@@ -198,8 +202,14 @@ GA_SIMT void ga_sharded_copy_team(void *to, uint32_t bins, uint32_t width, uint3
 /* Pads a bin. All threads of the team call. */
 GA_SIMT void ga_sharded_pad_team(const ga_sharded_pad *pad, uint32_t bin)
 {
-    uint32_t end = pad->cursors[bin] + pad->counts[bin];
-    GA_TEAM_EACH(i, (pad->to - end % pad->to) % pad->to)
+    uint32_t end = pad->cursors[bin];
+    uint32_t until = (bin + 1u) * pad->capacity;
+    uint32_t pads = end < until ? until - end : 0;
+    if (!pad->capacity) {
+        end += pad->counts[bin];
+        pads = (pad->to - end % pad->to) % pad->to;
+    }
+    GA_TEAM_EACH(i, pads)
     {
         ga_sharded_store(pad->keys_to, end + i, UINT64_MAX, GA_SHARDED_WIDTH(pad->is_wide));
     }

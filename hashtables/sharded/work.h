@@ -36,15 +36,19 @@ typedef struct ga_sharded_sort {
     ga_sharded_extent *extents; /* of each block one for each bin, and the end of the last one */
     uint32_t is_wide;
     uint32_t combines; /* not 0: `indices` is as ga_sharded_combine_team() leaves it */
+    uint32_t capacity; /* 0: bins have room for their requests. Else each has room for so many. Its
+                        * cursor goes up for all of its requests, but those of blocks that find no
+                        * room are copied behind the bins, to room for those of one block. */
 } ga_sharded_sort;
 
 /* The end of each bin is filled with the key of all bits set, which is reserved. */
 typedef struct ga_sharded_pad {
-    const uint32_t *cursors; /* where each bin begins */
-    const uint32_t *counts;  /* of each bin */
+    const uint32_t *cursors; /* where each bin begins; with a capacity, the end of its requests */
+    const uint32_t *counts;  /* of each bin; not with a capacity */
     void *keys_to;
     uint32_t bins;
-    uint32_t to; /* a multiple of */
+    uint32_t to;       /* a multiple of; not with a capacity */
+    uint32_t capacity; /* that of the sort */
     uint32_t is_wide;
 } ga_sharded_pad;
 

@@ -199,6 +199,45 @@ static void order(const ga_sharded_sort *sort, uint32_t end, uint64_t seed)
     }
 }
 
+/* Bins of one size, for all requests or not for all, if there is room for such. */
+static uint32_t find_begins_of_capacity(ga_sharded_sort *sort, uint32_t bins)
+{
+    uint64_t most = PAD;
+    for (uint32_t bin = 0; bin < bins; bin++) {
+        most = counts[bin] > most ? counts[bin] : most;
+    }
+    most = draw(3) ? (most + PAD - 1) / PAD * PAD : (1 + draw(most) / PAD) * PAD;
+    if (sort->combines || bins * most + GA_SHARDED_SORT_MOST(sort->is_wide) > ROOM) {
+        return find_begins(bins);
+    }
+    sort->capacity = (uint32_t)most;
+    for (uint32_t bin = 0; bin < bins; bin++) {
+        begins[bin] = bin * sort->capacity;
+    }
+    return bins * sort->capacity;
+}
+
+/* True: all requests had room. Otherwise pads are within their bins, all the same. */
+static bool check_ends(const ga_sharded_sort *sort, uint32_t bins, uint64_t seed)
+{
+    uint32_t width = GA_SHARDED_WIDTH(sort->is_wide);
+    uint64_t reserved = sort->is_wide ? UINT64_MAX : UINT32_MAX;
+    bool fits = true;
+    for (uint32_t bin = 0; bin < bins; bin++) {
+        uint32_t until = begins[bin] + sort->capacity;
+        if (cursors[bin] != begins[bin] + counts[bin]) {
+            fail("a cursor does not count the requests of its bin", seed);
+        }
+        for (uint32_t i = cursors[bin]; i < until; i++) {
+            if (ga_sharded_load(keys_to, i, width) != reserved) {
+                fail("a bin is not padded up to its capacity", seed);
+            }
+        }
+        fits = fits && cursors[bin] <= until;
+    }
+    return fits;
+}
+
 static void try_one(uint64_t seed)
 {
     state = seed;
@@ -233,7 +272,7 @@ static void try_one(uint64_t seed)
     if (sort.combines) {
         check_combined(&sort, seed);
     }
-    uint32_t end = find_begins(bins);
+    uint32_t end = draw(2) ? find_begins(bins) : find_begins_of_capacity(&sort, bins);
     memcpy(cursors, begins, sizeof cursors);
     sort.cursors = cursors;
     ga_sharded_pad pad = {.cursors = cursors,
@@ -241,10 +280,19 @@ static void try_one(uint64_t seed)
                           .keys_to = keys_to,
                           .bins = bins,
                           .to = PAD,
+                          .capacity = sort.capacity,
                           .is_wide = sort.is_wide};
     memset(keys_to, 0, sizeof keys_to);
-    launch("ga_sharded_pad_kernel", &pad);
+    if (!sort.capacity) {
+        launch("ga_sharded_pad_kernel", &pad);
+    }
     launch(sort.is_wide ? "ga_sharded_sort_wide_kernel" : "ga_sharded_sort_kernel", &sort);
+    if (sort.capacity) {
+        launch("ga_sharded_pad_kernel", &pad);
+        if (!check_ends(&sort, bins, seed)) {
+            return; /* the caller counts, and sorts again */
+        }
+    }
     check_sorted(&sort, seed);
     gather(&sort, end, seed);
     if (!sort.combines) { /* of such batches no numbers are ordered */
