@@ -39,18 +39,16 @@ bool ga_settings_refuse(const ga_settings *settings, const char *name)
 
 /* ---- the user's own values ----------------------------------------------------------------- */
 
-/* Variables that settings change, and those that keep what they were before. */
-static const char *const kept[][2] = {{"GPUALLOC_HOST", "GPUALLOC_BEFORE_HOST"},
-                                      {"GPUALLOC_DEVICE", "GPUALLOC_BEFORE_DEVICE"},
-                                      {"GPUALLOC_KERNEL", "GPUALLOC_BEFORE_KERNEL"},
-                                      {"GPUALLOC_STATS", "GPUALLOC_BEFORE_STATS"},
-                                      {"GPUALLOC_TRACE", "GPUALLOC_BEFORE_TRACE"},
-                                      {"GPUALLOC_LOG", "GPUALLOC_BEFORE_LOG"},
-                                      {"GPUALLOC_STRICT", "GPUALLOC_BEFORE_STRICT"},
-                                      {"GPUALLOC_TRACE_STACKS", "GPUALLOC_BEFORE_TRACE_STACKS"}};
+#define OWN(name) "GPUALLOC_" name, "GPUALLOC_BEFORE_" name
+
+const char *const ga_settings_variables[GA_SETTINGS_VARIABLES] = {
+    OWN("HOST"),         OWN("DEVICE"),        OWN("KERNEL"),        OWN("STATS"),     OWN("TRACE"),
+    OWN("TRACE_STACKS"), OWN("LOG"),           OWN("STRICT"),        "GLIBC_TUNABLES", "LD_PRELOAD",
+    "LD_LIBRARY_PATH",   "GPUALLOC_STATS_PID", "GPUALLOC_PRELOADED",
+};
 
 enum {
-    KEPT = sizeof kept / sizeof *kept
+    OWN_VARIABLES = 16 /* the first ones: each in front of what it was before */
 };
 
 /* Set the variable as another one is, or not. */
@@ -64,8 +62,8 @@ static bool copy(const char *to, const char *from)
 static bool keep_own(void)
 {
     bool done = true;
-    for (size_t i = 0; !ga_environment("GPUALLOC_PRELOADED") && done && i < KEPT; i++) {
-        done = copy(kept[i][1], kept[i][0]);
+    for (size_t i = 0; !ga_environment("GPUALLOC_PRELOADED") && done && i < OWN_VARIABLES; i += 2) {
+        done = copy(ga_settings_variables[i + 1], ga_settings_variables[i]);
     }
     return done;
 }
@@ -73,8 +71,9 @@ static bool keep_own(void)
 static bool restore_own(void)
 {
     bool done = true;
-    for (size_t i = 0; done && i < KEPT; i++) {
-        done = copy(kept[i][0], kept[i][1]) && unsetenv(kept[i][1]) == 0;
+    for (size_t i = 0; done && i < OWN_VARIABLES; i += 2) {
+        done = copy(ga_settings_variables[i], ga_settings_variables[i + 1]) &&
+               unsetenv(ga_settings_variables[i + 1]) == 0;
     }
     return done;
 }
