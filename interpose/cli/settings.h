@@ -31,7 +31,7 @@ typedef struct ga_settings {
 } ga_settings;
 
 enum {
-    GA_SETTINGS_VARIABLES = 21
+    GA_SETTINGS_VARIABLES = 22
 };
 
 /* The variables that these functions set or remove. */
