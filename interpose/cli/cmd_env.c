@@ -5,6 +5,7 @@
 #include "../../liballoc/platform/environment.h"
 #include "cli.h"
 #include "settings.h"
+#include "suggest.h"
 
 #include <gpualloc/backend.h>
 
@@ -137,6 +138,6 @@ int ga_cmd_env(int argc, char **argv)
     args.settings.shell = true;
     args.settings.argc = argc;
     args.settings.argv = argv;
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    ga_suggest_parse(&argp, argc, argv, 0, &args);
     return env(&args);
 }
