@@ -5,6 +5,7 @@
  * part, and prints a table of the JSON lines that they write.
  */
 #include "cli.h"
+#include "suggest.h"
 
 #include "paths.h"
 #include "runner/lists.h"
@@ -276,7 +277,7 @@ int ga_cmd_bench_coalesce(int argc, char **argv)
     static const struct argp parser = {options, parse, "[PART...]", doc, NULL, NULL, NULL};
     request r = {.runs = NULL};
     argp_err_exit_status = GA_CLI_USAGE;
-    argp_parse(&parser, argc, argv, 0, NULL, &r);
+    ga_suggest_parse(&parser, argc, argv, 0, &r);
     if (r.list) {
         return list_parts();
     }

@@ -3,6 +3,7 @@
  * `gpualloc bench`: workloads over specs, as tables, JSON lines and a picture.
  */
 #include "cli.h"
+#include "suggest.h"
 
 #include "lfht/command.h"
 #include "runner/machine.h"
@@ -372,7 +373,7 @@ int ga_cmd_bench(int argc, char **argv)
         return ga_bench_spgemm_command(argc - 1, argv + 1);
     }
     argp_err_exit_status = GA_CLI_USAGE;
-    argp_parse(&parser, argc, argv, 0, NULL, &r);
+    ga_suggest_parse(&parser, argc, argv, 0, &r);
     if (r.list) {
         return list_workloads();
     }

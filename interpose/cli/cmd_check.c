@@ -7,6 +7,7 @@
 #include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/machine.h"
 #include "cli.h"
+#include "suggest.h"
 
 #include <gpualloc/gpualloc.h>
 
@@ -303,7 +304,7 @@ int ga_cmd_check(int argc, char **argv)
     static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
     static check_facts facts; /* static because it is large */
     bool json = false;
-    argp_parse(&argp, argc, argv, 0, NULL, &json);
+    ga_suggest_parse(&argp, argc, argv, 0, &json);
     ask(&facts);
     return json ? print_json(&facts) : print_table(&facts);
 }

@@ -8,6 +8,7 @@
 #include "comparison.h"
 #include "runner/lists.h"
 #include "runner/progress.h"
+#include "suggest.h"
 
 #include <gpualloc/backend.h>
 
@@ -338,7 +339,7 @@ int ga_cmd_compare(int argc, char **argv)
     static const struct argp argp = {options, parse, "PROGRAM [ARG...]", doc, NULL, NULL, NULL};
     static compare_args args;
     begin(&args);
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+    ga_suggest_parse(&argp, argc, argv, ARGP_IN_ORDER, &args);
     if (needs_tls(&args)) {
         ga_settings whole = {.command = "compare", .argc = argc, .argv = argv};
         ga_settings_restart_with_tls(&whole);

@@ -5,6 +5,7 @@
 #include "../../liballoc/platform/environment.h"
 #include "cli.h"
 #include "settings.h"
+#include "suggest.h"
 
 #include <gpualloc/backend.h>
 
@@ -20,33 +21,6 @@ typedef struct env_args {
     ga_settings settings;
     bool unset;
 } env_args;
-
-/* The variables that settings.c sets or removes. */
-static const char *const variables[] = {"LD_PRELOAD",
-                                        "LD_LIBRARY_PATH",
-                                        "GLIBC_TUNABLES",
-                                        "GPUALLOC_PRELOADED",
-                                        "GPUALLOC_HOST",
-                                        "GPUALLOC_DEVICE",
-                                        "GPUALLOC_KERNEL",
-                                        "GPUALLOC_STATS",
-                                        "GPUALLOC_STATS_PID",
-                                        "GPUALLOC_TRACE",
-                                        "GPUALLOC_TRACE_STACKS",
-                                        "GPUALLOC_LOG",
-                                        "GPUALLOC_STRICT",
-                                        "GPUALLOC_BEFORE_HOST",
-                                        "GPUALLOC_BEFORE_DEVICE",
-                                        "GPUALLOC_BEFORE_KERNEL",
-                                        "GPUALLOC_BEFORE_STATS",
-                                        "GPUALLOC_BEFORE_TRACE",
-                                        "GPUALLOC_BEFORE_TRACE_STACKS",
-                                        "GPUALLOC_BEFORE_LOG",
-                                        "GPUALLOC_BEFORE_STRICT"};
-
-enum {
-    VARIABLES = sizeof variables / sizeof *variables
-};
 
 /* In quotes, so that the shell takes the value as it is, but for quotes and, because fish takes
  * them for escapes in quotes, too, backslashes. */
@@ -91,9 +65,9 @@ static bool is_own(const env_args *args, const char *variable)
 
 static int env(env_args *args)
 {
-    static char *before[VARIABLES];
-    for (size_t i = 0; i < VARIABLES; i++) {
-        const char *value = ga_environment(variables[i]);
+    static char *before[GA_SETTINGS_VARIABLES];
+    for (size_t i = 0; i < GA_SETTINGS_VARIABLES; i++) {
+        const char *value = ga_environment(ga_settings_variables[i]);
         before[i] = value ? strdup(value) : NULL;
     }
     if (!args->unset &&
@@ -105,8 +79,9 @@ static int env(env_args *args)
         ga_settings_refuse(&args->settings, NULL);
         return GA_CLI_FAILED;
     }
-    for (size_t i = 0; i < VARIABLES; i++) {
-        print_variable(variables[i], before[i], args->unset || !is_own(args, variables[i]));
+    for (size_t i = 0; i < GA_SETTINGS_VARIABLES; i++) {
+        const char *variable = ga_settings_variables[i];
+        print_variable(variable, before[i], args->unset || !is_own(args, variable));
     }
     return GA_CLI_OK;
 }
@@ -163,6 +138,6 @@ int ga_cmd_env(int argc, char **argv)
     args.settings.shell = true;
     args.settings.argc = argc;
     args.settings.argv = argv;
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    ga_suggest_parse(&argp, argc, argv, 0, &args);
     return env(&args);
 }

@@ -9,6 +9,7 @@
 #include "../cuda/hooks.h"
 #include "../cuda/nccl_hooks.h"
 #include "cli.h"
+#include "suggest.h"
 
 #include <gpualloc/backend.h>
 
@@ -415,7 +416,7 @@ int ga_cmd_list(int argc, char **argv)
 {
     static const struct argp argp = {options, parse, "[BACKEND...]", doc, NULL, NULL, NULL};
     list_args args = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    ga_suggest_parse(&argp, argc, argv, 0, &args);
     if (args.hooks) {
         return args.json ? print_hooks_json() : print_hooks();
     }

@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "performance.h"
 #include "script.h"
+#include "suggest.h"
 
 #include "runner/figures.h"
 #include "runner/lists.h"
@@ -387,7 +388,7 @@ int ga_cmd_replay(int argc, char **argv)
 {
     static const struct argp argp = {options, parse, "FILE", doc, NULL, NULL, NULL};
     static replay_args args = {.place = GA_PLACE_COUNT, .rounds = ROUNDS};
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    ga_suggest_parse(&argp, argc, argv, 0, &args);
     FILE *lines = args.json ? fopen(args.json, "we") : NULL;
     if (args.json && !lines) {
         ga_fail(GA_ERR_IO, "--json: \"%.300s\": %s", args.json, strerror(errno));

@@ -6,6 +6,7 @@
 #include "../../liballoc/platform/log.h"
 #include "cli.h"
 #include "settings.h"
+#include "suggest.h"
 
 #include <gpualloc/backend.h>
 
@@ -184,6 +185,6 @@ int ga_cmd_run(int argc, char **argv)
     args.settings.command = "run";
     args.settings.argc = argc;
     args.settings.argv = argv;
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+    ga_suggest_parse(&argp, argc, argv, ARGP_IN_ORDER, &args);
     return run(&args);
 }

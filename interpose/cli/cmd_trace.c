@@ -5,6 +5,7 @@
 #include "../../liballoc/backends/trace/reader.h"
 #include "cli.h"
 #include "stack_report.h"
+#include "suggest.h"
 #include "summary.h"
 
 #include <gpualloc/backend.h>
@@ -309,7 +310,7 @@ int ga_cmd_trace(int argc, char **argv)
     static const struct argp argp = {options, parse, "FILE", doc, NULL, NULL, NULL};
     trace_args args = {0};
     ga_trace_reader *reader;
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    ga_suggest_parse(&argp, argc, argv, 0, &args);
     ga_status status = ga_trace_reader_open(&reader, args.file);
     if (status == GA_OK) {
         status = show(reader, &args);

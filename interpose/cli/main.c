@@ -3,11 +3,11 @@
  * `gpualloc`: finds the command and calls it.
  */
 #include "cli.h"
+#include "suggest.h"
 
 #include <gpualloc/gpualloc.h>
 
 #include <argp.h>
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,7 @@
 
 enum {
     HELP_AS_ERROR = (ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK) | ARGP_HELP_EXIT_ERR,
-    NEAR = 2,        /* edit distance up to which a command is suggested */
-    WORD_LENGTH = 16 /* longer than any command's name */
+    NAME_LENGTH = 16 /* longer than any command's name */
 };
 
 typedef struct command {
@@ -102,39 +101,12 @@ static const command *find_command(const char *name)
     return NULL;
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Edit distance from a to b: letters inserted, deleted or changed, and neighbours swapped. Both
- * must be shorter than WORD_LENGTH. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t steps[WORD_LENGTH][WORD_LENGTH];
-    for (size_t i = 0; i <= strlen(a); i++) {
-        for (size_t j = 0; j <= strlen(b); j++) {
-            if (i == 0 || j == 0) {
-                steps[i][j] = i + j;
-                continue;
-            }
-            size_t change = steps[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            size_t shift = least(steps[i - 1][j], steps[i][j - 1]) + 1;
-            steps[i][j] = least(change, shift);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-                steps[i][j] = least(steps[i][j], steps[i - 2][j - 2] + 1);
-            }
-        }
-    }
-    return steps[strlen(a)][strlen(b)];
-}
-
 static const command *nearest_command(const char *name)
 {
     const command *nearest = NULL;
-    size_t best = NEAR + 1;
-    for (size_t i = 0; i < COMMANDS && strlen(name) < WORD_LENGTH; i++) {
-        size_t far = distance(name, commands[i].name);
+    size_t best = GA_SUGGEST_NEAR + 1;
+    for (size_t i = 0; i < COMMANDS; i++) {
+        size_t far = ga_suggest_distance(name, commands[i].name);
         if (far < best) {
             best = far;
             nearest = &commands[i];
@@ -146,11 +118,7 @@ static const command *nearest_command(const char *name)
 static int unknown_command(const char *name)
 {
     const command *nearest = nearest_command(name);
-    fputs("gpualloc: unknown command \"", stderr);
-    for (; *name; name++) { /* do not let a terminal interpret it */
-        fputc(iscntrl((unsigned char)*name) ? '?' : *name, stderr);
-    }
-    fputs("\"; ", stderr);
+    ga_suggest_unknown("gpualloc", "command", name);
     if (nearest) {
         fprintf(stderr, "did you mean \"%s\"?\n", nearest->name);
     } else {
@@ -170,7 +138,7 @@ static int run_command(int argc, char **argv)
     if (!found) {
         return unknown_command(argv[0]);
     }
-    char name[sizeof "gpualloc " + WORD_LENGTH];
+    char name[sizeof "gpualloc " + NAME_LENGTH];
     char help[] = "--help";
     snprintf(name, sizeof name, "gpualloc %s", found->name);
     argv[0] = name; /* argp's messages begin with argv[0] */
@@ -209,7 +177,7 @@ static int parse_program(int argc, char **argv)
         .help_filter = filter_help,
     };
     int first = 0;
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &first);
+    ga_suggest_parse(&argp, argc, argv, ARGP_IN_ORDER, &first);
     return first;
 }
 
@@ -223,7 +191,7 @@ static int cmd_help(int argc, char **argv)
     int first = 0;
     char help[] = "--help";
     char program[] = "gpualloc";
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &first);
+    ga_suggest_parse(&argp, argc, argv, ARGP_IN_ORDER, &first);
     if (first) {
         return run_command(2, (char *[]){argv[first], help, NULL});
     }

@@ -30,6 +30,9 @@ enum {
     STACKS_DEFAULT = 32 /* functions */
 };
 
+#define TUNABLES        "GLIBC_TUNABLES"
+#define TUNABLES_BEFORE "GPUALLOC_BEFORE_TUNABLES"
+
 bool ga_settings_refuse(const ga_settings *settings, const char *name)
 {
     fprintf(stderr, "gpualloc %s: %s%s%s\n", settings->command, name ? name : "", name ? ": " : "",
@@ -39,18 +42,18 @@ bool ga_settings_refuse(const ga_settings *settings, const char *name)
 
 /* ---- the user's own values ----------------------------------------------------------------- */
 
-/* Variables that settings change, and those that keep what they were before. */
-static const char *const kept[][2] = {{"GPUALLOC_HOST", "GPUALLOC_BEFORE_HOST"},
-                                      {"GPUALLOC_DEVICE", "GPUALLOC_BEFORE_DEVICE"},
-                                      {"GPUALLOC_KERNEL", "GPUALLOC_BEFORE_KERNEL"},
-                                      {"GPUALLOC_STATS", "GPUALLOC_BEFORE_STATS"},
-                                      {"GPUALLOC_TRACE", "GPUALLOC_BEFORE_TRACE"},
-                                      {"GPUALLOC_LOG", "GPUALLOC_BEFORE_LOG"},
-                                      {"GPUALLOC_STRICT", "GPUALLOC_BEFORE_STRICT"},
-                                      {"GPUALLOC_TRACE_STACKS", "GPUALLOC_BEFORE_TRACE_STACKS"}};
+#define OWN(name) "GPUALLOC_" name, "GPUALLOC_BEFORE_" name
+
+const char *const ga_settings_variables[GA_SETTINGS_VARIABLES] = {
+    OWN("HOST"),          OWN("DEVICE"),        OWN("KERNEL"),
+    OWN("STATS"),         OWN("TRACE"),         OWN("TRACE_STACKS"),
+    OWN("LOG"),           OWN("STRICT"),        TUNABLES,
+    TUNABLES_BEFORE,      "LD_PRELOAD",         "LD_LIBRARY_PATH",
+    "GPUALLOC_STATS_PID", "GPUALLOC_PRELOADED",
+};
 
 enum {
-    KEPT = sizeof kept / sizeof *kept
+    OWN_VARIABLES = 16 /* the first ones: each in front of what it was before */
 };
 
 /* Set the variable as another one is, or not. */
@@ -64,8 +67,8 @@ static bool copy(const char *to, const char *from)
 static bool keep_own(void)
 {
     bool done = true;
-    for (size_t i = 0; !ga_environment("GPUALLOC_PRELOADED") && done && i < KEPT; i++) {
-        done = copy(kept[i][1], kept[i][0]);
+    for (size_t i = 0; !ga_environment("GPUALLOC_PRELOADED") && done && i < OWN_VARIABLES; i += 2) {
+        done = copy(ga_settings_variables[i + 1], ga_settings_variables[i]);
     }
     return done;
 }
@@ -73,8 +76,9 @@ static bool keep_own(void)
 static bool restore_own(void)
 {
     bool done = true;
-    for (size_t i = 0; done && i < KEPT; i++) {
-        done = copy(kept[i][0], kept[i][1]) && unsetenv(kept[i][1]) == 0;
+    for (size_t i = 0; done && i < OWN_VARIABLES; i += 2) {
+        done = copy(ga_settings_variables[i], ga_settings_variables[i + 1]) &&
+               unsetenv(ga_settings_variables[i + 1]) == 0;
     }
     return done;
 }
@@ -87,13 +91,14 @@ static bool restore_own(void)
 
 static bool set_more_tls(void)
 {
-    const char *before = ga_environment("GLIBC_TUNABLES");
+    const char *before = ga_environment(TUNABLES);
     char *both = NULL;
     if (before && strstr(before, "optional_static_tls")) {
         return false; /* that did not help, or the user's choice */
     }
-    bool done = asprintf(&both, "%s%s" MORE_TLS, before ? before : "", before ? ":" : "") > 0 &&
-                setenv("GLIBC_TUNABLES", both, 1) == 0;
+    before = before ? before : "";
+    bool done = asprintf(&both, "%s%s" MORE_TLS, before, *before ? ":" : "") > 0 &&
+                setenv(TUNABLES_BEFORE, before, 1) == 0 && setenv(TUNABLES, both, 1) == 0;
     free(both);
     return done;
 }
@@ -120,20 +125,23 @@ static bool lacks_tls(const ga_settings *settings)
     return settings->argc > 0 && strstr(ga_error_text(), "static TLS");
 }
 
+/* Whether the variable is as set_more_tls() has set it: the user may have changed it since. */
+static bool is_our_tls(const char *before)
+{
+    const char *now = ga_environment(TUNABLES);
+    size_t length = strlen(before);
+    return now && strncmp(now, before, length) == 0 &&
+           strcmp(now + length, length ? ":" MORE_TLS : MORE_TLS) == 0;
+}
+
 bool ga_settings_drop_tls(void)
 {
-    const char *tunables = ga_environment("GLIBC_TUNABLES");
-    const char *more = tunables ? strstr(tunables, MORE_TLS) : NULL;
-    if (!more || more[sizeof MORE_TLS - 1]) {
-        return true;
+    const char *before = ga_environment(TUNABLES_BEFORE);
+    if (!before || !is_our_tls(before)) {
+        return unsetenv(TUNABLES_BEFORE) == 0;
     }
-    if (more == tunables) {
-        return unsetenv("GLIBC_TUNABLES") == 0;
-    }
-    char *before = strndup(tunables, (size_t)(more - tunables) - 1);
-    bool done = before && setenv("GLIBC_TUNABLES", before, 1) == 0;
-    free(before);
-    return done;
+    return (*before ? setenv(TUNABLES, before, 1) : unsetenv(TUNABLES)) == 0 &&
+           unsetenv(TUNABLES_BEFORE) == 0;
 }
 
 /* The variable is for a jemalloc that the program links, which may be there beside ours. */

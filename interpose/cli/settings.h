@@ -30,6 +30,13 @@ typedef struct ga_settings {
     ga_preload_list libraries;
 } ga_settings;
 
+enum {
+    GA_SETTINGS_VARIABLES = 22
+};
+
+/* The variables that these functions set or remove. */
+extern const char *const ga_settings_variables[GA_SETTINGS_VARIABLES];
+
 /* The parser of the options, for argp_child; its input is a ga_settings. */
 extern const struct argp ga_settings_argp;
 

@@ -69,10 +69,34 @@ class Help(CommandTest):
 
     def test_control_characters_are_not_shown(self) -> None:
         self.refused(self.gpualloc("\033[31m\nx"), 2, '"?[31m?x"')
+        self.refused(self.gpualloc("list", "--hook\ns"), 2, '"--hook?s"; did you mean')
 
     def test_unknown_option(self) -> None:
         for args in ([], *([name] for name in PRESENT)):
             self.refused(self.gpualloc(*args, "--nonesuch"), 2, "'--nonesuch'")
+
+    def test_misspelt_option(self) -> None:
+        for before, slip, behind, meant in (
+                ("run", "--hots=slab", "true", "host"), ("run --log=warn", "--satts", "", "stats"),
+                ("run", "--stats-childern", "true", "stats-children"), ("", "--hlep", "", "help"),
+                ("bench", "--spce=slab", "", "spec"), ("bench same-size", "--josn", "x", "json"),
+                ("list", "--hoks", "", "hooks"), ("env", "--unsett", "", "unset"),
+                ("compare", "--ruonds", "3 -- true", "rounds"), ("trace x", "--jsn", "", "json"),
+                ("replay", "--spek=slab", "x", "spec"), ("check", "--jsom", "", "json"),
+                ("bench coalesce", "--rnus", "3", "runs"), ("help", "--usgae", "", "usage")):
+            answer = self.gpualloc(*before.split(), slip, *behind.split())
+            self.refused(answer, 2, f'unknown option "{slip}"; did you mean "--{meant}"?')
+            self.assertEqual(1, answer.err.count("\n"), answer.err)
+
+    def test_options_that_are_not_misspelt(self) -> None:
+        """Unlike any, abbreviated, behind "--", the program's, or the value of another one."""
+        for words in (["run", "--bad", "true"], ["run", "--ho=nonesuch", "true"],
+                      ["run", "--host", "--hots", "true"], ["trace", "--", "--jsn"],
+                      ["run", "--host=nonesuch", "true", "--hots"],
+                      ["run", "--" + "x" * 10000, "true"]):
+            answer = self.gpualloc(*words)
+            self.assertIn(answer.status, (1, 2))
+            self.assertNotIn("did you mean", answer.err)
 
     def test_full_disk(self) -> None:
         for args in (["list"], ["list", "--json"], ["--help"], ["--version"]):

@@ -18,7 +18,8 @@ NAMES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "GPUALLOC_PRELOADED"
          "GPUALLOC_DEVICE", "GPUALLOC_KERNEL", "GPUALLOC_STATS", "GPUALLOC_STATS_PID",
          "GPUALLOC_TRACE", "GPUALLOC_TRACE_STACKS", "GPUALLOC_LOG", "GPUALLOC_STRICT",
          *(f"GPUALLOC_BEFORE_{name}" for name in
-           ("HOST", "DEVICE", "KERNEL", "STATS", "TRACE", "TRACE_STACKS", "LOG", "STRICT")))
+           ("HOST", "DEVICE", "KERNEL", "STATS", "TRACE", "TRACE_STACKS", "LOG", "STRICT",
+            "TUNABLES")))
 SHELLS = [path for path in map(shutil.which, ("sh", "bash", "dash", "zsh")) if path]
 
 

@@ -26,6 +26,8 @@ USABLE = ("size_t malloc_usable_size(void *block)\n"
           "{ return block ? (((size_t *)block)[-1] & -16) - 16 : 0; }\n")
 PVALLOC = "void *pvalloc(size_t size) { return memalign(4096, size + 4095 & -4096); }\n"
 FAMILY = FOUR + MEMALIGN + ALIGNED + USABLE
+LARGE = "static __thread char large[1 << 13];\n" + FAMILY.replace(
+    "{ return __libc_malloc", "{ large[0]++; return __libc_malloc")
 
 
 def malloc_library(path: Path, source: str = FAMILY + PVALLOC, *options: str) -> Path:
@@ -228,10 +230,7 @@ class DirectLibrary(RunTest):
 
     def test_more_static_thread_local_storage(self) -> None:
         """For a library that the loader has no space for, as Debian's jemalloc."""
-        part = "static __thread char large[1 << 13];\n" + FAMILY.replace("{ return __libc_malloc",
-                                                                       "{ large[0]++; return "
-                                                                       "__libc_malloc")
-        host = f"--host=dl:{self.library('large.so', part, '-ftls-model=initial-exec')}"
+        host = f"--host=dl:{self.library('large.so', LARGE, '-ftls-model=initial-exec')}"
         perturb, more = "glibc.malloc.perturb=0", "glibc.rtld.optional_static_tls=16000"
         self.assertEqual([ALIGN_PRELOAD, "large.so"], self.preloads(host))
         self.assertEqual("unset", self.variable("GLIBC_TUNABLES", host))
@@ -246,6 +245,28 @@ class DirectLibrary(RunTest):
         self.assertIn(f"export GLIBC_TUNABLES='{more}';\n", out)
         chosen = {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=600"}
         self.refused(self.gpualloc("run", host, "true", env=chosen), 2, "static TLS")
+        for own in (more, f"{perturb}:{more}"): # the user's, as we would set it
+            env = {"GLIBC_TUNABLES": own}
+            self.assertEqual(own, self.variable("GLIBC_TUNABLES", host, env=env))
+            self.assertIn(f"export GLIBC_TUNABLES='{own}';\n",
+                          self.gpualloc("env", host, env=env).out)
+
+    def test_static_thread_local_storage_of_an_outer_run(self) -> None:
+        """What the outer run has added goes with `env --unset`, and nothing else."""
+        library = self.library("large.so", LARGE, "-ftls-model=initial-exec")
+        perturb, more = "glibc.malloc.perturb=0", "glibc.rtld.optional_static_tls=16000"
+        unset = f'eval "$({command.BINARY} env --unset)"; '
+        show = 'printf %s "${GLIBC_TUNABLES-unset}"'
+        for before, then, expected in (
+                ({}, "", more), ({}, unset, "unset"),
+                ({"GLIBC_TUNABLES": ""}, "", more),
+                ({"GLIBC_TUNABLES": perturb}, unset, perturb),
+                ({"GLIBC_TUNABLES": perturb},
+                 f"export GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.check=0; {unset}",
+                 f"{perturb}:{more}:glibc.malloc.check=0")):
+            answer = self.run_shell(then + show, f"--host=dl:{library}",
+                                    f"--stats={self.folder}/stats", env=before)
+            self.assertEqual((0, expected, ""), (answer.status, answer.out, answer.err), then)
 
 
 class Found(RunTest):

@@ -26,7 +26,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-REASONS = {"build": "it builds the project, as the build of this test did",
+REASONS = {"build": "it builds the project: build_samples.py runs it",
            "gpu": "it needs a GPU: scripts/gpu-run runs programs",
            "large": "it compiles a program of the page again, which takes a minute",
            "network": "it needs a network",

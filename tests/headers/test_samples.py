@@ -26,7 +26,7 @@ PAGES = samples.pages(SOURCE)
 README = PAGES[0]
 CONFORMANCE = "build/tests/conformance/conformance"
 # A page that runs one of these takes for granted that the reader has it.
-TOOLS = {"nvcc", "cmake", "docker", "mpirun", "torchrun", "xxd"}
+TOOLS = {"nvcc", "cmake", "docker", "mpirun", "torchrun", "xxd", "zstd"}
 GIVEN = {"mine.c": "examples/plugin.c",
          "words.c": "examples/link-malloc/words.c",
          "trees.cu": "examples/kernel-malloc/trees.cu"}

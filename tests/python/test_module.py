@@ -514,6 +514,17 @@ for spec, others in (None, {"host": "slabb"}), ("vmm:x=1", {}), (None, {"kernel"
                                             "--kernel: vmm: serves the place"), strict=True):
             self.assertIn(f"gpualloc env: {expected}", error)
 
+    def test_env_keeps_tunables(self) -> None:
+        """The user's own, also where they are those that `gpualloc run` adds for `dl`."""
+        told = self.python("""
+import gpualloc
+tls = "glibc.rtld.optional_static_tls=16000"
+for own in tls, "glibc.malloc.perturb=0:" + tls:
+    for spec in "system", "dl:libc.so.6":
+        print(gpualloc.env(host=spec, environ={"GLIBC_TUNABLES": own})["GLIBC_TUNABLES"] == own)
+""")
+        self.assertEqual(["True"] * 4, told.split())
+
     def test_env_removes_variables(self) -> None:
         """An empty one replaces that of a surrounding `gpualloc run --stats`."""
         report = self.folder / "child.json"
