@@ -8,8 +8,8 @@
  *   bench-slabhash-mirrored [--keys LOG2] [--rounds N] [--ranks MOST]
  *
  * Prints for 2, 4, ... MOST ranks the median times of a search and of a build, in ms:
- *   count   the count of requests for each bin
- *   sort    agreement, exchange of the counts, and sort
+ *   count   the count of requests for each bin, or, where it is guessed, the sort
+ *   sort    agreement, exchange of the counts, and the sort, if it was not guessed
  *   steps   from the first requests served to the last ones
  *   shard   the part of it in which the shard serves
  *   rest    gather, agreement and the host's waits
@@ -88,6 +88,7 @@ struct mirror {
     std::vector<interval> shard;
     cudaEvent_t start, counted, end;
     bool is_counted;
+    uint32_t words; /* of an agreement without counts */
 };
 
 ga_status mirror_begin(void *)
@@ -129,10 +130,20 @@ ga_status mirror_end(void *context, void *stream)
     return cudaGetLastError() == cudaSuccess ? GA_OK : GA_ERR_DEVICE;
 }
 
-/* All have the same values. */
-ga_status mirror_largest(void *context, uint64_t *, uint32_t, void *stream)
+/* All have the same values. Behind those of each agreement there may be the counts of each rank for
+ * the parts of each one: from a rank come as many requests as are sent to it. */
+ga_status mirror_largest(void *context, uint64_t *values, uint32_t count, void *stream)
 {
     mirror &m = *(mirror *)context;
+    m.words = m.words && m.words < count ? m.words : count;
+    size_t ranks = m.sent.size();
+    size_t parts = (count - m.words) / (ranks * ranks);
+    for (size_t rank = 1; parts && rank < ranks; rank++) {
+        const uint64_t *own = values + m.words + rank * parts;
+        check(cudaMemcpyAsync(values + m.words + rank * ranks * parts, own, parts * sizeof *own,
+                              cudaMemcpyDeviceToDevice, (cudaStream_t)stream),
+              "counts");
+    }
     if (!m.is_counted) {
         check(cudaEventRecord(m.counted, (cudaStream_t)stream), "event");
         m.is_counted = true;

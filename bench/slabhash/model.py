@@ -54,7 +54,6 @@ BINS = constant("work.h", "GA_SHARDED_BINS")
 BINS_BEST = constant("sharded.c", "BINS_BEST")
 BINS_MOST = constant("sharded.c", "BINS_MOST")
 PART_MOST = constant("sharded.c", "PART_MOST")
-LARGE_RANKS = constant("sharded.c", "LARGE_RANKS")
 SMALL_PARTS_LOG = constant("sharded.c", "SMALL_PARTS_LOG")
 PARTS_LOG = constant("sharded.h", "GA_SHARDED_PARTS_LOG")
 SLICES_LOG = constant("sharded.h", "GA_SHARDED_SLICES_LOG")
@@ -147,8 +146,7 @@ def parts_log(cards: int, requests: int) -> int:
     def most(log: int) -> int:
         if log <= SLICES_LOG:
             return BINS
-        is_large = (cards >= LARGE_RANKS and
-                    int(requests / 15 / 0.6 * 128) >> (log - 1) > PART_MOST)
+        is_large = int(requests / 15 / 0.6 * 128) >> (log - 1) > PART_MOST
         return BINS_MOST if is_large else min(BINS_BEST, cards << SMALL_PARTS_LOG)
     log = PARTS_LOG
     while log and cards << log > most(log):

@@ -16,7 +16,6 @@ enum {
     BINS_BEST = 128,      /* more make the runs short that a block sorts together */
     BINS_MOST = 512,      /* for tables whose parts would not fit into a cache: */
     PART_MOST = 48 << 20, /* bytes */
-    LARGE_RANKS = 4,
     SMALL_PARTS_LOG = 6,
     SPARE = 256 /* a pair has room for 1.25 times an even share, and so many requests */
 };
@@ -128,10 +127,10 @@ static uint64_t form_of_options(const ga_slabhash_sharded *table)
     return form & INT64_MAX;
 }
 
-/* More parts are not worth their sort. With fewer ranks than four it was not measured. */
+/* More parts are not worth their sort. */
 static bool are_many(uint32_t parts_log, uint32_t ranks, uint64_t bytes)
 {
-    bool is_large = ranks >= LARGE_RANKS && bytes >> (parts_log - 1) > PART_MOST;
+    bool is_large = bytes >> (parts_log - 1) > PART_MOST;
     return ranks << parts_log > (is_large ? BINS_MOST : BINS_BEST) ||
            (!is_large && parts_log > SMALL_PARTS_LOG);
 }
