@@ -11,15 +11,29 @@
 
 /* GA_SIMT: a function of the vocabulary, or an algorithm's fast path. GA_SIMT_SLOW: a function that
  * is seldom called and must not cost its callers registers. GA_UNROLL before a loop: unrolled on
- * the GPU. */
+ * the GPU.
+ *
+ * GA_SIMT_SAVES_REGISTERS(itself), in a large GA_SIMT_SLOW function: the function, and those that
+ * it calls, follow CUDA's calling convention, and so save registers and barriers of their callers.
+ * If the assembler (ptxas 13.0) knows all callers of a function, it lets the function overwrite any
+ * register, and any barrier at which diverged lanes reconverge. A fast path then stores its
+ * barriers in local memory, whether it calls or not. But a function whose address is taken follows
+ * the convention. So do all functions of relocatable code. Not for functions that are called often,
+ * because a call saves up to 16 registers. */
 #ifdef __CUDACC__
 #define GA_SIMT      static __device__ __forceinline__
 #define GA_SIMT_SLOW static __device__ __noinline__
 #define GA_UNROLL    _Pragma("unroll")
+#if defined GA_SIMT_EMULATED || defined __CUDACC_RDC__
+#define GA_SIMT_SAVES_REGISTERS(itself)
+#else
+#define GA_SIMT_SAVES_REGISTERS(itself) asm volatile("" ::"l"(&(itself)))
+#endif
 #else
 #define GA_SIMT      static inline __attribute__((always_inline, unused))
 #define GA_SIMT_SLOW static __attribute__((noinline, unused))
 #define GA_UNROLL
+#define GA_SIMT_SAVES_REGISTERS(itself)
 #endif
 
 /* An index that says: no such word, bit or lane. */

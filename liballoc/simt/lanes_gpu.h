@@ -36,6 +36,20 @@ GA_SIMT uint32_t ga_warp_lane(void)
 #endif
 }
 
+/* blockDim.x, read again by each call. The program reads it too, mostly for the number of its
+ * thread, and nvcc would make one value of both. The assembler then keeps that value during a call
+ * of the allocator, in local memory. */
+GA_SIMT uint32_t ga_block_width(void)
+{
+#ifdef GA_SIMT_EMULATED
+    return blockDim.x;
+#else
+    uint32_t width;
+    asm volatile("mov.u32 %0, %%ntid.x;" : "=r"(width));
+    return width;
+#endif
+}
+
 /* The clock, which differs in each call. */
 GA_SIMT uint32_t ga_tile_noise(void)
 {

@@ -96,6 +96,19 @@ int main() { work<<<1, 1>>>(nullptr); return 0; }
 """
 
 
+# Not linked: a heap with size classes, chosen when this is compiled.
+ONE_KIND = r"""
+#define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED
+#include <gpualloc/device.cuh>
+extern "C" __global__ void __launch_bounds__(128, 16)
+    allocate(ga_kernel_heap heap, size_t size, void **out)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = ga_kernel_malloc(heap, size);
+}
+"""
+
+
 class Case(unittest.TestCase):
     """A test with a folder of its own."""
     objects: dict[tuple[str, ...], bytes] = {}  # by what they were compiled from
@@ -291,6 +304,13 @@ class Registers(Case):
             codes = [word & 0xFFF for word, in words]
             self.assertIn(GLOBAL_LOAD, codes)
             self.assertNotIn(GENERIC_LOAD, codes)
+
+    def test_a_kernel_reloads_nothing_after_malloc_of_one_kind(self) -> None:
+        """Neither registers nor barriers, although the slow paths need all of them."""
+        (self.folder / "one.cu").write_text(ONE_KIND, encoding="utf-8")
+        said = self.call(NVCC, ARCH, "-cubin", "-std=c++17", "-O3", "-Xptxas=-v",
+                         "-I", SOURCE / "liballoc/include", "one.cu", "-o", "one.cubin").stderr
+        self.assertRegex(said, r"properties for allocate\n.* 0 bytes spill loads\n", said)
 
 
 class Programs(Case):

@@ -147,7 +147,7 @@ GA_SIMT void *ga_sized_claim_fast(ga_sized_view heap, ga_tile tile, uint32_t cla
  * of the block has whole warps. Fewer instructions than ga_slab_warp(). */
 GA_SIMT uint32_t ga_sized_rough_number(void)
 {
-    return (blockIdx.x * blockDim.x + threadIdx.x) / 32u + threadIdx.y * 1031u +
+    return (blockIdx.x * ga_block_width() + threadIdx.x) / 32u + threadIdx.y * 1031u +
            blockIdx.y * 40503u;
 }
 
@@ -224,6 +224,7 @@ GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
  * GA_SIZED_REGIONS_MAX. */
 GA_SIMT_SLOW void *ga_sized_kernel_claim_run(ga_sized_heap *heap, size_t size, uint32_t align)
 {
+    GA_SIMT_SAVES_REGISTERS(ga_sized_kernel_claim_run);
     ga_tile tile = ga_tile_present();
     ga_sized_view view = ga_sized_view_of(heap);
     uint32_t phase = (uint32_t)((uint64_t)view.units >> view.region_bits);

@@ -145,6 +145,7 @@ GA_SIMT ga_sized_lone_unit ga_sized_claim_lone_near(ga_sized_view heap, uint32_t
 GA_SIMT_SLOW void *ga_sized_claim_lone_slow(ga_sized_heap *heap, uint32_t class_, uint32_t number,
                                             uint32_t home, uint32_t lane)
 {
+    GA_SIMT_SAVES_REGISTERS(ga_sized_claim_lone_slow);
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_lone_unit got = ga_sized_claim_lone_near(view, class_, home, lane);
     if (got.word_index == GA_SIZED_NONE) {

@@ -103,6 +103,7 @@ GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t 
                                                   uint32_t requesting, uint32_t class_,
                                                   uint32_t number)
 {
+    GA_SIMT_SAVES_REGISTERS(ga_sized_claim_search);
     ga_tile tile = ga_tile_among(lanes);
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_class *c = heap->of + class_;

@@ -84,7 +84,7 @@ GA_SIMT uint32_t ga_slab_warp(void)
     if (gridDim.y + gridDim.z + blockDim.y + blockDim.z != 4u) { /* each is at least 1 */
         return ga_slab_warp_any_shape();
     }
-    return blockIdx.x * ((blockDim.x + 31u) / 32u) + threadIdx.x / 32u;
+    return blockIdx.x * ((ga_block_width() + 31u) / 32u) + threadIdx.x / 32u;
 }
 
 /* The home word of the caller's warp. Warps take the words in the order of their numbers, so that
