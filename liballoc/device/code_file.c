@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define GA_CODE_FILE "gpualloc-device-code.fatbin"
-#define FATBIN_MAGIC UINT32_C(0xba55ed50)
 
 static const struct link_map *own_object; /* set once, before threads use it */
 
@@ -51,6 +50,7 @@ static bool own_path(char path[PATH_MAX], bool *program)
     return length > 0;
 }
 
+/* Does not wait for the other end, if it is a pipe. */
 static int open_in(char path[PATH_MAX], const char *own, const char *folder)
 {
     const char *slash = strrchr(own, '/');
@@ -59,7 +59,7 @@ static int open_in(char path[PATH_MAX], const char *own, const char *folder)
     int fd = -1;
     do {
         errno = ENAMETOOLONG;
-        fd = length < PATH_MAX ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        fd = length < PATH_MAX ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     } while (fd < 0 && errno == EINTR); /* a signal, on FUSE */
     return fd;
 }
@@ -76,55 +76,89 @@ static int open_beside(char path[PATH_MAX])
     return fd < 0 && program ? open_in(path, own, "../lib/") : fd;
 }
 
-/* The start of a fat binary. cuModuleLoadData() trusts the size, and does not return from a file
- * that is shorter. */
-typedef struct fatbin_start {
-    uint32_t magic;
-    uint16_t version;
-    uint16_t header_size;
-    uint64_t size; /* bytes behind the header */
-} fatbin_start;
+/* ---- checksum -------------------------------------------------------------------------------- */
 
-static bool is_whole(const void *code, size_t size)
+enum {
+    BYTES = 256 /* values of a byte */
+};
+
+/* Of each byte, as the highest one of a remainder. */
+static void make_remainders(uint32_t table[BYTES])
 {
-    fatbin_start start;
-    if (size < sizeof start) {
-        return false;
+    for (uint32_t byte = 0; byte < BYTES; byte++) {
+        uint32_t crc = byte << 24;
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc << 1 ^ (crc >> 31 ? UINT32_C(0x04c11db7) : 0);
+        }
+        table[byte] = crc;
     }
-    memcpy(&start, code, sizeof start);
-    return start.magic == FATBIN_MAGIC && start.header_size <= size &&
-           start.size <= size - start.header_size;
 }
 
-ga_status ga_code_file_open(ga_code_file *out)
+/* As POSIX cksum: of the bytes, and of the size as bytes, the lowest first. */
+static uint32_t crc_of(const unsigned char *bytes, size_t size)
 {
-    char path[PATH_MAX] = "";
-    struct stat there;
-    int fd = open_beside(path);
-    if (fd < 0) {
-        return ga_fail(
-            GA_ERR_DEVICE,
-            "no device code: \"%.500s\" cannot be read: %s; a build without nvcc has none", path,
-            strerror(errno));
+    uint32_t table[BYTES];
+    uint32_t crc = 0;
+    make_remainders(table);
+    for (size_t i = 0; i < size; i++) {
+        crc = crc << 8 ^ table[crc >> 24 ^ bytes[i]];
     }
-    void *code = MAP_FAILED;
-    if (fstat(fd, &there) == 0 && there.st_size > 0) {
+    for (; size; size >>= 8) {
+        crc = crc << 8 ^ table[crc >> 24 ^ (size & 0xff)];
+    }
+    return ~crc;
+}
+
+/* cuModuleLoadData() trusts the file: from one that was cut or damaged it may not return, or
+ * crash, or load other code. */
+static bool is_expected(const ga_code_file *file, const ga_code_sum *expected)
+{
+    return file->size == expected->size && crc_of(file->code, file->size) == expected->crc;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+/* An empty file is mapped as nothing. */
+static ga_status map_file(ga_code_file *out, int fd, const char *path)
+{
+    struct stat there;
+    void *code = NULL;
+    bool is_known = fstat(fd, &there) == 0;
+    if (is_known && there.st_size > 0) {
         code = mmap(NULL, (size_t)there.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     }
-    close(fd);
-    if (code == MAP_FAILED) {
-        return ga_fail(GA_ERR_DEVICE, "\"%.500s\": expected device code", path);
+    if (!is_known || code == MAP_FAILED) {
+        return ga_fail(GA_ERR_DEVICE, "no device code: \"%.500s\" cannot be read: %s", path,
+                       strerror(errno));
     }
     *out = (ga_code_file){code, (size_t)there.st_size};
-    if (is_whole(out->code, out->size)) {
-        return GA_OK;
+    return GA_OK;
+}
+
+ga_status ga_code_file_open(ga_code_file *out, const ga_code_sum *expected)
+{
+    char path[PATH_MAX] = "";
+    if (!expected->size) {
+        return ga_fail(GA_ERR_DEVICE, "no device code: a build without nvcc has none, nor has a "
+                                      "preload for the host");
     }
+    int fd = open_beside(path);
+    if (fd < 0) {
+        return ga_fail(GA_ERR_DEVICE, "no device code: \"%.500s\" cannot be read: %s", path,
+                       strerror(errno));
+    }
+    ga_status status = map_file(out, fd, path);
+    close(fd);
+    if (status != GA_OK || is_expected(out, expected)) {
+        return status;
+    }
+    size_t size = out->size;
     ga_code_file_close(out);
     *out = (ga_code_file){0};
     return ga_fail(GA_ERR_DEVICE,
-                   "\"%.500s\": expected device code, got %lld bytes that are not "
-                   "one whole fat binary",
-                   path, (long long)there.st_size);
+                   "\"%.500s\": expected the device code of this build, %llu bytes; got %zu bytes "
+                   "that are damaged or of another build",
+                   path, (unsigned long long)expected->size, size);
 }
 
 void ga_code_file_close(ga_code_file *file)

@@ -17,6 +17,7 @@
  * different addresses. */
 extern const unsigned char ga_device_code[] __attribute__((visibility("hidden")));
 extern const uint64_t ga_device_code_size __attribute__((visibility("hidden")));
+extern const ga_code_sum ga_device_code_sum __attribute__((visibility("hidden")));
 
 static CUmodule modules[GA_CUDA_DEVICES]; /* guarded by modules_lock */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -47,7 +48,7 @@ static ga_status load_locked(const ga_cuda_driver *driver, int device)
         return GA_OK;
     }
     ga_code_file file = {0};
-    ga_status status = ga_device_code_size ? GA_OK : ga_code_file_open(&file);
+    ga_status status = ga_device_code_size ? GA_OK : ga_code_file_open(&file, &ga_device_code_sum);
     if (status != GA_OK) {
         return status;
     }
