@@ -182,10 +182,10 @@ def links(b: Batch, sent: float) -> tuple[float, float, float]:
     return host, far / b.network, count * b.message
 
 
-def together(b: Batch, of: tuple[float, float, float]) -> float:
-    """The time of a group: both links at once, or one hop after the other."""
+def bytes_of(b: Batch, of: tuple[float, float, float]) -> float:
+    """The time of a group without its meetings: both links at once, or one hop after the other."""
     host, network, messages = of
-    return (host + network if b.two_hops else max(host, network)) + messages + link_of(b).group
+    return (host + network if b.two_hops else max(host, network)) + messages
 
 
 def sorted_like(b: Batch) -> int:
@@ -209,18 +209,18 @@ def piece(b: Batch) -> Times:
     agree = AGREEMENT + HOP * math.log2(hosts)
     counts = links(b, b.cards * 4 << parts_log(b.cards, b.requests)) if b.cards > FEW else none
 
-    link = [together(b, request)]
-    link.append(link[0] + together(b, request))
+    group = link_of(b).group
+    link = [bytes_of(b, request) * (step + 1) for step in range(min(BUFFERS, steps))]
     served = own
     for step in range(steps):
         if step + 2 < steps:
             served += own
-        served = max(served, link[step]) + others
-        last = step + 2 >= steps
+        served = max(served, link[step] + group) + others
+        last = step + BUFFERS >= steps
         both = [a if last else a + r for a, r in zip(answer, request)]
-        link.append(max(link[-1], served) + together(b, (both[0], both[1], both[2])))
+        link.append(max(link[-1], served + group) + bytes_of(b, (both[0], both[1], both[2])))
     served += own if steps > 1 else 0.0
-    first = agree + (together(b, counts) if b.cards > FEW else 0.0)
+    first = agree + (bytes_of(b, counts) + group if b.cards > FEW else 0.0)
     total = count + max(first, sort) + max(served, link[-1]) + gather
     total += max(0.0, agree - gather)  # that agreement travels beside the gather
     host, network, messages = (steps * (r + a) + c for r, a, c in zip(request, answer, counts))

@@ -4,7 +4,7 @@
  * step after the other.
  *
  *   for each piece of the keys
- *     count, agree, sort    as for a batch (sharded.h), but without pads
+ *     count, agree, sort    as for a batch (sharded.h), but always counted, and without pads
  *     own keys              the shard writes values to the caller's array
  *     for each round: at most `step` keys of each rank for each other one
  *       keys                to owners, with the room that is left for values

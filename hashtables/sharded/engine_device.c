@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of a device: kernels (sort_kernel.cuh, all_kernel.cuh), and an exchange stream beside the
- * caller's.
+ * Memory of a device: kernels (sort_kernel.cuh, all_kernel.cuh), and three streams beside the
+ * caller's: of the exchange, of meetings, and one for the host's waits.
  */
 #include "sharded.h"
 #include "sort_team.h"
@@ -9,7 +9,8 @@
 #include "device/device.h"
 
 enum {
-    BLOCKS_EACH = 2,   /* of a multiprocessor, as the registers of the sort allow, */
+    BLOCKS_EACH = 2,   /* of a multiprocessor, as the registers of the sort allow; where there is
+                              * shared memory for one room only, half of them run later */
     COUNTING_EACH = 4, /* and as many threads as it has */
     SLICE_LEAST = 1 << 23,
     GUESS_LEAST = 1 << 15,                 /* from there on pads cost less than the count */
@@ -60,8 +61,8 @@ static ga_status driver_of(const ga_cuda_driver **driver)
     return ga_cuda_driver_get(driver);
 }
 
-/* More than the driver allows by itself. In percent: by itself it also reserves shared memory for
- * one block only. */
+/* A room is larger than what the driver allows without a call. The carveout is in percent; by
+ * default the driver reserves shared memory for one block only. */
 static ga_status allow_room(const ga_cuda_driver *driver, CUfunction function)
 {
     ga_status status =

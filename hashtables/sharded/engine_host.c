@@ -9,15 +9,23 @@
 
 #include <string.h>
 
+/* The room is taken at open, so that no sort fails in the middle of a batch. */
 static ga_status host_open(ga_slabhash_sharded *table)
 {
-    (void)table;
-    return GA_OK;
+    table->room = ga_libc.malloc(sizeof(ga_sharded_host_room));
+    return table->room ? GA_OK
+                       : ga_fail(GA_ERR_MEMORY, "slabhash: no memory for sorts of %zu bytes",
+                                 sizeof(ga_sharded_host_room));
 }
 
 static void host_close(ga_slabhash_sharded *table)
 {
-    (void)table;
+    ga_libc.free(table->room);
+}
+
+static ga_sharded_room *room_of(const ga_slabhash_sharded *table)
+{
+    return &((ga_sharded_host_room *)table->room)->shared;
 }
 
 static ga_status host_enter(ga_slabhash_sharded *table, void *scope)
@@ -98,12 +106,10 @@ static ga_status host_count(ga_slabhash_sharded *table, ga_sharded_sort *sort, v
 
 static ga_status host_combine(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
 {
-    ga_sharded_room room;
-    (void)table;
     (void)stream;
     for (uint64_t first = 0; first < sort->count;) {
         uint32_t n = least(sort->count - first, GA_SHARDED_SORT_MOST(sort->is_wide));
-        ga_sharded_combine_team(sort, first, n, sort->is_wide, &room);
+        ga_sharded_combine_team(sort, first, n, sort->is_wide, room_of(table));
         first += n;
     }
     return GA_OK;
@@ -121,15 +127,13 @@ static ga_status host_pad(ga_slabhash_sharded *table, ga_sharded_pad *pad, void 
 
 static ga_status host_sort(ga_slabhash_sharded *table, ga_sharded_sort *sort, void *stream)
 {
-    ga_sharded_room room;
-    (void)table;
     (void)stream;
     for (uint64_t first = 0; first < sort->count;) {
         uint32_t n = least(sort->count - first, GA_SHARDED_SORT_MOST(sort->is_wide));
         if (sort->is_wide) {
-            ga_sharded_sort_team(sort, first, n, 1, &room);
+            ga_sharded_sort_team(sort, first, n, 1, room_of(table));
         } else {
-            ga_sharded_sort_team(sort, first, n, 0, &room);
+            ga_sharded_sort_team(sort, first, n, 0, room_of(table));
         }
         first += n;
     }
@@ -138,13 +142,11 @@ static ga_status host_sort(ga_slabhash_sharded *table, ga_sharded_sort *sort, vo
 
 static ga_status host_gather(ga_slabhash_sharded *table, ga_sharded_gather *gather, void *stream)
 {
-    ga_sharded_room room;
     uint32_t counts[GA_SHARDED_RESULTS] = {0};
-    (void)table;
     (void)stream;
     for (uint64_t first = 0; first < gather->count;) {
         uint32_t n = least(gather->count - first, GA_SHARDED_SORT_MOST(gather->is_wide));
-        ga_sharded_gather_team(gather, first, n, gather->is_wide, &room, counts);
+        ga_sharded_gather_team(gather, first, n, gather->is_wide, room_of(table), counts);
         first += n;
     }
     for (uint32_t i = 0; gather->totals && i < GA_SHARDED_RESULTS; i++) {
@@ -155,12 +157,10 @@ static ga_status host_gather(ga_slabhash_sharded *table, ga_sharded_gather *gath
 
 static ga_status host_order(ga_slabhash_sharded *table, ga_sharded_order *order, void *stream)
 {
-    ga_sharded_room room;
-    (void)table;
     (void)stream;
     for (uint64_t first = 0; first < order->count;) {
         uint32_t n = least(order->count - first, GA_SHARDED_SORT_MOST(order->is_wide));
-        ga_sharded_order_team(order, first, n, &room);
+        ga_sharded_order_team(order, first, n, room_of(table));
         first += n;
     }
     return GA_OK;

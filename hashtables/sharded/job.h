@@ -20,7 +20,6 @@ typedef struct ga_sharded_job {
     ga_slabhash_how how;
     bool has_values, has_ops, brings_results, brings_found;
     bool combines; /* requests of this rank whose keys repeat */
-    bool has_guessed_wrong;
     uint32_t slices, rounds[GA_SHARDED_SLICES];
     ga_status local; /* of the shard: the exchange goes on, so that no other rank waits */
 } ga_sharded_job;

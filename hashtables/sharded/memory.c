@@ -6,6 +6,7 @@
 #include "sharded.h"
 
 #include <stddef.h>
+#include <string.h>
 
 enum {
     LINE = 256 /* bytes, at a multiple of which each array begins */
@@ -60,6 +61,9 @@ ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table)
     status = status
                  ? status
                  : table->engine->allocate_host(table, (void **)&table->host, sizeof *table->host);
+    if (status == GA_OK) {
+        memset(table->host, 0, sizeof *table->host);
+    }
     table->words = block;
     table->matrix = block ? table->words + GA_SHARDED_WORDS : NULL;
     table->totals = block ? table->matrix + GA_SHARDED_MATRIX : NULL;
@@ -147,16 +151,21 @@ ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table)
     return status;
 }
 
+uint64_t ga_sharded_room_for(const ga_slabhash_sharded *table, uint64_t count)
+{
+    uint64_t bins = (uint64_t)table->division.ranks << table->division.parts_log;
+    uint64_t counted = count + bins * GA_SHARDED_PAD;
+    uint64_t guessed = count < GA_SHARDED_GUESS_MOST ? count : GA_SHARDED_GUESS_MOST;
+    guessed = bins * ga_sharded_capacity(table, guessed) + GA_SHARDED_SORT_BYTES / table->width;
+    return counted > guessed ? counted : guessed;
+}
+
 static void cut_own(ga_slabhash_sharded *table, cutter *from, uint64_t count)
 {
     uint64_t bins = (uint64_t)table->division.ranks << table->division.parts_log;
     uint64_t blocks = count * table->width / GA_SHARDED_SORT_BYTES + 1;
-    uint64_t pads = bins * GA_SHARDED_PAD;
-    uint64_t capacity = ga_sharded_capacity(table, count);
-    if (capacity) {
-        pads = bins * capacity - count + GA_SHARDED_SORT_BYTES / table->width;
-    }
-    cut_arrays(from, &table->sorted, count + pads, table->width, has_values(table));
+    cut_arrays(from, &table->sorted, ga_sharded_room_for(table, count), table->width,
+               has_values(table));
     table->indices = cut(from, count * sizeof *table->indices);
     table->extents = cut(from, blocks * (bins + 1) * sizeof *table->extents);
 }

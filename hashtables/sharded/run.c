@@ -10,6 +10,10 @@
 #include <string.h>
 
 enum {
+    SKIPS_LOG = 6 /* at most; see learn() */
+};
+
+enum {
     SKEWED_TIMES = 2, /* as many requests as in a bin on average, */
     SKEWED_LEAST = 128
 };
@@ -295,15 +299,28 @@ static bool note_pads(ga_sharded_job *j, uint32_t capacity)
     return fits;
 }
 
-/* Sorts without a count, into bins of the capacity that hashed keys most likely do not exceed.
- * `*sorted`: whether they did not. Keys that repeat exceed it soon, and another piece of the batch
- * is then not tried. */
-static ga_status guess(ga_sharded_job *j, bool *sorted)
+/* Notes whether a guess was right. Batches whose keys repeat are mostly followed by such, so that
+ * after each wrong guess in a row twice as many pieces are counted at once. */
+static void learn(ga_slabhash_sharded *t, bool was_right)
+{
+    t->guess_misses = was_right ? 0 : t->guess_misses + 1;
+    if (!was_right) {
+        t->guess_skips = 1u << (t->guess_misses < SKIPS_LOG ? t->guess_misses : SKIPS_LOG);
+    }
+}
+
+/* Sorts without a count, into bins of the capacity that distinct keys most likely do not exceed.
+ * `*fits`: whether they did not. */
+static ga_status guess(ga_sharded_job *j, bool *fits)
 {
     ga_slabhash_sharded *t = j->table;
-    uint32_t capacity = j->has_guessed_wrong ? 0 : ga_sharded_capacity(t, j->count);
-    *sorted = false;
+    uint32_t capacity = ga_sharded_capacity(t, j->count);
+    *fits = false;
     if (!capacity) {
+        return GA_OK;
+    }
+    if (t->guess_skips) {
+        t->guess_skips--;
         return GA_OK;
     }
     j->combines = false;
@@ -315,8 +332,10 @@ static ga_status guess(ga_sharded_job *j, bool *sorted)
                     : t->engine->get(t, t->host->ends, t->cursors, bins_of(j) * sizeof *t->cursors,
                                      j->stream);
     status = status ? status : t->engine->wait(t, j->stream);
-    *sorted = status == GA_OK && note_pads(j, capacity);
-    j->has_guessed_wrong = !*sorted;
+    if (status == GA_OK) {
+        *fits = note_pads(j, capacity);
+        learn(t, *fits);
+    }
     return status;
 }
 
@@ -405,15 +424,15 @@ static uint64_t requests_here(const ga_sharded_job *j)
     return sum;
 }
 
-/* All ranks agree, while this one sorts, if it has not. `*sorted`: a failure of that, which the
+/* All ranks agree, while this one sorts, if it has not. `*sort_status`: a failure of that, which the
  * others do not learn here. */
 static ga_status agree_and_sort(ga_sharded_job *j, ga_status status, bool has_sorted,
-                                ga_status *sorted)
+                                ga_status *sort_status)
 {
     ga_slabhash_sharded *t = j->table;
     ga_status agreed = ga_sharded_begin_agreement(t, true);
     if (agreed == GA_OK && status == GA_OK && !has_sorted) {
-        *sorted = sort(j, 0);
+        *sort_status = sort(j, 0);
     }
     agreed = agreed ? agreed : ga_sharded_end_agreement(t, true);
     status = agreed ? agreed : check_words(j, status);
@@ -428,7 +447,7 @@ static ga_status run_piece(ga_sharded_job *j, ga_status status, const uint64_t *
 {
     ga_slabhash_sharded *t = j->table;
     uint64_t left = j->batch->count - j->done;
-    ga_status sorted = GA_OK;
+    ga_status sort_status = GA_OK;
     bool has_sorted = false;
     *more = false;
     j->count = status ? 0 : left < t->piece ? left : t->piece;
@@ -438,14 +457,14 @@ static ga_status run_piece(ga_sharded_job *j, ga_status status, const uint64_t *
     status = status ? status : guess(j, &has_sorted);
     status = status || has_sorted ? status : count(j);
     fill_words(j, status, counts);
-    status = agree_and_sort(j, status, has_sorted, &sorted);
+    status = agree_and_sort(j, status, has_sorted, &sort_status);
     if (status != GA_OK) {
         return status;
     }
     *more = t->host->agreed[GA_SHARDED_MORE];
     read_words(j);
     t->report.served += requests_here(j);
-    status = sorted ? sorted : ga_sharded_run_steps(j);
+    status = sort_status ? sort_status : ga_sharded_run_steps(j);
     status = status ? ga_sharded_break(t, status) : finish_piece(j);
     t->report.pieces++;
     j->done += j->count;
@@ -490,6 +509,7 @@ ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_
     if (table->is_broken && table->exchange.abort) {
         /* for work that uses the caller's arrays; none of it waits for other ranks now */
         (void)table->engine->wait(table, table->exchange_stream);
+        (void)table->engine->wait(table, table->meetings);
         (void)table->engine->wait(table, stream);
     }
     if (counts) {

@@ -3,7 +3,7 @@
  * The record of a sharded table on one rank.
  *
  *   ga_slabhash_sharded_run -> for each piece of the batch
- *     guess         sorts into bins of one size, which hashed       caller's stream
+ *     guess         sorts into bins of one size, which distinct     caller's stream
  *                   keys most likely do not exceed; if it succeeds,
  *                   count and sort are done
  *     count         requests of each bin; with skewed keys also     caller's stream
@@ -139,10 +139,10 @@ typedef struct ga_sharded_copies {
     uint64_t totals[GA_SHARDED_RESULTS];
     uint32_t own_counts[GA_SHARDED_BINS];
     uint32_t other_counts[GA_SHARDED_BINS];
-    uint32_t own_pads[GA_SHARDED_BINS]; /* of own_counts: that a capacity needs */
-    uint32_t other_pads[GA_SHARDED_BINS];
-    uint32_t ends[GA_SHARDED_BINS];   /* of each bin with a capacity */
-    uint32_t begins[GA_SHARDED_BINS]; /* of each bin */
+    uint32_t own_pads[GA_SHARDED_BINS];   /* among own_counts, if bins were guessed; else 0 */
+    uint32_t other_pads[GA_SHARDED_BINS]; /* likewise; 0 with more than GA_SHARDED_FEW ranks */
+    uint32_t ends[GA_SHARDED_BINS];       /* behind each bin's last request, after a guess */
+    uint32_t begins[GA_SHARDED_BINS];     /* of each bin */
     uint64_t all_totals_here[2 * GA_SHARDED_RANKS];
     uint64_t all_totals[GA_SHARDED_RANKS];
     uint64_t left, lefts[GA_SHARDED_RANKS];
@@ -157,13 +157,15 @@ struct ga_slabhash_sharded {
     const ga_sharded_engine *engine;
     void *exchange_stream; /* these six are engine_device.c's; NULL on the host */
     void *arrivals;        /* a stream that follows marks, for which the host waits */
-    void *meetings;        /* a stream */
+    void *meetings;        /* a stream, so that copies and agreements do not wait behind them */
     void *marks[GA_SHARDED_MARKS];
     void *kernels[GA_SHARDED_KERNELS];
+    void *room; /* engine_host.c's: a team's; NULL on a device */
     unsigned multiprocessors;
     uint64_t piece, pair_most;
     uint64_t slice_least;               /* of the engine; tests change it, on all ranks alike */
     uint64_t guess_least;               /* likewise, on each rank */
+    uint32_t guess_misses, guess_skips; /* wrong guesses in a row; pieces that do not guess */
     uint32_t width;                     /* bytes of a key, and of a value */
     bool is_broken;                     /* the exchange failed */
     bool is_fixed_exchanges, is_shared; /* `fixed` is memory of the exchange; all ranks reach it */
@@ -234,8 +236,8 @@ static inline uint32_t ga_sharded_other(const ga_slabhash_sharded *table, uint32
     return rank - (rank > table->exchange.rank);
 }
 
-/* The size of bins that have so many requests on average: 5 standard deviations more. 0: it is not
- * guessed. */
+/* Room of each bin for `count` requests in all: their average, and 5 standard deviations, which
+ * distinct keys most likely do not exceed. 0: they are counted instead. */
 static inline uint32_t ga_sharded_capacity(const ga_slabhash_sharded *table, uint64_t count)
 {
     uint64_t mean = count / ((uint64_t)table->division.ranks << table->division.parts_log);
@@ -249,6 +251,9 @@ static inline uint32_t ga_sharded_capacity(const ga_slabhash_sharded *table, uin
     }
     return (uint32_t)((mean + 5 * (root + 1)) / GA_SHARDED_PAD + 1) * GA_SHARDED_PAD;
 }
+
+/* memory.c: elements that the sort of so many own requests, or of fewer, may need. */
+uint64_t ga_sharded_room_for(const ga_slabhash_sharded *table, uint64_t count);
 
 /* memory.c: takes memory for words and the copies on the host; for requests of others, which is
  * collective; for `count` own requests. */

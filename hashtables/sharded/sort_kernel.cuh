@@ -15,6 +15,9 @@ enum {
 /* The dynamic shared memory of a kernel that uses ga_sharded_shared_room(). */
 extern __shared__ uint4 ga_sharded_shared[];
 
+/* The least that a multiprocessor has is 64 KiB (sm_75). */
+static_assert(sizeof(ga_sharded_room) + 16 <= 65536, "a room does not fit");
+
 static __device__ ga_sharded_room *ga_sharded_shared_room(void)
 {
     return (ga_sharded_room *)(void *)ga_sharded_shared;
@@ -105,7 +108,8 @@ template <uint32_t is_wide> static __device__ void ga_sharded_sort_all(const ga_
     }
 }
 
-/* The cursors are where the bins begin. Kernels of either width have the registers that they need. */
+/* The cursors are where the bins begin. A kernel for each width: in a common one the wide variant
+ * would spill registers. */
 extern "C" __global__ void __launch_bounds__(GA_SHARDED_THREADS, GA_SHARDED_RESIDENT)
     ga_sharded_sort_kernel(ga_sharded_sort sort)
 {

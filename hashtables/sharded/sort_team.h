@@ -93,6 +93,23 @@ typedef struct ga_sharded_room {
     uint32_t sums[GA_SHARDED_THREADS / 32]; /* of each warp's bins */
 } ga_sharded_room;
 
+/* Arrays of a thread: on a device in registers. On the host, where the thread is the whole team and
+ * they are large, behind the room. */
+#ifdef __CUDACC__
+#define GA_TEAM_OWN(type, name, room)                                                              \
+    type name[GA_SHARDED_SORT_BYTES / 4 / GA_TEAM_SIZE];                                           \
+    (void)(room)
+#else
+#define GA_TEAM_OWN(type, name, room) type *name = ((ga_sharded_host_room *)(room))->name
+
+typedef struct ga_sharded_host_room {
+    ga_sharded_room shared; /* first */
+    uint64_t keys[GA_SHARDED_SORT_BYTES / 4], elements[GA_SHARDED_SORT_BYTES / 4];
+    uint32_t placings[GA_SHARDED_SORT_BYTES / 4], places[GA_SHARDED_SORT_BYTES / 4];
+    uint32_t answer_indices[GA_SHARDED_SORT_BYTES / 4];
+} ga_sharded_host_room;
+#endif
+
 /* Elements of either width, in memory of the other's type. */
 typedef uint32_t __attribute__((may_alias)) ga_sharded_word;
 typedef uint64_t __attribute__((may_alias)) ga_sharded_wide;
@@ -286,7 +303,7 @@ GA_SIMT void ga_sharded_spread_team(const void *from, void *to, uint64_t first, 
                                     uint32_t width, uint32_t each, uint32_t bins,
                                     const ga_sharded_placing *placings, ga_sharded_room *room)
 {
-    uint64_t elements[GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE];
+    GA_TEAM_OWN(uint64_t, elements, room);
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
@@ -354,8 +371,8 @@ GA_SIMT void ga_sharded_sort_team(const ga_sharded_sort *sort, uint64_t first, u
     };
     const uint32_t each = is_wide ? EACH / 2 : EACH;
     const uint32_t width = GA_SHARDED_WIDTH(is_wide);
-    uint64_t keys[EACH];
-    ga_sharded_placing placings[EACH];
+    GA_TEAM_OWN(uint64_t, keys, room);
+    GA_TEAM_OWN(ga_sharded_placing, placings, room);
     uint32_t bins = ga_sharded_bins(&sort->division);
     GA_TEAM_EACH(bin, bins)
     {
@@ -421,9 +438,9 @@ GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_
 /* Loads the thread's elements of an array, of 1, 4 or 8 bytes, and stores them in the order in which
  * the team has sorted them. */
 GA_SIMT void ga_sharded_collect(const void *from, const uint32_t *places, uint32_t width,
-                                uint32_t each, void *to)
+                                uint32_t each, void *to, ga_sharded_room *room)
 {
-    uint64_t elements[GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE];
+    GA_TEAM_OWN(uint64_t, elements, room);
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
         elements[k] = ga_sharded_load(from, places[k], width);
@@ -438,7 +455,7 @@ GA_SIMT void ga_sharded_collect(const void *from, const uint32_t *places, uint32
 GA_SIMT void ga_sharded_collect_team(const ga_sharded_gather *gather, uint32_t width, uint32_t each,
                                      ga_sharded_room *room)
 {
-    uint32_t places[GA_SHARDED_SORT_MOST(0) / GA_TEAM_SIZE];
+    GA_TEAM_OWN(uint32_t, places, room);
     uint32_t n = room->counts[gather->bins];
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
@@ -446,11 +463,11 @@ GA_SIMT void ga_sharded_collect_team(const ga_sharded_gather *gather, uint32_t w
         places[k] = i < n ? room->to[room->bin_of[i]] + i : 0;
     }
     if (gather->found) {
-        ga_sharded_collect(gather->found_from, places, width, each, room->sorted);
+        ga_sharded_collect(gather->found_from, places, width, each, room->sorted, room);
     }
     GA_TEAM_BARRIER(); /* bins are read before results overwrite them */
     if (gather->results_from) {
-        ga_sharded_collect(gather->results_from, places, 1u, each, room->results);
+        ga_sharded_collect(gather->results_from, places, 1u, each, room->results, room);
     }
     GA_TEAM_BARRIER();
 }
@@ -479,12 +496,12 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
     };
     const uint32_t each = is_wide ? EACH / 2 : EACH;
     const uint32_t width = GA_SHARDED_WIDTH(is_wide);
-    uint32_t indices[EACH]; /* loaded before they are needed */
+    GA_TEAM_OWN(uint32_t, answer_indices, room); /* loaded before they are needed */
     uint64_t block = first / GA_SHARDED_SORT_MOST(is_wide);
     GA_UNROLL
     for (uint32_t k = 0; k < each; k++) {
         uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-        indices[k] = i < n ? gather->indices[first + i] : 0;
+        answer_indices[k] = i < n ? gather->indices[first + i] : 0;
     }
     ga_sharded_find_bins_team(gather->extents + block * (gather->bins + 1u), gather->bins, room);
     ga_sharded_collect_team(gather, width, each, room);
@@ -492,9 +509,9 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
         GA_UNROLL
         for (uint32_t k = 0; k < each; k++) {
             uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-            uint32_t repeats = indices[k] & GA_SHARDED_REPEATS;
+            uint32_t repeats = answer_indices[k] & GA_SHARDED_REPEATS;
             if (i < n) {
-                uint64_t found = ga_sharded_load(room->sorted, indices[k] & INDEX, width);
+                uint64_t found = ga_sharded_load(room->sorted, answer_indices[k] & INDEX, width);
                 found = repeats && gather->repeat == GA_SHARDED_REPEAT_DELETES ? 0 : found;
                 ga_sharded_store(gather->found, first + i, found, width);
             }
@@ -504,8 +521,8 @@ GA_SIMT void ga_sharded_gather_team(const ga_sharded_gather *gather, uint64_t fi
         GA_UNROLL
         for (uint32_t k = 0; k < each; k++) {
             uint32_t i = GA_TEAM_THREAD + k * GA_TEAM_SIZE;
-            uint32_t result = room->results[indices[k] & INDEX];
-            if (indices[k] & GA_SHARDED_REPEATS) {
+            uint32_t result = room->results[answer_indices[k] & INDEX];
+            if (answer_indices[k] & GA_SHARDED_REPEATS) {
                 result = ga_sharded_repeat_result(gather->repeat, result);
             }
             if (i < n && gather->results) {

@@ -241,7 +241,8 @@ static ga_status begin_copies(ga_sharded_job *j, const step *answers, const step
 }
 
 /* The host waits for the meeting before it enqueues copies to other ranks: if the meeting is
- * aborted, none overwrites the buffer of a slow rank. Copies from them only follow it. */
+ * aborted, none overwrites the buffer of a slow rank. A group of answers alone needs no such wait:
+ * the exchange stream waits for the meeting. */
 static ga_status end_copies(ga_sharded_job *j, const group *g)
 {
     ga_slabhash_sharded *t = j->table;
@@ -404,9 +405,9 @@ static void drop_first(queue *q)
     }
 }
 
-/* The group behind a step, with the requests that take its buffer. Messages are enqueued at once,
- * copies while the next step is served; so their meeting comes before the one that announces the
- * requests of the group before them. */
+/* The group behind step t, with the requests of t + 3, which take its buffer. Messages are enqueued
+ * at once, copies while step t + 1 is served. So on the stream of meetings `met` of t comes before
+ * `got` of t + 2. */
 static ga_status exchange_behind(ga_sharded_job *j, const step *now, const step *later, group *g)
 {
     ga_slabhash_sharded *t = j->table;

@@ -36,19 +36,20 @@ typedef struct ga_sharded_sort {
     ga_sharded_extent *extents; /* of each block one for each bin, and the end of the last one */
     uint32_t is_wide;
     uint32_t combines; /* not 0: `indices` is as ga_sharded_combine_team() leaves it */
-    uint32_t capacity; /* 0: bins have room for their requests. Else each has room for so many. Its
-                        * cursor goes up for all of its requests, but those of blocks that find no
-                        * room are copied behind the bins, to room for those of one block. */
+    uint32_t capacity; /* 0: bins were counted. Else the room of each bin. A block whose requests do
+                        * not fit writes them behind the last bin, where there is room for those of
+                        * one block. The cursor counts them all the same, so that a cursor beyond
+                        * its bin shows it. */
 } ga_sharded_sort;
 
 /* The end of each bin is filled with the key of all bits set, which is reserved. */
 typedef struct ga_sharded_pad {
-    const uint32_t *cursors; /* where each bin begins; with a capacity, the end of its requests */
-    const uint32_t *counts;  /* of each bin; not with a capacity */
+    const uint32_t *cursors; /* counted bins: where each begins; else the end of its requests */
+    const uint32_t *counts;  /* counted bins: the requests of each */
     void *keys_to;
     uint32_t bins;
-    uint32_t to;       /* a multiple of; not with a capacity */
-    uint32_t capacity; /* that of the sort */
+    uint32_t to;       /* counted bins: pads reach up to a multiple of it */
+    uint32_t capacity; /* that of the sort: pads reach up to the end of the bin */
     uint32_t is_wide;
 } ga_sharded_pad;
 

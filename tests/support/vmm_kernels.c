@@ -255,13 +255,13 @@ static void sharded_count(void **parameters)
 
 static void sharded_combine(void **parameters)
 {
-    static _Thread_local ga_sharded_room room;
+    static _Thread_local ga_sharded_host_room room;
     const ga_sharded_sort *sort = parameters[0];
     uint32_t most = GA_SHARDED_SORT_MOST(sort->is_wide);
     for (uint64_t first = 0; first < sort->count; first += most) {
         uint64_t left = sort->count - first;
         ga_sharded_combine_team(sort, first, left < most ? (uint32_t)left : most, sort->is_wide,
-                                &room);
+                                &room.shared);
     }
 }
 
@@ -275,30 +275,30 @@ static void sharded_pad(void **parameters)
 
 static void sharded_sort(void **parameters)
 {
-    static _Thread_local ga_sharded_room room;
+    static _Thread_local ga_sharded_host_room room;
     const ga_sharded_sort *sort = parameters[0];
     uint32_t most = GA_SHARDED_SORT_MOST(sort->is_wide);
     for (uint64_t first = 0; first < sort->count; first += most) {
         uint64_t left = sort->count - first;
         uint32_t n = left < most ? (uint32_t)left : most;
         if (sort->is_wide) {
-            ga_sharded_sort_team(sort, first, n, 1, &room);
+            ga_sharded_sort_team(sort, first, n, 1, &room.shared);
         } else {
-            ga_sharded_sort_team(sort, first, n, 0, &room);
+            ga_sharded_sort_team(sort, first, n, 0, &room.shared);
         }
     }
 }
 
 static void sharded_gather(void **parameters)
 {
-    static _Thread_local ga_sharded_room room;
+    static _Thread_local ga_sharded_host_room room;
     const ga_sharded_gather *gather = parameters[0];
     uint32_t counts[GA_SHARDED_RESULTS] = {0};
     uint32_t most = GA_SHARDED_SORT_MOST(gather->is_wide);
     for (uint64_t first = 0; first < gather->count; first += most) {
         uint64_t left = gather->count - first;
         ga_sharded_gather_team(gather, first, left < most ? (uint32_t)left : most, gather->is_wide,
-                               &room, counts);
+                               &room.shared, counts);
     }
     for (uint32_t i = 0; gather->totals && i < GA_SHARDED_RESULTS; i++) {
         gather->totals[i] += counts[i];
@@ -307,12 +307,12 @@ static void sharded_gather(void **parameters)
 
 static void sharded_order(void **parameters)
 {
-    static _Thread_local ga_sharded_room room;
+    static _Thread_local ga_sharded_host_room room;
     const ga_sharded_order *order = parameters[0];
     uint32_t most = GA_SHARDED_SORT_MOST(order->is_wide);
     for (uint64_t first = 0; first < order->count; first += most) {
         uint64_t left = order->count - first;
-        ga_sharded_order_team(order, first, left < most ? (uint32_t)left : most, &room);
+        ga_sharded_order_team(order, first, left < most ? (uint32_t)left : most, &room.shared);
     }
 }
 

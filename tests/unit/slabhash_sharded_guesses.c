@@ -73,7 +73,7 @@ Test(slabhash_sharded_guesses, bins_of_one_size)
 Test(slabhash_sharded_guesses, keys_that_exceed_a_bin)
 {
     ranks all;
-    world w = {.mode = GA_SLABHASH_MAP64};
+    world w = {.mode = GA_SLABHASH_MAP64, .options.piece = KEYS};
     calls c;
     begin_guessing(&all, &w, 4);
     uint64_t key = 0;
@@ -93,6 +93,102 @@ Test(slabhash_sharded_guesses, keys_that_exceed_a_bin)
     for (uint32_t rank = 0; rank < 4; rank++) {
         cr_assert_eq(pads_of(&w, rank), 0);
     }
+    end(&all, &w);
+}
+
+/* After wrong guesses in a row 2, 4, ... pieces are counted at once; a right one ends that. */
+Test(slabhash_sharded_guesses, wrong_guesses_are_not_repeated_soon)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP64, .options.piece = KEYS};
+    calls c;
+    begin_guessing(&all, &w, 2);
+    uint64_t key = 0;
+    for (uint64_t i = 0; i < KEYS; key++) {
+        if (ga_slabhash_sharded_owner(w.tables[0], key) == 1) {
+            set_request(&sets[0], i++, key, value_of(w.mode, key));
+        }
+    }
+    sets[0].count = KEYS;
+    sets[1].count = 0;
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    static const uint32_t misses[] = {1, 1, 1, 2, 2, 2, 2, 2, 3};
+    for (size_t i = 0; i < sizeof misses / sizeof *misses; i++) {
+        cr_assert_eq(w.tables[0]->guess_misses, misses[i], "batch %zu", i);
+        run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
+        expect_results(&all, &w, &c, GA_SLABHASH_FOUND, true);
+    }
+    w.tables[0]->guess_skips = 0;
+    (void)deal_keys(&all, w.mode);
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    cr_assert_eq(w.tables[0]->guess_misses, 0);
+    cr_assert_gt(pads_of(&w, 0), 0);
+    end(&all, &w);
+}
+
+/* Room for a batch is room for all smaller ones, guessed or not. */
+Test(slabhash_sharded_guesses, rooms)
+{
+    ga_slabhash_sharded t = {.guess_least = 1 << 15, .width = 4};
+    for (uint32_t number = 1; number <= 16; number *= 2) {
+        for (uint32_t log = 5; log <= 7; log++) {
+            t.division = (ga_sharded_division){.ranks = number, .parts_log = log};
+            uint64_t bins = number << log;
+            uint64_t before = 0;
+            for (uint64_t count = 1000; count < UINT64_C(1) << 31; count += count / 7 + 1) {
+                uint64_t room = ga_sharded_room_for(&t, count);
+                uint64_t capacity = ga_sharded_capacity(&t, count);
+                cr_assert_geq(room, count + bins * GA_SHARDED_PAD);
+                cr_assert_geq(room, before);
+                cr_assert(!capacity || room >= bins * capacity + GA_SHARDED_SORT_BYTES / t.width);
+                cr_assert(!capacity || bins * capacity + count <= UINT32_MAX);
+                cr_assert(number <= GA_SHARDED_FEW || !capacity);
+                before = room;
+            }
+            uint64_t most = bins * ga_sharded_capacity(&t, GA_SHARDED_GUESS_MOST);
+            cr_assert_geq(before, most ? most + GA_SHARDED_SORT_BYTES / t.width : 0);
+        }
+    }
+}
+
+/* A small batch, a larger one and a smaller one: the memory for own requests grows between them. */
+Test(slabhash_sharded_guesses, batches_of_several_sizes)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32, .options.piece = 2 * KEYS};
+    calls c;
+    static const uint64_t counts[] = {1500, KEYS, 2300, KEYS - 1};
+    begin_guessing(&all, &w, 2);
+    uint64_t key = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            sets[rank].count = counts[i];
+            for (uint64_t k = 0; k < counts[i]; k++, key++) {
+                set_request(&sets[rank], k, key, value_of(w.mode, key));
+            }
+        }
+        run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+        expect_results(&all, &w, &c, GA_SLABHASH_ABSENT, false);
+        cr_assert_gt(pads_of(&w, 0), 0);
+        run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
+        expect_results(&all, &w, &c, GA_SLABHASH_FOUND, true);
+    }
+    expect_size(&all, &w, key);
+    end(&all, &w);
+}
+
+/* With more ranks than GA_SHARDED_FEW no bins are guessed. */
+Test(slabhash_sharded_guesses, many_ranks)
+{
+    ranks all;
+    world w = {.mode = GA_SLABHASH_MAP32};
+    calls c;
+    begin_guessing(&all, &w, GA_SHARDED_FEW + 1);
+    uint64_t keys = deal_keys(&all, w.mode);
+    run_all(&all, &w, GA_SLABHASH_INSERT, &c);
+    expect_results(&all, &w, &c, GA_SLABHASH_ABSENT, false);
+    cr_assert_eq(pads_of(&w, 0), 0);
+    cr_assert_eq(served_by_all(&w, GA_SHARDED_FEW + 1), keys);
     end(&all, &w);
 }
 

@@ -32,6 +32,7 @@ typedef struct late_exchange {
     uint32_t aborts_at;                   /* 0: none */
     bool has_aborted;
     uint32_t puts_early, puts_after, puts; /* not seen the meeting; after the abort; all */
+    uint32_t fetches_early;                /* neither the host nor the stream follows the meeting */
 } late_exchange;
 
 static late_exchange late[RANKS_MOST];
@@ -171,6 +172,8 @@ static ga_status late_fetch(void *context, void *to, const void *at, uint64_t by
                             void *stream)
 {
     late_exchange *l = context;
+    l->fetches_early +=
+        l->exchange < l->marks[GA_SHARDED_MET] && l->seen < l->marks[GA_SHARDED_MET];
     ga_status status = carry_out(l, l->exchange);
     return status ? status : l->of.fetch(l->of.context, to, at, bytes, from, stream);
 }
@@ -249,6 +252,8 @@ static uint32_t work_through(void)
     for (uint32_t rank = 0; rank < COUNT; rank++) {
         cr_assert(late[rank].puts > 0 || rank + 1 == COUNT); /* the last one has no requests */
         cr_assert_eq(late[rank].puts_early, 0, "rank %u: %u", rank, late[rank].puts_early);
+        cr_assert_eq(late[rank].fetches_early, 0, "rank %u", rank);
+        cr_assert_eq(late[rank].done, late[rank].enqueued, "rank %u: a meeting is left", rank);
     }
     end(&all, &w);
     return meetings;
