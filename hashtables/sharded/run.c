@@ -255,8 +255,8 @@ static void find_begins(ga_sharded_job *j)
     }
 }
 
-/* Sorts the requests by bin, and pads the bins: up to the capacity of each, or if it is 0, where all
- * are counted, up to a multiple of GA_SHARDED_PAD. */
+/* Sorts the requests by bin, and pads the bins: up to the capacity of each, or if it is 0, where
+ * all are counted, up to a multiple of GA_SHARDED_PAD. */
 static ga_status sort(ga_sharded_job *j, uint32_t capacity)
 {
     ga_slabhash_sharded *t = j->table;
@@ -424,8 +424,8 @@ static uint64_t requests_here(const ga_sharded_job *j)
     return sum;
 }
 
-/* All ranks agree, while this one sorts, if it has not. `*sort_status`: a failure of that, which the
- * others do not learn here. */
+/* All ranks agree, while this one sorts, if it has not. `*sort_status`: a failure of that, which
+ * the others do not learn here. */
 static ga_status agree_and_sort(ga_sharded_job *j, ga_status status, bool has_sorted,
                                 ga_status *sort_status)
 {

@@ -435,8 +435,8 @@ GA_SIMT void ga_sharded_find_bins_team(const ga_sharded_extent *extents, uint32_
     GA_TEAM_BARRIER();
 }
 
-/* Loads the thread's elements of an array, of 1, 4 or 8 bytes, and stores them in the order in which
- * the team has sorted them. */
+/* Loads the thread's elements of an array, of 1, 4 or 8 bytes, and stores them in the order in
+ * which the team has sorted them. */
 GA_SIMT void ga_sharded_collect(const void *from, const uint32_t *places, uint32_t width,
                                 uint32_t each, void *to, ga_sharded_room *room)
 {
