@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of a device: kernels (sort_kernel.cuh, all_kernel.cuh), and three streams beside the
- * caller's: of the exchange, of meetings, and one for the host's waits.
+ * Memory of a device: kernels (sort_kernel.cuh, all_kernel.cuh), and two streams beside the
+ * caller's: of the exchange, and one for the host's waits.
  */
 #include "sharded.h"
 #include "sort_team.h"
@@ -108,9 +108,6 @@ static ga_status device_open(ga_slabhash_sharded *table)
     status = status ? status
                     : GA_CUDA_CALL(driver, cuStreamCreateWithPriority, (CUstream *)&table->arrivals,
                                    CU_STREAM_NON_BLOCKING, highest);
-    status = status ? status
-                    : GA_CUDA_CALL(driver, cuStreamCreateWithPriority, (CUstream *)&table->meetings,
-                                   CU_STREAM_NON_BLOCKING, highest);
     for (int i = 0; status == GA_OK && i < GA_SHARDED_MARKS; i++) {
         status = GA_CUDA_CALL(driver, cuEventCreate, (CUevent *)&table->marks[i],
                               CU_EVENT_DISABLE_TIMING);
@@ -135,9 +132,6 @@ static void device_close(ga_slabhash_sharded *table)
     }
     if (table->arrivals) {
         driver->cuStreamDestroy(table->arrivals);
-    }
-    if (table->meetings) {
-        driver->cuStreamDestroy(table->meetings);
     }
 }
 

@@ -509,7 +509,6 @@ ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_
     if (table->is_broken && table->exchange.abort) {
         /* for work that uses the caller's arrays; none of it waits for other ranks now */
         (void)table->engine->wait(table, table->exchange_stream);
-        (void)table->engine->wait(table, table->meetings);
         (void)table->engine->wait(table, stream);
     }
     if (counts) {

@@ -33,26 +33,27 @@
  *            (events) order the streams: `got` step, `done` step.
  *
  * COPIES     If all ranks reach the memory for requests of others (`is_shared`), a group is copies:
- *            each rank puts its requests into it, and fetches its answers. Meetings of all ranks,
- *            on a stream of their own, order the copies of one rank and the shards of others: one
- *            before the group, behind `done` of the step that is answered (`met`), and one behind
- *            its requests (`copied`), before `got`. The first groups need none before, because the
- *            agreement is one. The host waits for the meeting before a group with requests, and
- *            enqueues the copies then: an abort ends meetings, and no copy may overwrite what the
- *            shard of a slow rank still reads.
+ *            each rank puts its requests into it, and fetches its answers. A meeting of all ranks
+ *            on their exchange streams stands before each group: behind it all shards have done
+ *            step t, and all copies of the group before are there (`met`, and `got` of step t + 2).
+ *            The first three groups, which have requests alone, have it behind them instead,
+ *            because the agreement stands before them. All ranks begin a group at the same time, so
+ *            that no two of them copy to a third one at once.
  *
- *              shard     serve t-1 | serve t              | serve t+1
- *              copies              | t-1: answers, and requests of t+2 | t: ...
- *              meetings            met t-1                  met t, got t+2
+ *              shard            serve t-1 |met| serve t             |met| serve t+1
+ *              exchange stream  t-2: ...  |t-1| t-1: answers,       | t | t: answers,
+ *                                         |   | requests of t+2     |   | requests of t+3
  *
- *            With three buffers the requests of step t + 1 are there before step t has been
- *            served, so the shard never waits for the meetings around a group.
+ *            Requests of step t + 3 are copied to the buffer of step t - 1, and the host enqueues
+ *            these copies after it has seen the meeting behind that step. An abort ends meetings,
+ *            and no copy may overwrite what the shard of a slow rank still reads. The requests of
+ *            t + 1 are there before t has been served, so the shard does not wait for copies.
  *
  * INVARIANT  The shard is given requests of others after they have arrived: the host waits for that
  *            on the stream of arrivals. So an exchange that is aborted leaves no work that
  *            would serve the contents of a buffer once more.
- *            The buffer of a step is used again three steps later: the requests of t + 3 follow the
- *            mark `done` of t. The answers of t travel meanwhile; they are in other arrays.
+ *            The buffer of a step is used again four steps later: its new requests come behind
+ *            `done` of the step. The answers of a step travel meanwhile; they are in other arrays.
  */
 #ifndef GPUALLOC_SHARDED_SHARDED_H
 #define GPUALLOC_SHARDED_SHARDED_H
@@ -66,7 +67,7 @@ enum {
     GA_SHARDED_PARTS_LOG = 7,  /* at most; fewer with many ranks */
     GA_SHARDED_SLICES_LOG = 3, /* at most */
     GA_SHARDED_SLICES = 1 << GA_SHARDED_SLICES_LOG,
-    GA_SHARDED_BUFFERS = 3,
+    GA_SHARDED_BUFFERS = 4,
     GA_SHARDED_TOGETHER = 8, /* messages that a shard serves side by side, at most */
     GA_SHARDED_KERNELS = 9,
     GA_SHARDED_PAD = 32,             /* requests */
@@ -102,7 +103,6 @@ typedef enum ga_sharded_mark {
     GA_SHARDED_ANSWERED,
     GA_SHARDED_AGREED,
     GA_SHARDED_MET,
-    GA_SHARDED_COPIED,
     GA_SHARDED_GOT,                                        /* for each buffer */
     GA_SHARDED_DONE = GA_SHARDED_GOT + GA_SHARDED_BUFFERS, /* for each buffer */
     GA_SHARDED_MARKS = GA_SHARDED_DONE + GA_SHARDED_BUFFERS
@@ -155,9 +155,8 @@ struct ga_slabhash_sharded {
     ga_shard shard;
     ga_sharded_division division;
     const ga_sharded_engine *engine;
-    void *exchange_stream; /* these six are engine_device.c's; NULL on the host */
+    void *exchange_stream; /* these five are engine_device.c's; NULL on the host */
     void *arrivals;        /* a stream that follows marks, for which the host waits */
-    void *meetings;        /* a stream, so that copies and agreements do not wait behind them */
     void *marks[GA_SHARDED_MARKS];
     void *kernels[GA_SHARDED_KERNELS];
     void *room; /* engine_host.c's: a team's; NULL on a device */

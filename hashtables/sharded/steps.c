@@ -172,90 +172,76 @@ static bool may_need_slabs(const ga_sharded_job *j)
     return j->has_ops || j->op != GA_SLABHASH_SEARCH;
 }
 
-/* Requests that were copied are there once all ranks have copied. */
-static ga_status announce(ga_sharded_job *j, const step *requests)
-{
-    ga_slabhash_sharded *t = j->table;
-    ga_status status = t->engine->follow(t, GA_SHARDED_COPIED, t->meetings);
-    status = status ? status : t->exchange.meet(t->exchange.context, t->meetings);
-    status = status ? status : t->engine->mark(t, GA_SHARDED_GOT + requests->buffer, t->meetings);
-    return ga_sharded_break(t, status);
-}
-
 /* The messages or copies of a group: the answers of a step, and the requests of a later one, each
  * of which may be NULL. */
 static ga_status carry(ga_sharded_job *j, const step *answers, const step *requests)
 {
-    ga_slabhash_sharded *t = j->table;
-    const ga_exchange *exchange = &t->exchange;
     bool brings = answers && ga_sharded_brings_answers(j);
     ga_status status = brings ? add_messages(j, answers, true) : GA_OK;
-    status = status || !requests ? status : add_messages(j, requests, false);
-    if (status == GA_OK && !t->is_shared) {
-        status = exchange->end(exchange->context, t->exchange_stream);
-    }
-    if (status == GA_OK && requests) {
-        ga_sharded_mark mark = t->is_shared ? GA_SHARDED_COPIED : GA_SHARDED_GOT + requests->buffer;
-        status = t->engine->mark(t, mark, t->exchange_stream);
-    }
-    return ga_sharded_break(t, status);
+    return status || !requests ? status : add_messages(j, requests, false);
+}
+
+/* The requests of a step are here, as soon as the work on the exchange stream is done. */
+static ga_status mark_got(ga_slabhash_sharded *t, const step *s)
+{
+    return t->engine->mark(t, GA_SHARDED_GOT + s->buffer, t->exchange_stream);
 }
 
 /* Messages, as one group. */
 static ga_status exchange_messages(ga_sharded_job *j, const step *answers, const step *requests)
 {
-    const ga_exchange *exchange = &j->table->exchange;
-    ga_status status = ga_sharded_break(j->table, exchange->begin(exchange->context));
-    return status ? status : carry(j, answers, requests);
+    ga_slabhash_sharded *t = j->table;
+    const ga_exchange *exchange = &t->exchange;
+    ga_status status = exchange->begin(exchange->context);
+    status = status ? status : carry(j, answers, requests);
+    status = status ? status : exchange->end(exchange->context, t->exchange_stream);
+    status = status || !requests ? status : mark_got(t, requests);
+    return ga_sharded_break(t, status);
 }
 
-/* Requests of one of the first steps. Copies overwrite nothing that a shard still reads. */
+static ga_status meet(const ga_slabhash_sharded *t)
+{
+    return t->exchange.meet(t->exchange.context, t->exchange_stream);
+}
+
+/* Requests of one of the first steps. Copies overwrite nothing that a shard still reads, and are
+ * there once all ranks have copied. */
 static ga_status bring_first(ga_sharded_job *j, const step *requests)
 {
-    ga_status status =
-        j->table->is_shared ? carry(j, NULL, requests) : exchange_messages(j, NULL, requests);
-    return status || !j->table->is_shared ? status : announce(j, requests);
+    ga_slabhash_sharded *t = j->table;
+    if (!t->is_shared) {
+        return exchange_messages(j, NULL, requests);
+    }
+    ga_status status = carry(j, NULL, requests);
+    status = status ? status : meet(t);
+    return ga_sharded_break(t, status ? status : mark_got(t, requests));
 }
 
-/* Copies that wait for a meeting. */
-typedef struct group {
-    step answers, requests;
-    bool is_open, has_requests;
-} group;
-
-/* Enqueues the meeting behind which all shards have done the steps so far. */
-static ga_status begin_copies(ga_sharded_job *j, const step *answers, const step *requests,
-                              group *g)
+/* The host waits until all shards have done the step before `now`, whose buffer requests are copied
+ * to. `now` is not the first step; with that the buffer is a fresh one. */
+static ga_status await_buffer(ga_slabhash_sharded *t)
 {
-    ga_slabhash_sharded *t = j->table;
-    g->is_open = requests || ga_sharded_brings_answers(j);
-    g->has_requests = requests;
-    g->answers = *answers;
-    g->requests = requests ? *requests : *answers;
-    if (!g->is_open) {
-        return GA_OK;
-    }
-    ga_status status = t->engine->follow(t, GA_SHARDED_DONE + answers->buffer, t->meetings);
-    status = status ? status : t->exchange.meet(t->exchange.context, t->meetings);
-    return ga_sharded_break(t, status ? status : t->engine->mark(t, GA_SHARDED_MET, t->meetings));
+    ga_status status = t->engine->follow(t, GA_SHARDED_MET, t->arrivals);
+    return status ? status : t->exchange.wait(t->exchange.context, t->arrivals);
 }
 
-/* The host waits for the meeting before it enqueues copies to other ranks: if the meeting is
- * aborted, none overwrites the buffer of a slow rank. A group of answers alone needs no such wait:
- * the exchange stream waits for the meeting. */
-static ga_status end_copies(ga_sharded_job *j, const group *g)
+/* Copies behind step `now`: its answers, and the requests of `later`. `copied`: the step whose
+ * requests the group before has copied. `later` and `copied` may be NULL. */
+static ga_status exchange_copies(ga_sharded_job *j, const step *now, const step *copied,
+                                 const step *later)
 {
     ga_slabhash_sharded *t = j->table;
-    if (!g->is_open) {
+    bool is_first = now->slice == 0 && now->round == 0;
+    if (!copied && !later && !ga_sharded_brings_answers(j)) {
         return GA_OK;
     }
-    void *stream = g->has_requests ? t->arrivals : t->exchange_stream;
-    ga_status status = t->engine->follow(t, GA_SHARDED_MET, stream);
-    if (status == GA_OK && g->has_requests) {
-        status = t->exchange.wait(t->exchange.context, t->arrivals);
-    }
-    return status ? ga_sharded_break(t, status)
-                  : carry(j, &g->answers, g->has_requests ? &g->requests : NULL);
+    ga_status status = later && !is_first ? await_buffer(t) : GA_OK;
+    status =
+        status ? status : t->engine->follow(t, GA_SHARDED_DONE + now->buffer, t->exchange_stream);
+    status = status ? status : meet(t);
+    status = status ? status : t->engine->mark(t, GA_SHARDED_MET, t->exchange_stream);
+    status = status || !copied ? status : mark_got(t, copied);
+    return ga_sharded_break(t, status ? status : carry(j, now, later));
 }
 
 /* ---- serving --------------------------------------------------------------------------------- */
@@ -367,7 +353,9 @@ static ga_status serve_own_at_end(ga_sharded_job *j)
 static ga_status serve_step(ga_sharded_job *j, const step *s)
 {
     ga_slabhash_sharded *t = j->table;
-    serve_own_before(j, s);
+    if (s->slice > 0 || s->round > 0) {
+        serve_own_before(j, s);
+    }
     ga_status status = t->engine->follow(t, GA_SHARDED_GOT + s->buffer, t->arrivals);
     status = status ? status : t->exchange.wait(t->exchange.context, t->arrivals);
     if (status != GA_OK) {
@@ -377,9 +365,14 @@ static ga_status serve_step(ga_sharded_job *j, const step *s)
     return t->engine->mark(t, GA_SHARDED_DONE + s->buffer, j->stream);
 }
 
-/* The steps whose requests are under way, or here: the one that is served now is the first. */
+enum {
+    STEPS_AHEAD = GA_SHARDED_BUFFERS - 2 /* of the one that is served: the newest requests here */
+};
+
+/* The steps whose requests are under way, or here: the one that is served now is the first, and
+ * the last one takes the buffer of the step before. */
 typedef struct queue {
-    step steps[GA_SHARDED_BUFFERS + 1];
+    step steps[GA_SHARDED_BUFFERS];
     uint32_t count;
 } queue;
 
@@ -405,29 +398,27 @@ static void drop_first(queue *q)
     }
 }
 
-/* The group behind step t, with the requests of t + 3, which take its buffer. Messages are enqueued
- * at once, copies while step t + 1 is served. So on the stream of meetings `met` of t comes before
- * `got` of t + 2. */
-static ga_status exchange_behind(ga_sharded_job *j, const step *now, const step *later, group *g)
+/* The group behind the first step of the queue, with the requests of `later`. */
+static ga_status exchange_behind(ga_sharded_job *j, const queue *q, const step *later)
 {
     ga_slabhash_sharded *t = j->table;
-    group before = *g;
-    ga_status status;
-    if (!t->is_shared) {
-        status = t->engine->follow(t, GA_SHARDED_DONE + now->buffer, t->exchange_stream);
-        return status ? status : exchange_messages(j, now, later);
+    const step *now = &q->steps[0];
+    bool is_first = now->slice == 0 && now->round == 0;
+    const step *copied = !is_first && q->count > STEPS_AHEAD ? &q->steps[STEPS_AHEAD] : NULL;
+    if (t->is_shared) {
+        return exchange_copies(j, now, copied, later);
     }
-    status = end_copies(j, &before);
-    status = status ? status : begin_copies(j, now, later, g);
-    return status || !before.is_open || !before.has_requests ? status
-                                                             : announce(j, &before.requests);
+    ga_status status = t->engine->follow(t, GA_SHARDED_DONE + now->buffer, t->exchange_stream);
+    return status ? status : exchange_messages(j, now, later);
 }
 
+/* The shard begins with own requests, while the host enqueues the first requests for others. */
 static ga_status begin_steps(ga_sharded_job *j, queue *q)
 {
     ga_status status =
         j->table->engine->follow(j->table, GA_SHARDED_SORTED, j->table->exchange_stream);
-    for (uint32_t i = 0; i + 1 < GA_SHARDED_BUFFERS; i++) {
+    serve_own_before(j, q->steps);
+    for (uint32_t i = 0; i < STEPS_AHEAD; i++) {
         append_next(j, q);
     }
     for (uint32_t i = 0; status == GA_OK && i < q->count; i++) {
@@ -439,7 +430,6 @@ static ga_status begin_steps(ga_sharded_job *j, queue *q)
 ga_status ga_sharded_run_steps(ga_sharded_job *j)
 {
     ga_slabhash_sharded *t = j->table;
-    group behind = {.is_open = false};
     queue q = {.count = 1};
     ga_status status = begin_steps(j, &q);
     while (status == GA_OK && q.count) {
@@ -447,11 +437,10 @@ ga_status ga_sharded_run_steps(ga_sharded_job *j)
         append_next(j, &q);
         const step *later = q.count > before ? q.steps + before : NULL;
         status = serve_step(j, q.steps);
-        status = status ? status : exchange_behind(j, q.steps, later, &behind);
+        status = status ? status : exchange_behind(j, &q, later);
         drop_first(&q);
         t->report.steps++;
     }
-    status = status ? status : end_copies(j, &behind);
     status = status ? status : serve_own_at_end(j);
     return status ? status : t->engine->mark(t, GA_SHARDED_ANSWERED, t->exchange_stream);
 }

@@ -353,7 +353,7 @@ static inline void work_through(uint32_t count, uint32_t flags)
     vmm_driver_counts counts = vmm_driver_count();
     int made = 0;
     cr_assert_leq(nccl_windows(&made), 2 * (int)count); /* a block and a window of each */
-    cr_assert_eq(counts.streams, 3 * count);
+    cr_assert_eq(counts.streams, 2 * count);
     for (uint32_t rank = 0; rank < count; rank++) {
         assert_ok(ga_slabhash_sharded_close(w->tables[rank]));
         w->tables[rank] = NULL;

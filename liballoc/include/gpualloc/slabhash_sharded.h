@@ -48,8 +48,8 @@ typedef struct ga_shared {
 
 /* How ranks exchange messages. The calls are collective, and in the same order on all ranks.
  * `stream` is a CUstream, or NULL for memory of the host, where calls complete before they return.
- * Messages, agreements and copies have one stream, on which they are in order; meet() and wait()
- * get others, too. A call that fails leaves a message in ga_error_text(), and ends the use of the
+ * Messages, agreements, copies and meetings have one stream, on which they are in order; wait() gets
+ * others, too. A call that fails leaves a message in ga_error_text(), and ends the use of the
  * exchange. */
 typedef struct ga_exchange {
     uint32_t exchange_size; /* sizeof(ga_exchange) */
@@ -83,8 +83,7 @@ typedef struct ga_exchange {
      * not collective: when this rank calls it, no copy of its own is on its way. */
     ga_status (*share)(void *context, ga_shared *out, uint64_t bytes, uint64_t *word, void *stream);
     void (*unshare)(void *context, void *block);
-    /* The work of all ranks on their streams before it is done before the work after it. The stream
-     * is for meetings alone: other streams are ordered with it by events. */
+    /* The work of all ranks on their streams before it is done before the work after it. */
     ga_status (*meet)(void *context, void *stream);
     /* Copies to, and from, the place in another rank's block that `at` is in the own one. The other
      * rank takes no part: meet() orders its work and the copies. These five may be NULL together,
@@ -138,7 +137,7 @@ typedef struct ga_sharded_options {
     uint32_t reserved;     /* 0 */
     uint64_t piece; /* requests of a rank that are exchanged at once, at most; 0: 2^27 on a device,
                      * 2^20 on the host. A rank takes memory for as many: with MAP32 about 17 bytes
-                     * each, with MAP64 29, and for requests of others two fifths of that with up to
+                     * each, with MAP64 29, and for requests of others half of that with up to
                      * 128 ranks, more with more. The first search-all or delete-all takes 16 bytes
                      * more each, and the first search for values as much again for those of
                      * others. Below 2^31 */
