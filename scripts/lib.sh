@@ -194,11 +194,13 @@ find_library() {
 # True where programs may find an NVIDIA driver.
 has_driver() { [[ -e /dev/nvidiactl || $(find_library libcuda.so.1) ]]; }
 
-# Copy the libraries that the programs in $1/bin need, beyond the C library's own, to $1/lib.
+# Copy the libraries that the programs in $1/bin need, beyond those of the C library and those that
+# are in $1/lib already, to $1/lib.
 stage_libraries() {
     local program library
     for library in $(for program in "$1"/bin/*; do
-        ldd "$program" | awk '$2 == "=>" && $1 !~ /^lib(c|m|dl|pthread|rt)\.so/ { print $3 }'
+        LD_LIBRARY_PATH=$1/lib ldd "$program" | awk -v own="$1/lib/" '$2 == "=>" &&
+            index($3, own) != 1 && $1 !~ /^lib(c|m|dl|pthread|rt)\.so/ { print $3 }'
     done | sort -u); do
         cp -L "$library" "$1/lib/"
     done

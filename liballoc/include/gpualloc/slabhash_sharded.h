@@ -48,8 +48,8 @@ typedef struct ga_shared {
 
 /* How ranks exchange messages. The calls are collective, and in the same order on all ranks.
  * `stream` is a CUstream, or NULL for memory of the host, where calls complete before they return.
- * Messages, agreements, copies and meetings have one stream, on which they are in order; wait() gets
- * others, too. A call that fails leaves a message in ga_error_text(), and ends the use of the
+ * Messages, agreements, copies and meetings have one stream, on which they are in order; wait()
+ * gets others, too. A call that fails leaves a message in ga_error_text(), and ends the use of the
  * exchange. */
 typedef struct ga_exchange {
     uint32_t exchange_size; /* sizeof(ga_exchange) */
