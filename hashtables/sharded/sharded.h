@@ -34,26 +34,29 @@
  *
  * COPIES     If all ranks reach the memory for requests of others (`is_shared`), a group is copies:
  *            each rank puts its requests into it, and fetches its answers. A meeting of all ranks
- *            on their exchange streams stands before each group: behind it all shards have done
- *            step t, and all copies of the group before are there (`met`, and `got` of step t + 2).
- *            The first three groups, which have requests alone, have it behind them instead,
- *            because the agreement stands before them. All ranks begin a group at the same time, so
- *            that no two of them copy to a third one at once.
+ *            on their exchange streams stands before the group of step t, which has the answers of
+ *            t and the requests of t + 3: behind the meeting all shards have done step t, and all
+ *            copies of the group before are there (`met`, and `got` of step t + 2). The first three
+ *            groups, which have requests alone, have a meeting behind them instead, because the
+ *            agreement stands before them. All ranks begin a group at the same time, so that no two
+ *            of them copy to a third one at once.
  *
  *              shard            serve t-1 |met| serve t             |met| serve t+1
  *              exchange stream  t-2: ...  |t-1| t-1: answers,       | t | t: answers,
  *                                         |   | requests of t+2     |   | requests of t+3
  *
- *            Requests of step t + 3 are copied to the buffer of step t - 1, and the host enqueues
- *            these copies after it has seen the meeting behind that step. An abort ends meetings,
- *            and no copy may overwrite what the shard of a slow rank still reads. The requests of
- *            t + 1 are there before t has been served, so the shard does not wait for copies.
+ *            Requests of step t + 3 are copied to the buffer of step t - 1. The host enqueues these
+ *            copies after it has seen the meeting behind that step: an aborted meeting lets the
+ *            work behind it begin, and copies must not overwrite what the shard of a slow rank
+ *            still reads. The requests of t + 1 are there before t has been served, so the shard
+ *            does not wait for copies.
  *
  * INVARIANT  The shard is given requests of others after they have arrived: the host waits for that
  *            on the stream of arrivals. So an exchange that is aborted leaves no work that
  *            would serve the contents of a buffer once more.
- *            The buffer of a step is used again four steps later: its new requests come behind
- *            `done` of the step. The answers of a step travel meanwhile; they are in other arrays.
+ *            The buffer of a step is used again four steps later. Its new requests are in the group
+ *            behind that of its answers: so all shards have done the step, and its answers have
+ *            been fetched, before they are overwritten.
  */
 #ifndef GPUALLOC_SHARDED_SHARDED_H
 #define GPUALLOC_SHARDED_SHARDED_H
@@ -155,7 +158,7 @@ struct ga_slabhash_sharded {
     ga_shard shard;
     ga_sharded_division division;
     const ga_sharded_engine *engine;
-    void *exchange_stream; /* these five are engine_device.c's; NULL on the host */
+    void *exchange_stream; /* these four are engine_device.c's; NULL on the host */
     void *arrivals;        /* a stream that follows marks, for which the host waits */
     void *marks[GA_SHARDED_MARKS];
     void *kernels[GA_SHARDED_KERNELS];

@@ -11,6 +11,11 @@ typedef struct step {
     uint32_t buffer;
 } step;
 
+static bool is_first(const step *s)
+{
+    return s->slice == 0 && s->round == 0;
+}
+
 /* A range of requests in one of the arrays. */
 typedef struct range {
     uint64_t first, count;
@@ -217,8 +222,8 @@ static ga_status bring_first(ga_sharded_job *j, const step *requests)
     return ga_sharded_break(t, status ? status : mark_got(t, requests));
 }
 
-/* The host waits until all shards have done the step before `now`, whose buffer requests are copied
- * to. `now` is not the first step; with that the buffer is a fresh one. */
+/* The host waits for the last meeting: behind it all shards have done the step before, whose buffer
+ * is the next one to be copied to. */
 static ga_status await_buffer(ga_slabhash_sharded *t)
 {
     ga_status status = t->engine->follow(t, GA_SHARDED_MET, t->arrivals);
@@ -231,11 +236,11 @@ static ga_status exchange_copies(ga_sharded_job *j, const step *now, const step 
                                  const step *later)
 {
     ga_slabhash_sharded *t = j->table;
-    bool is_first = now->slice == 0 && now->round == 0;
     if (!copied && !later && !ga_sharded_brings_answers(j)) {
         return GA_OK;
     }
-    ga_status status = later && !is_first ? await_buffer(t) : GA_OK;
+    /* Behind the first step the buffer is a fresh one: none before has used it. */
+    ga_status status = later && !is_first(now) ? await_buffer(t) : GA_OK;
     status =
         status ? status : t->engine->follow(t, GA_SHARDED_DONE + now->buffer, t->exchange_stream);
     status = status ? status : meet(t);
@@ -334,7 +339,7 @@ static void serve_others(ga_sharded_job *j, const step *s)
 
 static void serve_own_before(ga_sharded_job *j, const step *s)
 {
-    if (s->slice == 0 && s->round == 0) {
+    if (is_first(s)) {
         serve_own(j, 0);
     }
     if (s->round == 0 && s->slice + 2 < j->slices && !is_served_beside(j, s->slice + 1)) {
@@ -353,7 +358,7 @@ static ga_status serve_own_at_end(ga_sharded_job *j)
 static ga_status serve_step(ga_sharded_job *j, const step *s)
 {
     ga_slabhash_sharded *t = j->table;
-    if (s->slice > 0 || s->round > 0) {
+    if (!is_first(s)) {
         serve_own_before(j, s);
     }
     ga_status status = t->engine->follow(t, GA_SHARDED_GOT + s->buffer, t->arrivals);
@@ -366,11 +371,13 @@ static ga_status serve_step(ga_sharded_job *j, const step *s)
 }
 
 enum {
-    STEPS_AHEAD = GA_SHARDED_BUFFERS - 2 /* of the one that is served: the newest requests here */
+    /* Behind step t requests of t + 2 are the newest ones that are here, and those of t + 3 are
+     * copied. So the first groups are those of steps 0 to 2. */
+    STEPS_AHEAD = GA_SHARDED_BUFFERS - 2
 };
 
-/* The steps whose requests are under way, or here: the one that is served now is the first, and
- * the last one takes the buffer of the step before. */
+/* The steps whose requests are under way, or here. The first one is served now; a fourth one takes
+ * the buffer of the step before the first. */
 typedef struct queue {
     step steps[GA_SHARDED_BUFFERS];
     uint32_t count;
@@ -403,8 +410,7 @@ static ga_status exchange_behind(ga_sharded_job *j, const queue *q, const step *
 {
     ga_slabhash_sharded *t = j->table;
     const step *now = &q->steps[0];
-    bool is_first = now->slice == 0 && now->round == 0;
-    const step *copied = !is_first && q->count > STEPS_AHEAD ? &q->steps[STEPS_AHEAD] : NULL;
+    const step *copied = !is_first(now) && q->count > STEPS_AHEAD ? &q->steps[STEPS_AHEAD] : NULL;
     if (t->is_shared) {
         return exchange_copies(j, now, copied, later);
     }
@@ -412,12 +418,15 @@ static ga_status exchange_behind(ga_sharded_job *j, const queue *q, const step *
     return status ? status : exchange_messages(j, now, later);
 }
 
-/* The shard begins with own requests, while the host enqueues the first requests for others. */
+/* The shard begins with own requests, so that it works while the host enqueues the first ones for
+ * others. (A call of a shard that grows waits, and these are enqueued after it.) */
 static ga_status begin_steps(ga_sharded_job *j, queue *q)
 {
     ga_status status =
         j->table->engine->follow(j->table, GA_SHARDED_SORTED, j->table->exchange_stream);
-    serve_own_before(j, q->steps);
+    if (status == GA_OK) {
+        serve_own_before(j, q->steps);
+    }
     for (uint32_t i = 0; i < STEPS_AHEAD; i++) {
         append_next(j, q);
     }

@@ -31,7 +31,11 @@ typedef struct late_exchange {
     uint32_t agreed;                  /* meetings before the last agreement */
     uint32_t aborts_at;               /* 0: none */
     bool has_aborted;
+    uint32_t steps_done, steps_followed; /* by the exchange stream; since the last agreement */
+    ga_sharded_mark last_done;
+    uint32_t firsts;                       /* meetings since then, before the first step was done */
     uint32_t puts_early, puts_after, puts; /* not seen the meeting; after the abort; all */
+    uint32_t meets_early, fetches_early;   /* before the step's end; before the step's meeting */
 } late_exchange;
 
 static late_exchange late[RANKS_MOST];
@@ -59,12 +63,20 @@ static ga_status late_mark(ga_slabhash_sharded *table, ga_sharded_mark mark, voi
 {
     late_exchange *l = table->exchange.context;
     l->marks[mark] = stream == &on_exchange ? l->enqueued : 0;
+    if (mark >= GA_SHARDED_DONE && mark < GA_SHARDED_DONE + GA_SHARDED_BUFFERS) {
+        l->firsts = l->steps_done ? l->firsts : l->enqueued - l->agreed;
+        l->steps_done++;
+        l->last_done = mark;
+    }
     return GA_OK;
 }
 
 static ga_status late_follow(ga_slabhash_sharded *table, ga_sharded_mark mark, void *stream)
 {
     late_exchange *l = table->exchange.context;
+    if (stream == &on_exchange && mark == l->last_done) {
+        l->steps_followed = l->steps_done;
+    }
     uint32_t *to = stream == &on_arrivals ? &l->arrivals : &l->callers;
     if (stream != &on_exchange && l->marks[mark] > *to) {
         *to = l->marks[mark];
@@ -103,6 +115,7 @@ static ga_status late_largest(void *context, uint64_t *values, uint32_t count, v
     late_exchange *l = context;
     ga_status status = carry_out(l, l->enqueued);
     l->agreed = l->enqueued;
+    l->steps_done = l->steps_followed = 0;
     return status ? status : l->of.largest(l->of.context, values, count, stream);
 }
 
@@ -140,6 +153,7 @@ static ga_status late_meet(void *context, void *stream)
 {
     late_exchange *l = context;
     (void)stream;
+    l->meets_early += l->steps_followed != l->steps_done;
     l->enqueued++;
     return GA_OK;
 }
@@ -153,6 +167,7 @@ static ga_status late_put(void *context, const void *from, void *at, uint64_t by
 {
     late_exchange *l = context;
     l->puts++;
+    /* three behind the first groups, and one before the group of step 0 */
     bool is_fresh = l->enqueued <= l->agreed + GA_SHARDED_BUFFERS;
     l->puts_early += !is_fresh && l->seen + 1 < l->enqueued;
     l->puts_after += l->has_aborted;
@@ -164,6 +179,7 @@ static ga_status late_fetch(void *context, void *to, const void *at, uint64_t by
                             void *stream)
 {
     late_exchange *l = context;
+    l->fetches_early += l->enqueued != l->agreed + l->firsts + l->steps_done;
     ga_status status = carry_out(l, l->enqueued);
     return status ? status : l->of.fetch(l->of.context, to, at, bytes, from, stream);
 }
@@ -241,6 +257,8 @@ static uint32_t work_through(void)
     for (uint32_t rank = 0; rank < COUNT; rank++) {
         cr_assert(late[rank].puts > 0 || rank + 1 == COUNT); /* the last one has no requests */
         cr_assert_eq(late[rank].puts_early, 0, "rank %u: %u", rank, late[rank].puts_early);
+        cr_assert_eq(late[rank].meets_early, 0, "rank %u", rank);
+        cr_assert_eq(late[rank].fetches_early, 0, "rank %u", rank);
         cr_assert_eq(late[rank].done, late[rank].enqueued, "rank %u: a meeting is left", rank);
     }
     end(&all, &w);
@@ -251,6 +269,40 @@ Test(slabhash_sharded_meetings, copies_to_other_ranks_follow_meetings)
 {
     uint32_t pieces = (KEYS + PIECE - 1) / PIECE;
     cr_assert_gt(work_through(), GA_SHARDED_SLICES * (pieces - 1)); /* one for each step */
+}
+
+static void insert_one(ranks *all, uint32_t rank, void *context)
+{
+    world *w = context;
+    (void)all;
+    ga_slabhash_batch batch = batch_of(&sets[rank], w->mode, GA_SLABHASH_INSERT);
+    batch.results = NULL;
+    batch.found = NULL;
+    assert_ok(ga_slabhash_sharded_run(w->tables[rank], &batch, NULL, NULL));
+}
+
+/* Inserts of which nothing comes back, in pieces of each number of slices, some with rounds. */
+Test(slabhash_sharded_meetings, without_answers)
+{
+    for (uint64_t least = 30; least <= 400; least *= 2) {
+        ranks all;
+        world w;
+        calls c;
+        abort_at = 0;
+        begin_late(&all, &w);
+        for (uint32_t rank = 0; rank < COUNT; rank++) {
+            w.tables[rank]->slice_least = least;
+            w.tables[rank]->pair_most = least > 100 ? 64 : w.tables[rank]->pair_most;
+        }
+        ranks_run(&all, insert_one, &w);
+        run_all(&all, &w, GA_SLABHASH_SEARCH, &c);
+        expect_results(&all, &w, &c, GA_SLABHASH_FOUND, true);
+        for (uint32_t rank = 0; rank < COUNT; rank++) {
+            cr_assert_eq(late[rank].puts_early + late[rank].meets_early, 0, "rank %u", rank);
+            cr_assert_eq(late[rank].fetches_early, 0, "rank %u", rank);
+        }
+        end(&all, &w);
+    }
 }
 
 /* What the shard of a rank has is right: no value of another key. */
