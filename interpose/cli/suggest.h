@@ -16,11 +16,11 @@ enum {
  * Above GA_SUGGEST_NEAR if a word is longer than any of ours. */
 size_t ga_suggest_distance(const char *a, const char *b);
 
-/* Print the begin of a line about a word, up to where a suggestion follows. */
+/* Prints that a word is unknown, as the beginning of a line that the caller ends. */
 void ga_suggest_unknown(const char *program, const char *kind, const char *word);
 
-/* argp_parse(), but for a long option that is unknown, and like a known one, the message names that
- * one. */
+/* As argp_parse(). If a long option is unknown and resembles a known one, the message names that
+ * one, and the program ends. */
 void ga_suggest_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input);
 
 #endif

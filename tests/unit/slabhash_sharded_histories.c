@@ -93,7 +93,7 @@ static bool explain(const history *before, history *after)
     return after->value_count != 0;
 }
 
-/* Deals requests of all ranks; the place of each among those of its rank is in the order of keys. */
+/* Deals requests of all ranks, those of each in the order of keys. */
 static void deal(calls *c, world *w, uint8_t ops[RANKS][KEYS])
 {
     for (uint32_t rank = 0; rank < RANKS; rank++) {
