@@ -129,6 +129,13 @@ GA_SIMT uint32_t ga_tile_noise(void)
     return 0;
 }
 
+/* The number of the multiprocessor that runs the lane. It spreads accesses, so that any number is
+ * right; not uniform on the GPU. 0 on the CPU. */
+GA_SIMT uint32_t ga_multiprocessor(void)
+{
+    return 0;
+}
+
 /* On the CPU no lane comes later. */
 GA_SIMT uint64_t ga_grid_lanes_later(void)
 {

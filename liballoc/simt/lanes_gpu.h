@@ -62,6 +62,18 @@ GA_SIMT uint32_t ga_tile_noise(void)
 #endif
 }
 
+GA_SIMT uint32_t ga_multiprocessor(void)
+{
+#ifdef GA_SIMT_EMULATED
+    return 0;
+#else
+    uint32_t number;
+    /* volatile, so that only the branch that needs it reads it */
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+    return number;
+#endif
+}
+
 /* The number of lanes of the grid's blocks behind this one, which mostly have not begun. */
 GA_SIMT uint64_t ga_grid_lanes_later(void)
 {

@@ -193,6 +193,47 @@ static __global__ void take_in_turn(ga_kernel_heap heap, uint32_t **units, uint3
     ga_slab_tile_cache_end(&cache);
 }
 
+/* By addresses. In every second warp some lanes do not call. */
+static __host__ __device__ bool calls_by_address(uint32_t i)
+{
+    return i % 64u >= 32u || i % 3u == 0;
+}
+
+static __global__ void take_addresses(ga_kernel_heap heap, uint32_t **units, uint32_t *numbers,
+                                      uint32_t n, slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    if (i >= n) {
+        return;
+    }
+    numbers[i] = GA_SLAB_NO_ADDRESS;
+    if (calls_by_address(i)) {
+        numbers[i] = ga_slab_claim_address(heap);
+        if (numbers[i] == GA_SLAB_NO_ADDRESS) {
+            slab_count(&tally->full, 1);
+        } else {
+            units[i] = (uint32_t *)ga_slab_address_pointer(heap, numbers[i]);
+            units[i][0] = i;
+            units[i][slab_unit_bytes(heap) / 4u - 1u] = ~i;
+            slab_count(&tally->given, 1);
+        }
+    }
+}
+
+static __global__ void give_addresses(ga_kernel_heap heap, uint32_t **units,
+                                      const uint32_t *numbers, uint32_t n, slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    if (i < n && numbers[i] != GA_SLAB_NO_ADDRESS) {
+        uint32_t last = slab_unit_bytes(heap) / 4u - 1u;
+        if (units[i][0] != i || units[i][last] != ~i) {
+            slab_note_wrong(tally, SLAB_OVERLAP, numbers[i], units[i][0], i);
+        }
+        ga_slab_release_address(heap, numbers[i]);
+        slab_count(&tally->released, 1);
+    }
+}
+
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 static void give_back(ga_kernel_heap view, uint32_t **units, uint32_t n, uint64_t given,
@@ -335,6 +376,39 @@ static void lanes_that_part(int device)
     }
 }
 
+/* By addresses, also of units that are younger than the view. */
+static void addresses(int device)
+{
+    const uint32_t n = suite.quick ? 1u << 15 : 1u << 20;
+    ga_kernel_heap view;
+    ga_heap *heap = open_heap(device, "slab:unit=256,capacity=1M,limit=4G/grower", 0, &view);
+    uint32_t **units = (uint32_t **)suite_memory(n * sizeof *units);
+    uint32_t *numbers = (uint32_t *)suite_memory(n * sizeof *numbers);
+    uint32_t calls = 0;
+    slab_tally *tally = slab_tally_new();
+    for (uint32_t i = 0; i < n; i++) {
+        calls += calls_by_address(i);
+    }
+    for (int round = 0; heap && units && numbers && tally && round < 2; round++) {
+        take_addresses<<<slab_grid(n), SLAB_BLOCK>>>(view, units, numbers, n, tally);
+        KERNELS_DONE();
+        slab_tally taken = READ_TALLY(tally);
+        EXPECT_EQUAL("addresses given", taken.given, calls);
+        expect_live(heap, taken.given);
+        give_addresses<<<slab_grid(n), SLAB_BLOCK>>>(view, units, numbers, n, tally);
+        KERNELS_DONE();
+        EXPECT_EQUAL("addresses given back", READ_TALLY(tally).released, taken.given);
+        expect_live(heap, 0);
+    }
+    cudaFree(units);
+    cudaFree(numbers);
+    cudaFree(tally);
+    if (heap) {
+        close_heap(heap);
+        print_times();
+    }
+}
+
 static void tiles_in_turn(int device)
 {
     const uint32_t tiles = suite.quick ? 1u << 10 : 1u << 14, each = 50, n = tiles * each;
@@ -342,12 +416,14 @@ static void tiles_in_turn(int device)
     ga_heap *heap = open_heap(device, "slab:unit=512,capacity=1M,limit=4G/grower", 0, &view);
     uint32_t **units = (uint32_t **)suite_memory(n * sizeof *units);
     slab_tally *tally = slab_tally_new();
-    if (heap && units && tally) {
+    for (int round = 0; heap && units && tally && round < 2;
+         round++) { /* the second: it has grown */
         take_in_turn<<<tiles * 8 / SLAB_BLOCK, SLAB_BLOCK>>>(view, units, each, tally);
         KERNELS_DONE();
         EXPECT_EQUAL("units given", READ_TALLY(tally).given, n);
         expect_live(heap, n);
         give_back(view, units, n, n, tally);
+        expect_live(heap, 0);
     }
     cudaFree(units);
     cudaFree(tally);
@@ -416,6 +492,7 @@ extern const test_case slab_growing_cases[] = {
     {"growing: ends at its limit", ends_at_its_limit},
     {"growing: the parent ends first", parent_ends_first},
     {"growing: lanes that part", lanes_that_part},
+    {"growing: addresses", addresses},
     {"growing: tiles in turn", tiles_in_turn},
     {"growing: again and again beside other work", again_and_again},
 };

@@ -7,7 +7,7 @@
 #ifndef TESTS_DEVICE_SLAB_SCRIPT_H
 #define TESTS_DEVICE_SLAB_SCRIPT_H
 
-#include "backends/slab/units/slab_tile.h"
+#include "backends/slab/units/slab_in_turn.h"
 
 #include "../support/slab_next.h"
 

@@ -97,14 +97,13 @@ static void own(uint32_t unit, size_t number)
 /* As ga_slab_kernel_claim() for a whole warp. */
 static ga_lanes claim_whole(uint32_t number)
 {
-    ga_slab_missed missed;
+    ga_slab_tried tried;
     ga_slab_view slab = ga_slab_view_of(&world.heap);
-    uint32_t word = ga_slab_claim_fast(slab, NULL, number % slab.words, &missed);
-    if (word != GA_SLAB_FULL) {
-        return ga_lanes_numbers(ga_tile_of(32)) + word * 32u;
+    if (ga_slab_claim_fast(slab, false, number % slab.words, &tried)) {
+        return ga_lanes_numbers(ga_tile_of(32)) + tried.word * 32u;
     }
     ga_lanes units = ga_slab_claim_slow_warp(&world.heap, GA_ALL_BITS, number % slab.words,
-                                             missed.word, missed.got, ga_slab_words(&world.heap));
+                                             tried.word, tried.got, ga_slab_words(&world.heap));
     return ga_slab_claim_growing(&world.heap, GA_ALL_BITS, number, units);
 }
 

@@ -6,7 +6,7 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_SLAB_ACTOR_H
 #define GPUALLOC_TESTS_SUPPORT_SLAB_ACTOR_H
 
-#include "backends/slab/units/slab_tile.h"
+#include "backends/slab/units/slab_in_turn.h"
 
 #include "random.h"
 #include "slab_next.h"

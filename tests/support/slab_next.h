@@ -6,7 +6,7 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_SLAB_NEXT_H
 #define GPUALLOC_TESTS_SUPPORT_SLAB_NEXT_H
 
-#include "../../liballoc/backends/slab/units/slab_tile.h"
+#include "../../liballoc/backends/slab/units/slab_in_turn.h"
 
 /* One unit for the tile from its claimed word, and from the next word once that is used up; or
  * GA_SLAB_FULL. One atomic serves up to 32 units. */

@@ -31,7 +31,7 @@ GA_SIMT ga_slab_claimed ga_slabhash_claim_from(ga_slab_heap *heap, ga_tile tile,
 
 #else
 
-#include <gpualloc/detail/backends/slab/units/slab_tile.h>
+#include <gpualloc/detail/backends/slab/units/slab_in_turn.h>
 
 enum {
     GA_SLABHASH_TILES_PER_WARP = 1

@@ -258,29 +258,24 @@ static __device__ __forceinline__ void *ga_slab_address_pointer(ga_kernel_heap h
  *     ga_slab_tile_cache_end(&cache);
  *
  * `width`: 4, 8, 16 or 32, a constant; the first tile of a warp is its lanes 0 to width - 1, and so
- * on. All lanes of a tile must be present and call together: blocks consist of whole tiles.
+ * on. All lanes of a tile must be present and call together: blocks consist of whole tiles. The
+ * members of the struct may change.
  */
 typedef struct ga_slab_tile_cache {
-    ga_slab_heap *heap;
+    ga_kernel_heap heap;
     ga_tile tile;
     ga_slab_claimed claimed;
     char *units; /* first unit of the word that is claimed */
-    uint32_t unit;
 } ga_slab_tile_cache;
 
 static __device__ __forceinline__ ga_slab_tile_cache ga_slab_tile_cache_begin(ga_kernel_heap heap,
                                                                               uint32_t width)
 {
     ga_slab_tile_cache cache;
-    ga_slab_view slab = ga_slab_view_now(heap);
-    cache.heap = slab.heap;
+    cache.heap = heap;
     cache.tile = ga_tile_of(width);
-    cache.unit = slab.unit;
     cache.units = NULL;
-    uint32_t word = ga_slab_home_word(heap) * (32u / width) + cache.tile.base / width;
-    word = word < slab.words ? word : word % slab.words;
-    /* one word for the tile: its lanes might see different numbers of words */
-    cache.claimed.word = ga_lanes_get(cache.tile, ga_lanes_all(word), ga_tile_leader(cache.tile));
+    cache.claimed.word = ga_slab_tile_home_word(heap, cache.tile);
     cache.claimed.units = 0;
     return cache;
 }
@@ -289,23 +284,29 @@ static __device__ __forceinline__ ga_slab_tile_cache ga_slab_tile_cache_begin(ga
 static __device__ __forceinline__ void *ga_slab_tile_cache_claim(ga_slab_tile_cache *cache)
 {
     if (!cache->claimed.units) {
-        cache->claimed =
-            ga_slab_claim_word_general(cache->heap, cache->tile.mask, cache->claimed.word);
-        cache->units =
-            (char *)ga_slab_pointer(ga_slab_view_of(cache->heap), cache->claimed.word * 32u);
+        ga_slab_view slab = ga_slab_view_of_kernel(cache->heap);
+        uint32_t word = cache->claimed.word;
+        if (!cache->units) { /* the home word; if it is full, its neighbour, and then the rest */
+            cache->claimed.units = ga_slab_claim_word_fast(cache->heap, cache->tile, word);
+            word ^= 1u;
+        }
+        if (!cache->claimed.units) {
+            cache->claimed = ga_slab_claim_word_general(slab.heap, cache->tile.mask, word);
+        }
         if (!cache->claimed.units) {
             return NULL;
         }
+        cache->units = (char *)ga_slab_pointer(slab, cache->claimed.word * 32u);
     }
     uint32_t place = ga_bits_lowest(cache->claimed.units);
     cache->claimed.units &= cache->claimed.units - 1u;
-    return cache->units + place * cache->unit;
+    return cache->units + place * GA_SLAB_WORDS_UNIT(cache->heap.words);
 }
 
 /* Free the units that the tile claimed and did not use. */
 static __device__ __forceinline__ void ga_slab_tile_cache_end(ga_slab_tile_cache *cache)
 {
-    ga_slab_release_word(ga_slab_view_of(cache->heap), cache->tile, &cache->claimed);
+    ga_slab_release_word(ga_slab_view_of_kernel(cache->heap), cache->tile, &cache->claimed);
 }
 
 #endif

@@ -9,7 +9,7 @@
 #ifndef GPUALLOC_SLAB_HOST_REGIONS_H
 #define GPUALLOC_SLAB_HOST_REGIONS_H
 
-#include "../units/slab_tile.h"
+#include "../units/slab_in_turn.h"
 
 enum {
     GA_SLAB_STEP_BITS = 16, /* regions begin and end on steps of 64 KiB */

@@ -27,7 +27,7 @@
 #define GPUALLOC_SLAB_UNITS_SLAB_GROWING_H
 
 #include "../../../growth/growth.h"
-#include "slab_tile.h"
+#include "slab_in_turn.h"
 #include "slab_words.h"
 
 /* 1 in N slow claims looks at how many units are free. On the CPU, where noise is 0, each does. */

@@ -3,10 +3,9 @@
  * SlabAlloc in kernels: from the view passed to the kernel to the algorithm of slab_tile.h, and the
  * hardened checks. Programs call gpualloc/device.cuh.
  *
- *   ga_slab_kernel_claim
- *    |- claim_whole                  light addressing, whole warp, no checks
- *    |   |- ga_slab_claim_fast       slab_tile.h: fast path
- *    |   `- claim_missed: claim_slow_warp; then claim_growing (slab_growing.h)
+ *   ga_slab_kernel_claim, ga_slab_kernel_claim_address
+ *    |- ga_slab_claim_fast           slab_tile.h: light addressing, whole warp, no checks
+ *    |- claim_missed                 its slow path: claim_slow_warp; claim_growing (slab_growing.h)
  *    `- claim_general                all other calls, a function of its own
  *        |- claim_growing            slab_growing.h
  *        `- claim_fixed              slab_tile.h; then the poison is checked
@@ -20,25 +19,17 @@
 
 #include "slab_growing.h"
 
-/* The copy of the number of words for the caller's multiprocessor, in a heap that grows under
- * kernels; else NULL. */
-GA_SIMT const uint32_t *ga_slab_word_copy(ga_kernel_heap heap)
+/* True if the heap grows under kernels. */
+GA_SIMT bool ga_slab_kernel_grows(ga_kernel_heap heap)
 {
-    const ga_slab_heap *slab = (const ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP];
-    uint32_t copy;
-    asm("mov.u32 %0, %%smid;" : "=r"(copy));
-    copy = copy % GA_SLAB_WORD_COPIES * GA_SLAB_WORD_STRIDE;
-    return GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GROWS ? slab->word_copies + copy : NULL;
+    return GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GROWS;
 }
 
-/* The number of words now, as far as that copy tells. */
+/* The number of words now, as far as the caller's copy of it tells. */
 GA_SIMT uint32_t ga_slab_kernel_words(ga_kernel_heap heap)
 {
-    uint32_t words = GA_SLAB_WORDS_COUNT(heap.words);
-    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GROWS) {
-        words = ga_slab_words_now(words, ga_slab_word_copy(heap));
-    }
-    return words;
+    return ga_slab_words_now((const ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP],
+                             GA_SLAB_WORDS_COUNT(heap.words), ga_slab_kernel_grows(heap));
 }
 
 /* The heap behind a view of the kind GA_KERNEL_KIND_SLAB. In a heap that grows under kernels
@@ -87,19 +78,30 @@ GA_SIMT uint32_t ga_slab_warp(void)
     return blockIdx.x * ((ga_block_width() + 31u) / 32u) + threadIdx.x / 32u;
 }
 
+/* The home word of a tile whose number is not below the number of words in the view. */
+GA_SIMT uint32_t ga_slab_home_word_slow(ga_kernel_heap heap, ga_tile tile, uint32_t number)
+{
+    uint32_t words = ga_slab_kernel_words(heap);
+    /* one number for the tile, because its lanes might see different ones */
+    return number % ga_lanes_get(tile, ga_lanes_all(words), ga_tile_leader(tile));
+}
+
 /* The home word of the caller's warp. Warps take the words in the order of their numbers, so that
  * neighbours claim neighbouring words. */
 GA_SIMT uint32_t ga_slab_home_word(ga_kernel_heap heap)
 {
     uint32_t warp = ga_slab_warp();
-    uint32_t words = GA_SLAB_WORDS_COUNT(heap.words);
-    if (warp >= words) {
-        ga_tile tile = ga_tile_present();
-        words = ga_slab_kernel_words(heap);
-        /* one number for the warp, because its lanes might see different ones */
-        words = ga_lanes_get(tile, ga_lanes_all(words), ga_tile_leader(tile));
-    }
-    return warp < words ? warp : warp % words;
+    return warp < GA_SLAB_WORDS_COUNT(heap.words)
+               ? warp
+               : ga_slab_home_word_slow(heap, ga_tile_present(), warp);
+}
+
+/* The home word of the caller's tile, one of the tiles into which its warp is split. */
+GA_SIMT uint32_t ga_slab_tile_home_word(ga_kernel_heap heap, ga_tile tile)
+{
+    uint32_t number = ga_slab_warp() * (32u / tile.width) + tile.base / tile.width;
+    return number < GA_SLAB_WORDS_COUNT(heap.words) ? number
+                                                    : ga_slab_home_word_slow(heap, tile, number);
 }
 
 /* ---- hardened checks --------------------------------------------------------------------- */
@@ -161,22 +163,31 @@ GA_SIMT_SLOW uint32_t ga_slab_claim_fixed(ga_slab_heap *heap, uint32_t lanes, ui
     return ga_slab_claim_lanes(ga_slab_view_of(heap), ga_tile_among(lanes), lanes, home);
 }
 
-/* A claim by some lanes of a warp, in a heap with two-level addressing, or in one with checks. A
- * function of its own, so that the fast path stays small. `lanes` are the calling lanes, `home` is
- * their ga_slab_home_word(). */
-GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
+/* A claim by some lanes of a warp, in a heap with two-level addressing, or in one with checks.
+ * `lanes` are the calling lanes, `home` is their ga_slab_home_word(). */
+GA_SIMT uint32_t ga_slab_claim_general_unit(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
 {
     uint32_t unit = heap->growth ? ga_slab_claim_growing(heap, lanes, ga_slab_warp(), GA_SLAB_FULL)
                                  : ga_slab_claim_fixed(heap, lanes, home);
-    if (unit == GA_SLAB_FULL) {
-        return NULL;
+    if (unit != GA_SLAB_FULL && heap->check) {
+        ga_slab_check_poison(heap, ga_slab_pointer(ga_slab_view_of(heap), unit));
     }
-    /* The view is made here, so that no register of it is kept over the claim. */
-    void *pointer = ga_slab_pointer(ga_slab_view_of(heap), unit);
-    if (heap->check) {
-        ga_slab_check_poison(heap, pointer);
-    }
-    return pointer;
+    return unit;
+}
+
+/* Functions of their own, so that the fast paths stay small. The view is made after the claim, so
+ * that no register of it is kept over that. */
+GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
+{
+    uint32_t unit = ga_slab_claim_general_unit(heap, lanes, home);
+    return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(ga_slab_view_of(heap), unit);
+}
+
+GA_SIMT_SLOW uint32_t ga_slab_claim_address_general(ga_slab_heap *heap, uint32_t lanes,
+                                                    uint32_t home)
+{
+    uint32_t unit = ga_slab_claim_general_unit(heap, lanes, home);
+    return ga_slab_address_of_unit(ga_slab_view_of(heap), unit);
 }
 
 /* True if a call of these lanes takes the slow path. */
@@ -185,7 +196,7 @@ GA_SIMT bool ga_slab_is_general(ga_kernel_heap heap, uint32_t lanes)
     return (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) || !ga_warp_is_whole(lanes);
 }
 
-/* The slow path of ga_slab_claim_whole(). */
+/* The slow path of a claim by a whole warp, after ga_slab_claim_fast(). */
 GA_SIMT_SLOW uint32_t ga_slab_claim_missed(ga_slab_heap *heap, uint32_t home, uint32_t word,
                                            uint32_t got)
 {
@@ -194,27 +205,21 @@ GA_SIMT_SLOW uint32_t ga_slab_claim_missed(ga_slab_heap *heap, uint32_t home, ui
     return heap->growth ? ga_slab_claim_growing(heap, GA_ALL_BITS, ga_slab_warp(), unit) : unit;
 }
 
-/* A claim by a whole warp, with light addressing and without checks. Returns the lane's unit. */
-GA_SIMT uint32_t ga_slab_claim_whole(ga_kernel_heap heap, ga_slab_view slab, uint32_t home)
-{
-    ga_slab_missed missed;
-    slab.light = true; /* a constant from here on */
-    uint32_t word = ga_slab_claim_fast(slab, ga_slab_word_copy(heap), home, &missed);
-    return word == GA_SLAB_FULL ? ga_slab_claim_missed(slab.heap, home, missed.word, missed.got)
-                                : word * 32u + ga_warp_lane();
-}
-
 GA_SIMT void *ga_slab_kernel_claim(ga_kernel_heap heap)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
     uint32_t home = ga_slab_home_word(heap);
+    ga_slab_tried tried;
     if (ga_slab_is_general(heap, lanes)) {
         return ga_slab_claim_general(slab.heap, lanes, home);
     }
-    slab.light = true;
-    uint32_t unit = ga_slab_claim_whole(heap, slab, home);
-    return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
+    slab.light = true; /* a constant from here on */
+    if (!ga_slab_claim_fast(slab, ga_slab_kernel_grows(heap), home, &tried)) {
+        uint32_t unit = ga_slab_claim_missed(slab.heap, home, tried.word, tried.got);
+        return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
+    }
+    return ga_slab_pointer(slab, tried.word * 32u + ga_warp_lane());
 }
 
 /* ---- 32-bit addresses ----------------------------------------------------------------------- */
@@ -224,11 +229,14 @@ GA_SIMT uint32_t ga_slab_kernel_claim_address(ga_kernel_heap heap)
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
     uint32_t home = ga_slab_home_word(heap);
+    ga_slab_tried tried;
     if (ga_slab_is_general(heap, lanes)) {
-        void *pointer = ga_slab_claim_general(slab.heap, lanes, home);
-        return pointer ? ga_slab_address_of_unit(slab, ga_slab_unit(slab, pointer)) : GA_SLAB_FULL;
+        return ga_slab_claim_address_general(slab.heap, lanes, home);
     }
-    return ga_slab_claim_whole(heap, slab, home);
+    slab.light = true; /* a constant from here on */
+    return ga_slab_claim_fast(slab, ga_slab_kernel_grows(heap), home, &tried)
+               ? tried.word * 32u + ga_warp_lane()
+               : ga_slab_claim_missed(slab.heap, home, tried.word, tried.got);
 }
 
 GA_SIMT void *ga_slab_kernel_pointer(ga_kernel_heap heap, uint32_t address)
@@ -258,6 +266,17 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_general(ga_slab_heap *heap, uint
         }
     }
     return claimed;
+}
+
+/* The fast path: the free units of one word, by one atomic. 0 if the heap has checks, or two-level
+ * addressing. */
+GA_SIMT uint32_t ga_slab_claim_word_fast(ga_kernel_heap heap, ga_tile tile, uint32_t word)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    slab.light = true; /* a constant from here on */
+    return GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL
+               ? 0
+               : ~ga_slab_tile_claim_bits(slab, tile, word, GA_ALL_BITS);
 }
 
 /* Free the units of the tile's lanes, which have published. GA_SLAB_FULL: this lane has none. */

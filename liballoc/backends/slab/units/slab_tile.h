@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * SlabAlloc over tiles and rows, for CPU and GPU (slab-hash-2018, §V; docs/internals/slab.md has
- * the drawing). A claim takes free units, a release frees them. Three ways to claim:
+ * the drawing). A claim takes free units, a release frees them. slab_in_turn.h has other claims.
  *
  *   ga_slab_claim_lanes     one unit for each lane of a mask
  *    |- claim_fast          a whole warp: one atomic on the home word, then one on the word that
@@ -9,11 +9,6 @@
  *    `- claim_slow          the rest; a function of its own, for a whole warp or for some lanes
  *        `- claim_search    a new hint (slab_hint.h); the block of the last word; 4 random
  *                           sectors, 3 times; then each block whose count says that it has room
- *   ga_slab_claim_one       one unit for the tile: the paper's warp_allocate()
- *    `- claim_resident      from the resident block, whose bitmap the tile keeps in registers
- *        `- walk            the next block that has room becomes the resident one
- *   ga_slab_claim_word      all free units of one word, for the caller to deal out
- *    `- claim_word_slow     the home word's block; then a walk
  *
  * STRUCTURE  A memory block is 1024 units and one row of 1024 bits: a bit is set while its unit is
  *            taken. Each memory block has a count of its free units too, 32 counts a row.
@@ -386,45 +381,51 @@ GA_SIMT ga_lanes ga_slab_claim_slow(ga_slab_heap *heap, uint32_t lanes, uint32_t
                : ga_slab_claim_slow_lanes(heap, lanes, requesting, home, tried, got, words);
 }
 
-/* The number of words now, of which there were `words`; `copy` is NULL if the heap does not grow
- * under kernels. */
-GA_SIMT uint32_t ga_slab_words_now(uint32_t words, const uint32_t *copy)
+/* The number of words for searches: that of the view, or if the heap grows under kernels, that now,
+ * as far as the multiprocessor's copy of it tells. */
+GA_SIMT uint32_t ga_slab_words_now(const ga_slab_heap *heap, uint32_t words, bool grows)
 {
-    if (!copy) {
+    if (!grows) {
         return words;
     }
-    __asm__ volatile(""); /* else the compiler computes the address before the branch */
+    uint32_t copy = ga_multiprocessor() % GA_SLAB_WORD_COPIES;
     /* relaxed: the rows of these words were released at device scope (slab_growing.h), and the
      * atomics that follow on the rows are performed in L2. */
-    return ga_load_relaxed(copy);
+    return ga_load_relaxed(heap->word_copies + copy * GA_SLAB_WORD_STRIDE);
 }
 
-/* The words that a claim has tried without serving all lanes. */
-typedef struct ga_slab_missed {
-    uint32_t word; /* the last word tried */
-    uint32_t got;  /* the units of it that the claim holds */
-} ga_slab_missed;
+/* The last word that a claim has tried, and the units of it that the claim holds. */
+typedef struct ga_slab_tried {
+    uint32_t word;
+    uint32_t got;
+} ga_slab_tried;
 
-/* The fast path, for a whole warp: the word in which each lane has the unit of its number, or
- * GA_SLAB_FULL and `missed`. One atomic on the word `home`, and one on the word that the hint names
- * if the first got nothing. `copy` is that of ga_slab_words_now(). */
-GA_SIMT uint32_t ga_slab_claim_fast(ga_slab_view slab, const uint32_t *copy, uint32_t home,
-                                    ga_slab_missed *missed)
+/* The fast path, for a whole warp. True: each lane has the unit of its number in the word `tried`.
+ * One atomic on the word `home`, and one on the word that the hint names if the first got nothing.
+ * `grows` is that of ga_slab_words_now(). */
+GA_SIMT bool ga_slab_claim_fast(ga_slab_view slab, bool grows, uint32_t home, ga_slab_tried *tried)
 {
     ga_tile all = ga_tile_of(32);
     /* relaxed: a guess. Loaded early, so that its latency overlaps the atomic. */
     ga_lanes hint = ga_lanes_all(ga_load_relaxed(ga_slab_hint_copy(slab.heap, home)));
-    missed->word = home;
-    missed->got = ~ga_slab_tile_claim_bits(slab, all, home, GA_ALL_BITS);
-    if (!missed->got) {
-        slab.words = ga_slab_words_now(slab.words, copy);
-        hint = ga_lanes_all(ga_slab_hinted_word(slab, ga_lane_read(hint, 0), home));
-        missed->word = ga_lanes_get(all, hint, 0);
-        missed->got = missed->word == home
-                          ? 0
-                          : ~ga_slab_tile_claim_bits(slab, all, missed->word, GA_ALL_BITS);
+    tried->word = home;
+    tried->got = ~ga_slab_tile_claim_bits(slab, all, home, GA_ALL_BITS);
+    if (tried->got == GA_ALL_BITS) {
+        return true;
     }
-    return missed->got == GA_ALL_BITS ? missed->word : GA_SLAB_FULL;
+    if (!tried->got) {
+        /* The lanes may have loaded different hints. So slab.words may differ, too, until lane 0's
+         * word is taken. */
+        if (home + ga_lane_read(hint, 0) >= slab.words) {
+            slab.words = ga_slab_words_now(slab.heap, slab.words, grows);
+        }
+        hint = ga_lanes_all(ga_slab_hinted_word(slab, ga_lane_read(hint, 0), home));
+        tried->word = ga_lanes_get(all, hint, 0);
+        if (tried->word != home) {
+            tried->got = ~ga_slab_tile_claim_bits(slab, all, tried->word, GA_ALL_BITS);
+        }
+    }
+    return tried->got == GA_ALL_BITS;
 }
 
 /* Claim a unit for each lane of the mask `requesting` (not empty); a lane that gets none has
@@ -434,17 +435,16 @@ GA_SIMT uint32_t ga_slab_claim_fast(ga_slab_view slab, const uint32_t *copy, uin
 GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t requesting,
                                      uint32_t home)
 {
-    ga_slab_missed missed = {home, 0};
+    ga_slab_tried tried = {home, 0};
     if (requesting == GA_ALL_BITS) { /* the usual case, with constants */
-        uint32_t word = ga_slab_claim_fast(slab, NULL, home, &missed);
-        if (word != GA_SLAB_FULL) {
-            return ga_lanes_numbers(ga_tile_of(32)) + word * 32u;
+        if (ga_slab_claim_fast(slab, false, home, &tried)) {
+            return ga_lanes_numbers(ga_tile_of(32)) + tried.word * 32u;
         }
     } else {
-        missed.got = ga_slab_claim_lowest(slab, tile, requesting, home);
+        tried.got = ga_slab_claim_lowest(slab, tile, requesting, home);
     }
-    return ga_slab_claim_slow(slab.heap, ga_tile_members(tile), requesting, home, missed.word,
-                              missed.got, slab.words);
+    return ga_slab_claim_slow(slab.heap, ga_tile_members(tile), requesting, home, tried.word,
+                              tried.got, slab.words);
 }
 
 /* The slow path of ga_slab_release_lanes(): the units are of several words. The lowest lane of each
@@ -481,135 +481,6 @@ GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t rel
         }
     }
     ga_slab_release_scattered(slab, tile, releasing, words, bits);
-}
-
-/* ---- tile: one unit at a time -------------------------------------------------------------- */
-
-/* A tile's state between its claims, set up by ga_slab_resident_begin(). */
-typedef struct ga_slab_resident {
-    uint32_t block; /* the resident memory block */
-    uint32_t start; /* its word to probe first, so that tiles that share a block spread */
-    uint32_t hash;
-    ga_row taken; /* its bitmap as the tile last saw it */
-} ga_slab_resident;
-
-/* Begin for the tile with that number. Tiles spread evenly over the words. */
-GA_SIMT void ga_slab_resident_begin(ga_slab_view slab, ga_tile tile, uint32_t number,
-                                    ga_slab_resident *resident)
-{
-    uint32_t word = number < slab.words ? number : number % slab.words;
-    resident->block = word / GA_SLAB_ROW_WORDS;
-    resident->start = word % GA_SLAB_ROW_WORDS;
-    resident->hash = ga_bits_mix(number);
-    resident->taken = ga_row_load(tile, ga_slab_row(slab, resident->block));
-}
-
-/* One unit of the resident block, or GA_SLAB_FULL once the copy of its bitmap shows no clear bit. A
- * failed attempt updates the copy. */
-GA_SIMT uint32_t ga_slab_claim_resident(ga_slab_view slab, ga_tile tile, ga_slab_resident *resident)
-{
-    uint32_t room;
-    while ((room = ga_row_differ(tile, resident->taken, GA_ALL_BITS)) != 0) {
-        uint32_t index = ga_bits_from(room, resident->start);
-        uint32_t seen = ga_row_get(tile, resident->taken, index);
-        uint32_t bit = ~seen & (seen + 1u); /* lowest clear bit */
-        uint32_t word = resident->block * GA_SLAB_ROW_WORDS + index;
-        uint32_t taken = ga_slab_tile_claim_bits(slab, tile, word, bit);
-        ga_row_put(tile, &resident->taken, index, taken | bit);
-        if (!(taken & bit)) {
-            return word * 32u + ga_bits_lowest(bit);
-        }
-    }
-    return GA_SLAB_FULL;
-}
-
-/* One unit for the tile, or GA_SLAB_FULL: the paper's warp_allocate(), with one atomic a unit. */
-GA_SIMT uint32_t ga_slab_claim_one(ga_slab_view slab, ga_tile tile, ga_slab_resident *resident)
-{
-    uint32_t unit = ga_slab_claim_resident(slab, tile, resident);
-    if (unit != GA_SLAB_FULL) {
-        return unit;
-    }
-    ga_slab_walk walk = ga_slab_walk_begin(slab);
-    while (unit == GA_SLAB_FULL) {
-        uint32_t block = ga_slab_walk_next(slab, tile, &walk, resident->hash);
-        if (block == GA_SLAB_FULL) {
-            break;
-        }
-        resident->block = block;
-        resident->taken = ga_row_load(tile, ga_slab_row(slab, block));
-        unit = ga_slab_claim_resident(slab, tile, resident);
-    }
-    resident->hash = ga_bits_mix(resident->hash + 1u);
-    return unit;
-}
-
-/* Free one unit that the tile owns. */
-GA_SIMT void ga_slab_release_one(ga_slab_view slab, ga_tile tile, uint32_t unit)
-{
-    ga_slab_tile_release_bits(slab, tile, unit / 32u, 1u << (unit % 32u));
-}
-
-/* ---- a word of units at a time ------------------------------------------------------------- */
-
-/* Units of one word that a tile or thread has claimed ahead. Their bits are set;
- * ga_slab_release_word() frees those that are left. Initialise `word` to the word to try first and
- * `units` to 0. */
-typedef struct ga_slab_claimed {
-    uint32_t word;
-    uint32_t units; /* mask of the units left */
-} ga_slab_claimed;
-
-/* Claim all free units of one word of the block; `units` is 0 if the block is full. */
-GA_SIMT ga_slab_claimed ga_slab_claim_word_in_block(ga_slab_view slab, ga_tile tile, uint32_t block,
-                                                    uint32_t start)
-{
-    ga_slab_claimed claimed;
-    uint32_t *row = ga_slab_row(slab, block);
-    uint32_t index;
-    claimed.word = block * GA_SLAB_ROW_WORDS + start;
-    claimed.units = 0;
-    while (!claimed.units && (index = ga_row_seek(tile, row, GA_ALL_BITS, start)) != GA_NONE) {
-        claimed.word = block * GA_SLAB_ROW_WORDS + index;
-        claimed.units = ~ga_slab_tile_claim_bits(slab, tile, claimed.word, GA_ALL_BITS);
-    }
-    return claimed;
-}
-
-GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_slow(ga_slab_heap *heap, uint32_t lanes,
-                                                     uint32_t home, uint32_t words)
-{
-    ga_tile tile = ga_tile_among(lanes);
-    ga_slab_view slab = ga_slab_view_with(heap, words);
-    uint32_t hash = ga_bits_mix(home);
-    uint32_t block = home / GA_SLAB_ROW_WORDS;
-    ga_slab_claimed claimed =
-        ga_slab_claim_word_in_block(slab, tile, block, home % GA_SLAB_ROW_WORDS);
-    ga_slab_walk walk = ga_slab_walk_begin(slab);
-    while (!claimed.units && (block = ga_slab_walk_next(slab, tile, &walk, hash)) != GA_SLAB_FULL) {
-        claimed = ga_slab_claim_word_in_block(slab, tile, block, hash & 31u);
-    }
-    return claimed;
-}
-
-/* Claim all free units of one word, beginning with `claimed->word`. `units` stays 0 if the heap is
- * full. */
-GA_SIMT void ga_slab_claim_word(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
-{
-    claimed->units = ~ga_slab_tile_claim_bits(slab, tile, claimed->word, GA_ALL_BITS);
-    if (!claimed->units) {
-        *claimed =
-            ga_slab_claim_word_slow(slab.heap, ga_tile_members(tile), claimed->word, slab.words);
-    }
-}
-
-/* Free the units that are left. */
-GA_SIMT void ga_slab_release_word(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
-{
-    if (claimed->units) {
-        ga_slab_tile_release_bits(slab, tile, claimed->word, claimed->units);
-        claimed->units = 0;
-    }
 }
 
 #endif
