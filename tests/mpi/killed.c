@@ -97,6 +97,15 @@ static void read_shard(ga_slabhash_sharded *table, uint32_t batches)
     CHECK(read > 0);
 }
 
+/* The call has left the default. */
+static void check_handler(MPI_Comm comm)
+{
+    MPI_Errhandler handler;
+    CHECK(MPI_Comm_get_errhandler(comm, &handler) == MPI_SUCCESS);
+    CHECK(handler == MPI_ERRORS_ARE_FATAL);
+    CHECK(MPI_Errhandler_free(&handler) == MPI_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
     double start = 0;
@@ -119,6 +128,8 @@ int main(int argc, char **argv)
     snprintf(reason, sizeof reason, "%s", ga_error_text());
     CHECK(rank != ranks - 1);
     CHECK(status == GA_ERR_DEVICE);
+    check_handler(MPI_COMM_WORLD);
+    check_handler(MPI_COMM_SELF);
     CHECK(waited < SECONDS + MARGIN);
     start = MPI_Wtime();
     CHECK(ga_slabhash_sharded_run(table, NULL, NULL, NULL) == GA_ERR_DEVICE);

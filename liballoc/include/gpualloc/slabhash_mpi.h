@@ -16,7 +16,8 @@
  * MPI cannot end an exchange with a rank that is gone: after the time limit the call fails, and the
  * messages stay in progress until the process ends. So does the memory for them.
  *
- * MPI_THREAD_SINGLE is enough if one thread makes all calls of MPI and of such tables.
+ * MPI_THREAD_SINGLE is enough if one thread makes all calls of MPI and of such tables. While a call
+ * waits, MPI_COMM_WORLD and MPI_COMM_SELF have the error handler MPI_ERRORS_RETURN.
  */
 #ifndef GPUALLOC_SLABHASH_MPI_H
 #define GPUALLOC_SLABHASH_MPI_H
@@ -126,25 +127,39 @@ static inline ga_status ga_mpi_receive(void *context, void *to, uint64_t bytes, 
     return status ? ga_mpi_failed(link, status) : GA_OK;
 }
 
-static inline ga_status ga_mpi_finish(ga_mpi_link *link, const char *call)
+static inline ga_status ga_mpi_test_all(ga_mpi_link *link, const char *call)
 {
     double start = MPI_Wtime();
     int done = 0;
-    while (!done) { /* as MPI waits */
-        ga_status status =
+    ga_status status = GA_OK;
+    while (status == GA_OK && !done) { /* as MPI waits */
+        status =
             ga_mpi_check(MPI_Testall(link->count, link->requests, &done, link->statuses), call);
-        if (status != GA_OK) {
-            link->is_late = true;
-            return status;
-        }
-        if (!done && MPI_Wtime() - start > link->seconds) {
-            link->is_late = true;
-            return ga_fail(GA_ERR_DEVICE,
-                           "mpi: %s: no end after %g s: expected that all ranks take part", call,
-                           link->seconds);
+        if (status == GA_OK && !done && MPI_Wtime() - start > link->seconds) {
+            status = ga_fail(GA_ERR_DEVICE,
+                             "mpi: %s: no end after %g s: expected that all ranks take part", call,
+                             link->seconds);
         }
     }
-    return GA_OK;
+    return status ? ga_mpi_failed(link, status) : GA_OK;
+}
+
+/* The requests of MPI_Testall() may be of several communicators. So MPI reports its errors to the
+ * handler of a predefined one: MPICH to that of MPI_COMM_WORLD, MPI 4 wants that of MPI_COMM_SELF.
+ * By default these end the process, if a rank is gone. */
+static inline ga_status ga_mpi_finish(ga_mpi_link *link, const char *call)
+{
+    MPI_Errhandler world, self;
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &world);
+    MPI_Comm_get_errhandler(MPI_COMM_SELF, &self);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    ga_status status = ga_mpi_test_all(link, call);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, world);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, self);
+    MPI_Errhandler_free(&world);
+    MPI_Errhandler_free(&self);
+    return status;
 }
 
 static inline ga_status ga_mpi_end(void *context, void *stream)
