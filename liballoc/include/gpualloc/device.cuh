@@ -259,7 +259,7 @@ static __device__ __forceinline__ void *ga_slab_address_pointer(ga_kernel_heap h
  *
  * `width`: 4, 8, 16 or 32, a constant; the first tile of a warp is its lanes 0 to width - 1, and so
  * on. All lanes of a tile must be present and call together: blocks consist of whole tiles. The
- * members of the struct may change.
+ * members of the struct are no part of the interface.
  */
 typedef struct ga_slab_tile_cache {
     ga_kernel_heap heap;

@@ -10,6 +10,10 @@
  *        |- claim_growing            slab_growing.h
  *        `- claim_fixed              slab_tile.h; then the poison is checked
  *
+ *   a tile that takes units in turn  ga_slab_tile_cache_claim() of device.cuh
+ *    |- claim_word_fast              its home word, with what the view tells
+ *    `- claim_word_general           all other words, a function of its own
+ *
  *   ga_slab_kernel_release           publishes
  *    |- release_fast                 fast path as above, for units of 2^n bytes
  *    `- release_general              all other calls; with checks one lane at a time

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * SlabAlloc over tiles and rows, for CPU and GPU (slab-hash-2018, §V; docs/internals/slab.md has
- * the drawing). A claim takes free units, a release frees them. slab_in_turn.h has other claims.
+ * the drawing). A claim takes free units, a release frees them. slab_in_turn.h has the claims of a
+ * tile that takes its units one after the other.
  *
  *   ga_slab_claim_lanes     one unit for each lane of a mask
  *    |- claim_fast          a whole warp: one atomic on the home word, then one on the word that
