@@ -23,7 +23,13 @@
 namespace
 {
 
-int rounds = 5, ranks_wanted = 0, log_keys = 28, log_piece = 27, fill = 60, by_messages = 0;
+int rounds = 5, ranks_wanted = 0, log_keys = 28, log_piece = 0, fill = 60, by_messages = 0;
+
+/* Of the options: 0 leaves it to the table. */
+uint64_t piece_wanted()
+{
+    return log_piece ? UINT64_C(1) << log_piece : 0;
+}
 
 /* Seconds of each round. */
 struct times {
@@ -36,7 +42,8 @@ struct rank {
     cudaStream_t stream;
     uint32_t *keys, *values, *found;
     uint8_t *ops;
-    uint64_t count; /* requests of this rank */
+    uint64_t count;  /* requests of this rank */
+    uint32_t pieces; /* of them, in a batch over several GPUs */
     times of;
     std::vector<double> exchanges, groups, messages;
 };
@@ -247,7 +254,7 @@ void timeline(rank &r, barrier &all, uint64_t keys)
     shard.run = watched_run;
     shard.close = watched_shard_close;
     sharded.options_size = sizeof sharded;
-    sharded.piece = UINT64_C(1) << log_piece;
+    sharded.piece = piece_wanted();
     must(ga_slabhash_sharded_open(&opened, &exchange, &shard, &sharded) == GA_OK, "open");
     ga_slabhash_batch batch = batch_of(r, GA_SLABHASH_INSERT, false);
     run_batch(r, all, opened, &batch);
@@ -299,7 +306,7 @@ void exchange_alone(rank &r, barrier &all)
     shard.run = serve_nothing;
     shard.close = close_nothing;
     sharded.options_size = sizeof sharded;
-    sharded.piece = UINT64_C(1) << log_piece;
+    sharded.piece = piece_wanted();
     must(ga_slabhash_sharded_open(&table, &exchange, &shard, &sharded) == GA_OK, "open");
     ga_slabhash_batch batch = batch_of(r, GA_SLABHASH_SEARCH, false);
     run_batch(r, all, table, &batch); /* takes memory */
@@ -352,7 +359,7 @@ void run_sharded(rank &r, barrier &all, int ranks, uint64_t keys)
     uint64_t own = keys / (uint64_t)ranks, first = own * (uint64_t)r.device;
     check(cudaSetDevice(r.device), "device");
     sharded.options_size = sizeof sharded;
-    sharded.piece = UINT64_C(1) << log_piece;
+    sharded.piece = piece_wanted();
     r.of = {};
     r.exchanges.clear();
     r.groups.clear();
@@ -367,6 +374,9 @@ void run_sharded(rank &r, barrier &all, int ranks, uint64_t keys)
     for (int round = 0; round <= rounds; round++) {
         one_round(r, first, own, keys, round > 0, clear, run);
     }
+    ga_sharded_report report;
+    ga_slabhash_sharded_report(table, &report);
+    r.pieces = report.pieces;
     uint64_t pairs = 0;
     must(ga_slabhash_sharded_size(table, &pairs, r.stream) == GA_OK, "size");
     if (pairs != keys) {
@@ -430,10 +440,10 @@ void print_several(const rank &one, const rank &first, int ranks, uint64_t keys)
     double bytes = (double)(each * (uint64_t)(ranks - 1)) * 4 * 2;
     printf(
         "a search without shards %.2f ms (+- %.1f%%), of which messages %.2f ms (+- %.1f%%); such "
-        "messages alone by NCCL %.2f ms (+- %.1f%%), %.0f GB/s each way\n",
+        "messages alone by NCCL %.2f ms (+- %.1f%%), %.0f GB/s each way; mixes are of %u pieces\n",
         median(first.exchanges) * 1e3, spread(first.exchanges), median(first.groups) * 1e3,
         spread(first.groups), median(first.messages) * 1e3, spread(first.messages),
-        bytes / median(first.messages) / 1e9);
+        bytes / median(first.messages) / 1e9, first.pieces);
     fflush(stdout);
 }
 
@@ -496,9 +506,14 @@ int main(int count, char **words)
     uint64_t keys = UINT64_C(1) << log_keys;
     std::vector<rank> all((size_t)counts.back());
     print_machine(counts.back());
-    printf("2^%d keys, %d rounds, %d %% of slots filled, pieces of 2^%d, by %s; G/s, medians and "
-           "half the interquartile range\n",
-           log_keys, rounds, fill, log_piece, by_messages ? "messages" : "copies if possible");
+    char pieces[16] = "default size";
+    if (log_piece) {
+        snprintf(pieces, sizeof pieces, "2^%d", log_piece);
+    }
+    printf(
+        "2^%d keys, %d rounds, %d %% of slots filled, pieces of %s, by %s; G/s, medians and half "
+        "the interquartile range\n",
+        log_keys, rounds, fill, pieces, by_messages ? "messages" : "copies if possible");
     for (size_t i = 0; i < all.size(); i++) {
         all[i].device = (int)i;
         prepare(all[i], counts, keys);

@@ -95,8 +95,10 @@ static ga_status device_open(ga_slabhash_sharded *table)
     const ga_cuda_driver *driver;
     CUdevice device = 0;
     int count = 1, lowest = 0, highest = 0;
+    size_t available = 0, total = 0;
     ga_status status = driver_of(&driver);
     status = status ? status : GA_CUDA_CALL(driver, cuDeviceGet, &device, table->exchange.device);
+    status = status ? status : GA_CUDA_CALL(driver, cuMemGetInfo, &available, &total);
     status = status ? status
                     : GA_CUDA_CALL(driver, cuDeviceGetAttribute, &count,
                                    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
@@ -113,6 +115,7 @@ static ga_status device_open(ga_slabhash_sharded *table)
                               CU_EVENT_DISABLE_TIMING);
     }
     table->multiprocessors = (unsigned)count;
+    table->memory = total;
     return status ? status : load_kernels(driver, table);
 }
 

@@ -9,7 +9,12 @@
 #include <string.h>
 
 enum {
-    LINE = 256 /* bytes, at a multiple of which each array begins */
+    LINE = 256, /* bytes, at a multiple of which each array begins */
+    PIECE_ON_HOST = 1 << 20,
+    PIECE_ON_DEVICE = 1 << 28, /* if that takes at most this share of its memory, */
+    MEMORY_SHARE = 16,
+    PIECE_ON_SMALL_DEVICE = 1 << 27, /* else */
+    SPARE = 256 /* a pair has room for 1.25 times an even share, and so many requests */
 };
 
 /* Cuts arrays from a block; without a block it only adds up. */
@@ -169,6 +174,33 @@ static void cut_own(ga_slabhash_sharded *table, cutter *from, uint64_t count)
     table->indices = cut(from, count * sizeof *table->indices);
     table->extents = cut(from, blocks * (bins + 1) * sizeof *table->extents);
 }
+
+/* ---- the piece ------------------------------------------------------------------------------ */
+
+void ga_sharded_set_piece(ga_slabhash_sharded *table, uint64_t piece)
+{
+    uint32_t parts_log = table->division.parts_log;
+    uint32_t slices = 1u << parts_log < GA_SHARDED_SLICES ? 1u << parts_log : GA_SHARDED_SLICES;
+    uint64_t even = piece / slices / table->division.ranks;
+    table->piece = piece;
+    table->pair_most = (even + even / 4 + SPARE) / GA_SHARDED_PAD * GA_SHARDED_PAD;
+}
+
+/* A shard passes over its table once for each piece, so large pieces are faster. */
+uint64_t ga_sharded_default_piece(const ga_slabhash_sharded *table)
+{
+    ga_slabhash_sharded sized = *table;
+    cutter sizes = {NULL, 0};
+    if (!table->memory) {
+        return PIECE_ON_HOST;
+    }
+    ga_sharded_set_piece(&sized, PIECE_ON_DEVICE);
+    cut_fixed(&sized, &sizes);
+    cut_own(&sized, &sizes, PIECE_ON_DEVICE);
+    return sizes.used <= table->memory / MEMORY_SHARE ? PIECE_ON_DEVICE : PIECE_ON_SMALL_DEVICE;
+}
+
+/* ---- memory for own requests ---------------------------------------------------------------- */
 
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count)
 {

@@ -11,13 +11,10 @@
 #include <string.h>
 
 enum {
-    PIECE_ON_DEVICE = 1 << 27,
-    PIECE_ON_HOST = 1 << 20,
     BINS_BEST = 128,      /* more make the runs short that a block sorts together */
     BINS_MOST = 512,      /* for tables whose parts would not fit into a cache: */
     PART_MOST = 48 << 20, /* bytes */
-    SMALL_PARTS_LOG = 6,
-    SPARE = 256 /* a pair has room for 1.25 times an even share, and so many requests */
+    SMALL_PARTS_LOG = 6
 };
 
 #define PIECE_MOST ((UINT64_C(1) << 31) - 1)
@@ -118,7 +115,8 @@ static ga_status check(const ga_shard *shard, const ga_sharded_options *options)
                          (unsigned long long)options->piece, (unsigned long long)PIECE_MOST);
 }
 
-/* Part of the words that must be the same on all ranks, or'd to GA_SHARDED_FORM. */
+/* Part of the words that must be the same on all ranks, or'd to GA_SHARDED_FORM. The piece is that
+ * of the options. */
 static uint64_t form_of_options(const ga_slabhash_sharded *table)
 {
     uint64_t form = table->shard.a ^ table->shard.b * 3 ^ table->piece * 0x9e3779b97f4a7c15u;
@@ -151,26 +149,26 @@ static void configure(ga_slabhash_sharded *table, const ga_sharded_options *opti
     const ga_exchange *exchange = &table->exchange;
     bool on_host = exchange->device < 0;
     uint32_t parts_log = parts_log_of(exchange->ranks, table->shard.bytes);
-    uint32_t slices = 1u << parts_log < GA_SHARDED_SLICES ? 1u << parts_log : GA_SHARDED_SLICES;
     table->division =
         (ga_sharded_division){table->shard.a, table->shard.b, exchange->ranks, parts_log};
-    table->piece = options->piece ? options->piece : on_host ? PIECE_ON_HOST : PIECE_ON_DEVICE;
-    uint64_t even = table->piece / slices / exchange->ranks;
-    table->pair_most = (even + even / 4 + SPARE) / GA_SHARDED_PAD * GA_SHARDED_PAD;
+    table->piece = options->piece;
     table->width = table->shard.mode == GA_SLABHASH_MAP64 ? 8 : 4;
     table->engine = on_host ? &ga_sharded_host : &ga_sharded_device;
     table->slice_least = table->engine->slice_least;
     table->guess_least = table->engine->guess_least;
 }
 
-/* Whether all ranks have opened it, alike. */
+/* Whether all ranks have opened it, alike. If the options name no piece, devices may differ in
+ * memory: the smallest piece is that of all ranks. */
 static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
 {
     uint64_t form = form_of_options(table);
+    uint64_t piece = table->piece ? table->piece : ga_sharded_default_piece(table);
     memset(table->host->agreed, 0, sizeof table->host->agreed);
     table->host->agreed[GA_SHARDED_STATUS] = status;
     table->host->agreed[GA_SHARDED_FORM] = form;
     table->host->agreed[GA_SHARDED_NOT_FORM] = ga_sharded_not(form);
+    table->host->agreed[GA_SHARDED_LARGEST] = ga_sharded_not(piece);
     ga_status agreed = ga_sharded_agree(table, false);
     if (agreed != GA_OK || status != GA_OK) {
         return agreed ? agreed : status;
@@ -180,16 +178,18 @@ static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
                        "slabhash: rank %u: another rank cannot open its part of the table",
                        table->exchange.rank);
     }
-    return table->host->agreed[GA_SHARDED_FORM] == form &&
-                   table->host->agreed[GA_SHARDED_NOT_FORM] == ga_sharded_not(form)
-               ? GA_OK
-               : ga_fail(GA_ERR_ARGUMENT,
-                         "slabhash: rank %u: piece=%llu, %u parts for %llu bytes of buckets, %s of "
-                         "seed's hash 0x%llx: expected the same on all ranks",
-                         table->exchange.rank, (unsigned long long)table->piece,
-                         1u << table->division.parts_log, (unsigned long long)table->shard.bytes,
-                         ga_slabhash_mode_text(table->shard.mode),
-                         (unsigned long long)table->shard.a);
+    if (table->host->agreed[GA_SHARDED_FORM] != form ||
+        table->host->agreed[GA_SHARDED_NOT_FORM] != ga_sharded_not(form)) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "slabhash: rank %u: piece=%llu, %u parts for %llu bytes of buckets, %s of "
+                       "seed's hash 0x%llx: expected the same on all ranks",
+                       table->exchange.rank, (unsigned long long)table->piece,
+                       1u << table->division.parts_log, (unsigned long long)table->shard.bytes,
+                       ga_slabhash_mode_text(table->shard.mode),
+                       (unsigned long long)table->shard.a);
+    }
+    ga_sharded_set_piece(table, ga_sharded_not(table->host->agreed[GA_SHARDED_LARGEST]));
+    return GA_OK;
 }
 
 /* A rank that cannot open its part still takes part in the agreement, if it has memory for the

@@ -88,7 +88,7 @@ enum {
     GA_SHARDED_FOUND_WANTED,
     GA_SHARDED_FULL,      /* at the end: requests of the piece that found no slab in a shard */
     GA_SHARDED_MORE,      /* another piece follows */
-    GA_SHARDED_LARGEST,   /* the piece */
+    GA_SHARDED_LARGEST,   /* the piece; at the opening the complement of the smallest one */
     GA_SHARDED_NOT_ALL,   /* a rank passes a batch of ga_slabhash_sharded_run() */
     GA_SHARDED_FOR_PAIRS, /* for each slice: most requests of a rank for another one */
     GA_SHARDED_WORDS = GA_SHARDED_FOR_PAIRS + GA_SHARDED_SLICES
@@ -164,6 +164,7 @@ struct ga_slabhash_sharded {
     void *kernels[GA_SHARDED_KERNELS];
     void *room; /* engine_host.c's: a team's; NULL on a device */
     unsigned multiprocessors;
+    uint64_t memory; /* bytes of the device's; 0 on the host */
     uint64_t piece, pair_most;
     uint64_t slice_least;               /* of the engine; tests change it, on all ranks alike */
     uint64_t guess_least;               /* likewise, on each rank */
@@ -256,6 +257,10 @@ static inline uint32_t ga_sharded_capacity(const ga_slabhash_sharded *table, uin
 
 /* memory.c: elements that the sort of so many own requests, or of fewer, may need. */
 uint64_t ga_sharded_room_for(const ga_slabhash_sharded *table, uint64_t count);
+
+/* memory.c: the piece of a table whose options name none; and sets the piece. */
+uint64_t ga_sharded_default_piece(const ga_slabhash_sharded *table);
+void ga_sharded_set_piece(ga_slabhash_sharded *table, uint64_t piece);
 
 /* memory.c: takes memory for words and the copies on the host; for requests of others, which is
  * collective; for `count` own requests. */
