@@ -358,13 +358,22 @@ ga_status ga_domain_drain(ga_domain *domain)
     return status;
 }
 
+static uint64_t count_retired(const ga_domain *domain)
+{
+    uint64_t retired = 0;
+    for (const ga_member *member = ga_member_head(domain); member; member = member->next) {
+        /* RN2: acquire. Pairs with RN1: the numbers of freed objects that are read later include
+         * all that the member had freed before. */
+        retired += __atomic_load_n(&member->counts.retired, __ATOMIC_ACQUIRE);
+    }
+    return retired;
+}
+
 static void add_counts(const ga_member *member, ga_domain_stats *out)
 {
     const ga_member_counts *counts = &member->counts;
-    /* relaxed: each count is right for some moment. `freed` is read first, so that it is at most
-     * `retired`. */
+    /* relaxed: each count is right for some moment. */
     out->freed += __atomic_load_n(&counts->freed, __ATOMIC_RELAXED);
-    out->retired += __atomic_load_n(&counts->retired, __ATOMIC_RELAXED);
     out->scans += __atomic_load_n(&counts->scans, __ATOMIC_RELAXED);
     out->shared += __atomic_load_n(&counts->shared, __ATOMIC_RELAXED);
     out->refused += __atomic_load_n(&counts->refused, __ATOMIC_RELAXED);
@@ -385,11 +394,17 @@ void ga_domain_get_stats(const ga_domain *domain, ga_domain_stats *out)
     if (!domain) {
         return;
     }
+    /* The retired objects of all members are counted before the freed ones of any, and of members
+     * that have joined meanwhile. So no object that was freed before the first count ended counts
+     * as pending, and `pending` does not exceed `bound`, however long this thread does not run in
+     * between. */
+    out->retired = count_retired(domain);
     for (ga_member *member = ga_member_head(domain); member; member = member->next) {
         add_counts(member, out);
     }
     out->slots = domain->slots;
-    out->pending = out->retired > out->freed ? out->retired - out->freed : 0;
+    out->freed = out->freed < out->retired ? out->freed : out->retired;
+    out->pending = out->retired - out->freed;
     out->seq_cst = ga_domain_fence_mode(domain) != GA_HAZARD_ASYMMETRIC;
     if (ga_domain_fence_mode(domain) != GA_HAZARD_UNCONFIRMED) {
         uint64_t free = out->memberships * ga_domain_uncharged_bytes(domain);

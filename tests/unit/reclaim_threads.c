@@ -6,6 +6,8 @@
 #include "support/reclaim_scene.h"
 
 #include <semaphore.h>
+#include <signal.h>
+#include <time.h>
 
 static sem_t arrived, go_on;
 
@@ -75,6 +77,64 @@ Test(reclaim_threads, the_bound_holds_while_a_thread_is_stopped)
     pthread_join(standing, NULL);
     assert_ok(ga_domain_drain(domain));
     cr_assert_eq(objects[4000].freed, 1);
+    assert_ok(ga_domain_close(domain));
+}
+
+enum {
+    NAPS = 200,
+    NAP = 1000000 /* ns */
+};
+
+static bool is_over; /* relaxed: publishes nothing */
+
+static void nap(int number)
+{
+    (void)number;
+    nanosleep(&(struct timespec){0, NAP}, NULL);
+}
+
+static void *retire_until_it_is_over(void *unused)
+{
+    ga_hazards *mine = join(domain);
+    (void)unused;
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+        assert_ok(ga_hazard_retire(mine, &objects[0], 1, free_object, NULL));
+    }
+    return NULL;
+}
+
+static void *read_until_it_is_over(void *unused)
+{
+    (void)unused;
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+        ga_domain_stats stats = stats_of(domain);
+        cr_assert_leq(stats.pending, stats.bound);
+        cr_assert_eq(stats.pending, stats.retired - stats.freed);
+    }
+    return NULL;
+}
+
+/* Between two reads of numbers the others retire many times the bound. */
+Test(reclaim_threads, the_bound_holds_for_a_reader_that_is_interrupted)
+{
+    pthread_t retirers[2], reader;
+    struct sigaction action = {.sa_handler = nap};
+    cr_assert_eq(sigaction(SIGUSR1, &action, NULL), 0);
+    begin_scene(2, 50);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(pthread_create(&retirers[i], NULL, retire_until_it_is_over, NULL), 0);
+    }
+    cr_assert_eq(pthread_create(&reader, NULL, read_until_it_is_over, NULL), 0);
+    for (int i = 0; i < NAPS; i++) {
+        cr_assert_eq(pthread_kill(reader, SIGUSR1), 0);
+        nap(0);
+        nap(0);
+    }
+    __atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
+    pthread_join(reader, NULL);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(retirers[i], NULL);
+    }
     assert_ok(ga_domain_close(domain));
 }
 

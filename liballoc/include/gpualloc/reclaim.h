@@ -136,7 +136,7 @@ typedef struct ga_domain_stats {
     uint64_t slots;         /* of each: S */
     uint64_t retired;       /* objects, since the domain was opened */
     uint64_t freed;         /* of these */
-    uint64_t pending;       /* retired - freed */
+    uint64_t pending;       /* retired - freed; at most `bound` */
     uint64_t bound;         /* the maximum of `pending` with these: see ga_domain_options. 0: no
                            * bound for now; see `refused` */
     uint64_t scans;         /* that loaded the slots of all members */
