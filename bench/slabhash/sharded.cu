@@ -9,8 +9,9 @@
  *
  * A mix is half searches for the half of the keys that is there, half inserts of the others, each
  * request with an operation of its own. Over 2, 4, ... GPUs, and all; --ranks: over N alone.
- * --messages 1: by kernels of NCCL, also where copies are possible. A thread for each GPU. NCCL is
- * libnccl.so.2, or FILE.
+ * --piece: requests of a rank that are exchanged at once; else the table chooses. --messages 1: by
+ * kernels of NCCL, also where copies are possible. A thread for each GPU. NCCL is libnccl.so.2, or
+ * FILE.
  */
 #define PROGRAM               "bench-slabhash-sharded"
 #define GA_SLABHASH_ONLY_KIND 1u

@@ -115,7 +115,7 @@ static ga_status device_open(ga_slabhash_sharded *table)
                               CU_EVENT_DISABLE_TIMING);
     }
     table->multiprocessors = (unsigned)count;
-    table->memory = total;
+    table->memory = available;
     return status ? status : load_kernels(driver, table);
 }
 

@@ -11,9 +11,9 @@
 enum {
     LINE = 256, /* bytes, at a multiple of which each array begins */
     PIECE_ON_HOST = 1 << 20,
-    PIECE_ON_DEVICE = 1 << 28, /* if that takes at most this share of its memory, */
-    MEMORY_SHARE = 16,
-    PIECE_ON_SMALL_DEVICE = 1 << 27, /* else */
+    PIECE_ON_DEVICE = 1 << 28,       /* if it takes at most a sixteenth of the free memory, */
+    PIECE_ON_SMALL_DEVICE = 1 << 27, /* else this */
+    ROOM_MORE = 1 << 24,             /* requests: memory for own ones grows by so many at most */
     SPARE = 256 /* a pair has room for 1.25 times an even share, and so many requests */
 };
 
@@ -186,7 +186,7 @@ void ga_sharded_set_piece(ga_slabhash_sharded *table, uint64_t piece)
     table->pair_most = (even + even / 4 + SPARE) / GA_SHARDED_PAD * GA_SHARDED_PAD;
 }
 
-/* A shard passes over its table once for each piece, so large pieces are faster. */
+/* A shard passes over its table once for each piece. */
 uint64_t ga_sharded_default_piece(const ga_slabhash_sharded *table)
 {
     ga_slabhash_sharded sized = *table;
@@ -197,10 +197,17 @@ uint64_t ga_sharded_default_piece(const ga_slabhash_sharded *table)
     ga_sharded_set_piece(&sized, PIECE_ON_DEVICE);
     cut_fixed(&sized, &sizes);
     cut_own(&sized, &sizes, PIECE_ON_DEVICE);
-    return sizes.used <= table->memory / MEMORY_SHARE ? PIECE_ON_DEVICE : PIECE_ON_SMALL_DEVICE;
+    return sizes.used <= table->memory / 16 ? PIECE_ON_DEVICE : PIECE_ON_SMALL_DEVICE;
 }
 
 /* ---- memory for own requests ---------------------------------------------------------------- */
+
+/* Room for `count` requests, and for batches that grow. */
+static uint64_t room_of(const ga_slabhash_sharded *table, uint64_t count)
+{
+    uint64_t more = count / 2 < ROOM_MORE ? count / 2 : ROOM_MORE;
+    return count + more < table->piece ? count + more : table->piece;
+}
 
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count)
 {
@@ -208,7 +215,7 @@ ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count)
     if (count <= table->own_room) {
         return GA_OK;
     }
-    count = count < table->piece / 2 ? count + count / 2 : table->piece;
+    count = room_of(table, count);
     give_back(table, &table->own);
     table->own_room = 0;
     cut_own(table, &sizes, count);
@@ -243,7 +250,7 @@ ga_status ga_sharded_reserve_all(ga_slabhash_sharded *table, uint64_t count)
     if (all->block && count <= all->room) {
         return GA_OK;
     }
-    count = count < table->piece / 2 ? count + count / 2 : table->piece;
+    count = room_of(table, count);
     give_back(table, &all->block);
     cut_all(table, &sizes, count);
     ga_status status = take(table, &all->block, sizes.used);

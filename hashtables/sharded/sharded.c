@@ -116,11 +116,12 @@ static ga_status check(const ga_shard *shard, const ga_sharded_options *options)
 }
 
 /* Part of the words that must be the same on all ranks, or'd to GA_SHARDED_FORM. The piece is that
- * of the options. */
+ * of the options. Slices of the host are smaller than those of devices. */
 static uint64_t form_of_options(const ga_slabhash_sharded *table)
 {
     uint64_t form = table->shard.a ^ table->shard.b * 3 ^ table->piece * 0x9e3779b97f4a7c15u;
     form ^= (uint64_t)table->division.parts_log << 40;
+    form ^= (uint64_t)(table->exchange.device < 0) << 58;
     form ^= (uint64_t)table->shard.mode << 60 ^ (uint64_t)table->shard.is_multi << 59;
     return form & INT64_MAX;
 }
@@ -158,8 +159,8 @@ static void configure(ga_slabhash_sharded *table, const ga_sharded_options *opti
     table->guess_least = table->engine->guess_least;
 }
 
-/* Whether all ranks have opened it, alike. If the options name no piece, devices may differ in
- * memory: the smallest piece is that of all ranks. */
+/* Whether all ranks have opened it, alike. If the options name no piece, the smallest default of
+ * all ranks is that of the table, because devices may differ in memory. */
 static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
 {
     uint64_t form = form_of_options(table);
@@ -181,12 +182,13 @@ static ga_status agree_on_options(ga_slabhash_sharded *table, ga_status status)
     if (table->host->agreed[GA_SHARDED_FORM] != form ||
         table->host->agreed[GA_SHARDED_NOT_FORM] != ga_sharded_not(form)) {
         return ga_fail(GA_ERR_ARGUMENT,
-                       "slabhash: rank %u: piece=%llu, %u parts for %llu bytes of buckets, %s of "
-                       "seed's hash 0x%llx: expected the same on all ranks",
+                       "slabhash: rank %u: piece=%llu%s, %u parts for %llu bytes of buckets, %s "
+                       "of seed's hash 0x%llx, on a %s: expected the same on all ranks",
                        table->exchange.rank, (unsigned long long)table->piece,
-                       1u << table->division.parts_log, (unsigned long long)table->shard.bytes,
-                       ga_slabhash_mode_text(table->shard.mode),
-                       (unsigned long long)table->shard.a);
+                       table->piece ? "" : " (by default)", 1u << table->division.parts_log,
+                       (unsigned long long)table->shard.bytes,
+                       ga_slabhash_mode_text(table->shard.mode), (unsigned long long)table->shard.a,
+                       table->exchange.device < 0 ? "host" : "device");
     }
     ga_sharded_set_piece(table, ga_sharded_not(table->host->agreed[GA_SHARDED_LARGEST]));
     return GA_OK;

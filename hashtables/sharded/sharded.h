@@ -164,10 +164,11 @@ struct ga_slabhash_sharded {
     void *kernels[GA_SHARDED_KERNELS];
     void *room; /* engine_host.c's: a team's; NULL on a device */
     unsigned multiprocessors;
-    uint64_t memory; /* bytes of the device's; 0 on the host */
-    uint64_t piece, pair_most;
-    uint64_t slice_least;               /* of the engine; tests change it, on all ranks alike */
-    uint64_t guess_least;               /* likewise, on each rank */
+    uint64_t memory;      /* bytes of the device's that were free at the opening; 0 on the host */
+    uint64_t piece;       /* until the ranks have agreed, that of the options */
+    uint64_t pair_most;   /* requests of a step for another rank, at most */
+    uint64_t slice_least; /* of the engine; tests change it, on all ranks alike */
+    uint64_t guess_least; /* likewise, on each rank */
     uint32_t guess_misses, guess_skips; /* wrong guesses in a row; pieces that do not guess */
     uint32_t width;                     /* bytes of a key, and of a value */
     bool is_broken;                     /* the exchange failed */

@@ -136,11 +136,14 @@ typedef struct ga_sharded_options {
     uint32_t options_size; /* sizeof(ga_sharded_options) */
     uint32_t reserved;     /* 0 */
     uint64_t piece; /* requests of a rank that are exchanged at once, at most; 0: 2^28 if the memory
-                     * for them is at most a sixteenth of each rank's device's, else 2^27, and 2^20
-                     * on the host. Large ones are faster in batches that are as large. A rank takes
-                     * memory for as many: with MAP32 about 17 bytes each, with MAP64 29, and for
-                     * requests of others half of that with up to 128 ranks, more with more, which
-                     * is taken when the table is opened. The first search-all or delete-all takes
+                     * for them is at most a sixteenth of what is free on each rank's device when
+                     * the table is opened, else 2^27, and 2^20 on the host. Searches of more than
+                     * 2^27 requests of a rank are faster with 2^28. A rank that names a number
+                     * needs the others to name it, too. Memory for requests of others is taken at
+                     * the opening: with MAP32 up to 9 bytes for each request of a piece, with MAP64
+                     * 16, with up to 128 ranks; more with more. Memory for own requests grows with
+                     * the batches, up to the piece: with MAP32 about 17 bytes each, with MAP64 29,
+                     * and for up to 2^24 requests more. The first search-all or delete-all takes
                      * 16 bytes more each, and the first search for values as much again for those
                      * of others. Below 2^31 */
 } ga_sharded_options;
