@@ -17,6 +17,9 @@
 typedef unsigned long long ull; /* the type of %llu */
 
 static const uint64_t RESERVE_BYTES_DEFAULT = (uint64_t)1 << 40;
+/* The thread sanitizer leaves a program little more than 1 TiB of addresses, and ends it if the
+ * kernel maps memory at others. */
+static const uint64_t RESERVE_BYTES_SANITIZED = (uint64_t)1 << 34;
 static const uint64_t RESERVE_BYTES_MIN = (uint64_t)1 << 30;
 static const uint64_t CHUNK_BYTES_MAX_DEFAULT = (uint64_t)1 << 30;
 /* Growths of this size and above are compared with the machine's memory first. */
@@ -86,12 +89,15 @@ static ga_status set_sizes(ga_arena *arena, const ga_arena_options *o)
     return GA_OK;
 }
 
+/* Not NULL in a program that has the thread sanitizer. */
+extern void __tsan_init(void) __attribute__((weak));
+
 /* An explicit size is reserved in full or not at all. The default size may be halved. */
 static ga_status reserve(ga_arena *arena, const ga_arena_options *o)
 {
     uint64_t explicit_size = o->reserve ? o->reserve : o->limit;
-    uint64_t size =
-        round_up(explicit_size ? explicit_size : RESERVE_BYTES_DEFAULT, arena->space.granule);
+    uint64_t fallback = __tsan_init ? RESERVE_BYTES_SANITIZED : RESERVE_BYTES_DEFAULT;
+    uint64_t size = round_up(explicit_size ? explicit_size : fallback, arena->space.granule);
     ga_status status = ga_space_reserve(&arena->space, size, 0, &arena->base);
     while (status != GA_OK && !explicit_size && size > RESERVE_BYTES_MIN) {
         size /= 2;

@@ -42,7 +42,8 @@ typedef struct ga_arena_options {
     uint32_t flags;        /* GA_ARENA_* */
     ga_place place;        /* GA_PLACE_HOST or GA_PLACE_DEVICE */
     int device;            /* CUDA driver ordinal; ignored on the host */
-    uint64_t reserve;      /* bytes of addresses; 0: `limit`, or without a limit 1 TiB */
+    uint64_t reserve;      /* bytes of addresses; 0: `limit`, or without a limit 1 TiB, and under
+                            * the thread sanitizer 16 GiB */
     uint64_t limit;        /* most bytes to back (rounded down); 0: no limit */
     uint64_t chunk;        /* least bytes to grow by; 0: one granule */
     /* Bytes of the largest chunk, and most bytes to grow ahead; 0: 1 GiB. */
