@@ -358,27 +358,30 @@ ga_status ga_domain_drain(ga_domain *domain)
     return status;
 }
 
-static uint64_t count_retired(const ga_domain *domain)
+/* The objects on the member's list, which another thread may scan meanwhile. An object moves to the
+ * front of a list only, and the count is read first. So one that stays on the list counts, and no
+ * more count than the list had. */
+static uint64_t count_listed(const ga_member *member)
 {
-    uint64_t retired = 0;
-    for (const ga_member *member = ga_member_head(domain); member; member = member->next) {
-        /* RN2: acquire. Pairs with RN1: the numbers of freed objects that are read later include
-         * all that the member had freed before. */
-        retired += __atomic_load_n(&member->counts.retired, __ATOMIC_ACQUIRE);
-    }
-    return retired;
+    /* RF3: acquire. Pairs with RF1: the borders are not older than the count. */
+    uint32_t count = __atomic_load_n(&member->count, __ATOMIC_ACQUIRE);
+    uint64_t borders = __atomic_load_n(&member->borders, __ATOMIC_RELAXED); /* relaxed: after RF3 */
+    uint32_t kept = (uint32_t)borders;
+    uint32_t first = (uint32_t)(borders >> 32);
+    return kept + (count > first ? count - first : 0);
 }
 
 static void add_counts(const ga_member *member, ga_domain_stats *out)
 {
     const ga_member_counts *counts = &member->counts;
     /* relaxed: each count is right for some moment. */
-    out->freed += __atomic_load_n(&counts->freed, __ATOMIC_RELAXED);
+    out->retired += __atomic_load_n(&counts->retired, __ATOMIC_RELAXED);
     out->scans += __atomic_load_n(&counts->scans, __ATOMIC_RELAXED);
     out->shared += __atomic_load_n(&counts->shared, __ATOMIC_RELAXED);
     out->refused += __atomic_load_n(&counts->refused, __ATOMIC_RELAXED);
     out->inherited += __atomic_load_n(&counts->inherited, __ATOMIC_RELAXED);
     out->not_freed += __atomic_load_n(&counts->not_freed, __ATOMIC_RELAXED);
+    out->pending += count_listed(member);
     out->pending_bytes += __atomic_load_n(&member->bytes, __ATOMIC_RELAXED);
     uint32_t state = ga_member_load_state(member);
     out->members += state == GA_MEMBER_JOINED;
@@ -394,17 +397,14 @@ void ga_domain_get_stats(const ga_domain *domain, ga_domain_stats *out)
     if (!domain) {
         return;
     }
-    /* The retired objects of all members are counted before the freed ones of any, and of members
-     * that have joined meanwhile. So no object that was freed before the first count ended counts
-     * as pending, and `pending` does not exceed `bound`, however long this thread does not run in
-     * between. */
-    out->retired = count_retired(domain);
     for (ga_member *member = ga_member_head(domain); member; member = member->next) {
         add_counts(member, out);
     }
     out->slots = domain->slots;
-    out->freed = out->freed < out->retired ? out->freed : out->retired;
-    out->pending = out->retired - out->freed;
+    /* Numbers of retired and of freed objects would differ by anything if this thread did not run
+     * for a while between reading them. */
+    out->retired = out->retired > out->pending ? out->retired : out->pending;
+    out->freed = out->retired - out->pending;
     out->seq_cst = ga_domain_fence_mode(domain) != GA_HAZARD_ASYMMETRIC;
     if (ga_domain_fence_mode(domain) != GA_HAZARD_UNCONFIRMED) {
         uint64_t free = out->memberships * ga_domain_uncharged_bytes(domain);

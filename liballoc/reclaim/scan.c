@@ -275,7 +275,8 @@ static void set_borders(ga_member *owner, uint32_t kept, uint32_t first)
 
 static void set_count(ga_member *owner, uint32_t count)
 {
-    /* RF1: release. Pairs with fork(): list[count - 1] was in its place before. */
+    /* RF1: release. Pairs with fork(): list[count - 1] was in its place before. And with RF3
+     * (domain.c). */
     __atomic_store_n(&owner->count, count, __ATOMIC_RELEASE);
 }
 
@@ -365,7 +366,6 @@ static void release_charge(ga_member *owner, uint64_t still_protected_bytes)
 
 static void free_one(ga_member *me, const ga_retired *retired)
 {
-    ga_member_count(&me->counts.freed, 1);
     if (retired->reclaim) {
         retired->reclaim(retired->context, retired->object);
         return;
@@ -692,7 +692,7 @@ retire(ga_member *me, void *object, ga_reclaim *reclaim, void *context, size_t s
     record->context = context;
     record->size = size;
     ga_member_set_bytes(me, me->bytes + size);
-    ga_member_count_retired(me);
+    ga_member_count(&me->counts.retired, 1);
     set_count(me, count + 1);
     if (__builtin_expect(is_check_due(me), 0)) {
         check_if_due(me);

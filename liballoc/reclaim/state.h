@@ -39,10 +39,9 @@
  *            RC1 to RC7 belong to a domain that changes its fences while it runs (fences.c).
  *            RJ (the state): the writes of a member's last user happen before its next user's.
  *            RH (the head): a member is initialised before other threads see it.
- *            RN (the number of retired objects): what a member freed before it retired an object
- *            counts for statistics that count the object.
  *            RF (the list's borders): an object is in its place before it counts as being there,
- *            for a child of fork(). Within a process one thread at a time uses a list.
+ *            for a child of fork(). Within a process one thread at a time uses a list; others read
+ *            its length for statistics.
  *
  * PROGRESS   Protecting is lock-free; it is wait-free while the location does not change. Retiring
  *            and scanning take a number of steps that depends on members, slots and the batch
@@ -79,8 +78,7 @@ typedef struct ga_retired {
 
 /* relaxed: one thread at a time writes each count, and others read it for statistics. */
 typedef struct ga_member_counts {
-    uint64_t retired; /* RN */
-    uint64_t freed, scans, shared, refused, inherited, not_freed;
+    uint64_t retired, scans, shared, refused, inherited, not_freed;
 } ga_member_counts;
 
 /* How many objects the member had retired, and how many heavy fences of the domain had begun. */
@@ -172,12 +170,6 @@ static inline void ga_member_count(uint64_t *count, uint64_t more)
 {
     /* relaxed: see ga_member_counts. */
     __atomic_store_n(count, *count + more, __ATOMIC_RELAXED);
-}
-
-static inline void ga_member_count_retired(ga_member *member)
-{
-    /* RN1: release. Pairs with RN2 (domain.c). */
-    __atomic_store_n(&member->counts.retired, member->counts.retired + 1, __ATOMIC_RELEASE);
 }
 
 /* ---- domain.c ------------------------------------------------------------------------------ */

@@ -109,18 +109,24 @@ static void *read_until_it_is_over(void *unused)
     while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
         ga_domain_stats stats = stats_of(domain);
         cr_assert_leq(stats.pending, stats.bound);
+        cr_assert_geq(stats.pending, 1);
         cr_assert_eq(stats.pending, stats.retired - stats.freed);
     }
     return NULL;
 }
 
-/* Between two reads of numbers the others retire many times the bound. */
+/* Between two reads of numbers the others retire many times the bound. One object is protected all
+ * the time. */
 Test(reclaim_threads, the_bound_holds_for_a_reader_that_is_interrupted)
 {
     pthread_t retirers[2], reader;
     struct sigaction action = {.sa_handler = nap};
+    void *root = &objects[1];
     cr_assert_eq(sigaction(SIGUSR1, &action, NULL), 0);
     begin_scene(2, 50);
+    ga_hazards *mine = join(domain);
+    cr_assert_eq(ga_hazard_protect_pointer(mine, 0, &root), &objects[1]);
+    retire(1, 2);
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(pthread_create(&retirers[i], NULL, retire_until_it_is_over, NULL), 0);
     }
@@ -132,6 +138,7 @@ Test(reclaim_threads, the_bound_holds_for_a_reader_that_is_interrupted)
     }
     __atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
     pthread_join(reader, NULL);
+    ga_hazard_clear(mine, 0);
     for (int i = 0; i < 2; i++) {
         pthread_join(retirers[i], NULL);
     }

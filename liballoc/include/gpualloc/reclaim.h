@@ -138,7 +138,8 @@ typedef struct ga_domain_stats {
     uint64_t freed;         /* of these */
     uint64_t pending;       /* retired - freed; at most `bound` */
     uint64_t bound;         /* the maximum of `pending` with these: see ga_domain_options. 0: no
-                           * bound for now; see `refused` */
+                             * bound for now; see `refused`. It holds again once each member has
+                             * scanned since */
     uint64_t scans;         /* that loaded the slots of all members */
     uint64_t shared;        /* of these, with a membarrier that another thread's scan had issued */
     uint64_t refused;       /* scans that were not made: the kernel refused a membarrier, and some
@@ -146,7 +147,8 @@ typedef struct ga_domain_stats {
     uint64_t inherited;     /* objects of threads that had left, freed by other threads */
     uint64_t not_freed;     /* objects that the heap refused to free: ga_hazard_retire_to() */
     bool seq_cst;           /* protection is sequentially consistent; else it uses membarriers */
-    uint64_t pending_bytes; /* of `pending`, by the sizes passed to ga_hazard_retire() */
+    uint64_t pending_bytes; /* of `pending`, by the sizes passed to ga_hazard_retire(); a sum of
+                             * figures that members have one after the other */
     uint64_t bound_bytes;   /* the maximum of these, besides protected objects and one object for
                              * each membership: see ga_domain_options. 0: no bound for now */
 } ga_domain_stats;
