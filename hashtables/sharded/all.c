@@ -200,9 +200,10 @@ static ga_status run_piece(ga_sharded_all_job *j, ga_status status, bool *more)
 {
     ga_slabhash_sharded *t = j->table;
     *more = false;
-    j->count = status ? 0 : ga_sharded_least(j->all->count - j->done, t->piece);
-    status = status ? status : ga_sharded_reserve(t, j->count);
-    status = status ? status : ga_sharded_reserve_all(t, j->count);
+    uint64_t left = j->all->count - j->done;
+    j->count = status ? 0 : ga_sharded_least(left, j->most);
+    status = status ? status : ga_sharded_reserve(t, true, &j->count);
+    j->most = j->count < left ? j->count : j->most;
     status = status ? status : count(j);
     fill_words(j, status);
     ga_status agreed = ga_sharded_agree(t, true);
@@ -252,6 +253,7 @@ static ga_status call(ga_slabhash_sharded *table, const ga_slabhash_all *all, bo
     if (status != GA_OK) {
         return status;
     }
+    j.most = table->piece;
     status = run(&j, stream);
     if (table->is_broken && table->exchange.abort) {
         /* for work that uses the caller's arrays; none of it waits for other ranks now */

@@ -16,17 +16,13 @@ typedef struct ga_sharded_all_job {
     bool brings_counts, brings_firsts, brings_values; /* to some rank */
     uint64_t done;                                    /* keys of earlier pieces */
     uint64_t count;                                   /* keys of this piece */
-    uint64_t found;                                   /* pairs of own keys so far */
-    uint64_t most_for_pair;                           /* keys of a rank for another one */
-    uint64_t step;                                    /* keys for a pair in a round, at most */
-    uint64_t full;   /* not 0: a delete found no slab in some shard */
-    ga_status local; /* of the shard: the exchange goes on, so that no other rank waits */
+    uint64_t most;          /* keys of a piece; fewer than the table's if there was no memory */
+    uint64_t found;         /* pairs of own keys so far */
+    uint64_t most_for_pair; /* keys of a rank for another one */
+    uint64_t step;          /* keys for a pair in a round, at most */
+    uint64_t full;          /* not 0: a delete found no slab in some shard */
+    ga_status local;        /* of the shard: the exchange goes on, so that no other rank waits */
 } ga_sharded_all_job;
-
-static inline uint64_t ga_sharded_least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Room for values. */
 static inline uint64_t ga_sharded_all_left(const ga_sharded_all_job *j)

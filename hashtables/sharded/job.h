@@ -13,6 +13,7 @@ typedef struct ga_sharded_job {
     const ga_slabhash_batch *batch;
     uint64_t done;  /* requests of earlier pieces */
     uint64_t count; /* requests of this piece */
+    uint64_t most;  /* requests of a piece; fewer than the table's if there was no memory */
     uint64_t totals[GA_SHARDED_RESULTS];
     uint64_t full; /* not 0: a shard had no slab for a request of some rank */
     void *stream;

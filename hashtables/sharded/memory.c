@@ -209,15 +209,16 @@ static uint64_t room_of(const ga_slabhash_sharded *table, uint64_t count)
     return count + more < table->piece ? count + more : table->piece;
 }
 
-ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count)
+static void give_back_own(ga_slabhash_sharded *table)
 {
-    cutter sizes = {NULL, 0};
-    if (count <= table->own_room) {
-        return GA_OK;
-    }
-    count = room_of(table, count);
     give_back(table, &table->own);
     table->own_room = 0;
+}
+
+static ga_status take_own(ga_slabhash_sharded *table, uint64_t count)
+{
+    cutter sizes = {NULL, 0};
+    give_back_own(table);
     cut_own(table, &sizes, count);
     ga_status status = take(table, &table->own, sizes.used);
     if (status == GA_OK) {
@@ -243,21 +244,45 @@ static void cut_all(ga_slabhash_sharded *table, cutter *from, uint64_t count)
     all->lefts = cut(from, ranks * sizeof *all->lefts);
 }
 
-ga_status ga_sharded_reserve_all(ga_slabhash_sharded *table, uint64_t count)
+static void give_back_all(ga_slabhash_sharded *table)
+{
+    give_back(table, &table->all.block);
+    table->all.room = 0;
+}
+
+static ga_status take_all(ga_slabhash_sharded *table, uint64_t count)
 {
     ga_sharded_all *all = &table->all;
     cutter sizes = {NULL, 0};
-    if (all->block && count <= all->room) {
-        return GA_OK;
-    }
-    count = room_of(table, count);
-    give_back(table, &all->block);
+    give_back_all(table);
     cut_all(table, &sizes, count);
     ga_status status = take(table, &all->block, sizes.used);
     if (status == GA_OK) {
         cutter parts = {all->block, 0};
         cut_all(table, &parts, count);
         all->room = count;
+    }
+    return status;
+}
+
+/* What there is no room for yet is taken with room for `room` requests, which are `count` or
+ * more. */
+static ga_status reserve(ga_slabhash_sharded *table, bool all, uint64_t count, uint64_t room)
+{
+    ga_status status = count <= table->own_room ? GA_OK : take_own(table, room);
+    bool has_all = !all || (table->all.block && count <= table->all.room);
+    return status || has_all ? status : take_all(table, room);
+}
+
+ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *count)
+{
+    ga_status status = reserve(table, all, *count, room_of(table, *count));
+    status = status == GA_ERR_MEMORY ? reserve(table, all, *count, *count) : status;
+    while (status == GA_ERR_MEMORY && *count > table->piece / GA_SHARDED_LEAST_SHARE) {
+        give_back_own(table);
+        give_back_all(table);
+        *count = (*count + 1) / 2;
+        status = reserve(table, all, *count, *count);
     }
     return status;
 }

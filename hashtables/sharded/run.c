@@ -450,8 +450,9 @@ static ga_status run_piece(ga_sharded_job *j, ga_status status, const uint64_t *
     ga_status sort_status = GA_OK;
     bool has_sorted = false;
     *more = false;
-    j->count = status ? 0 : left < t->piece ? left : t->piece;
-    status = status ? status : ga_sharded_reserve(t, j->count);
+    j->count = status ? 0 : ga_sharded_least(left, j->most);
+    status = status ? status : ga_sharded_reserve(t, false, &j->count);
+    j->most = j->count < left ? j->count : j->most;
     j->has_values = needs_values(j);
     j->has_ops = j->batch->ops;
     status = status ? status : guess(j, &has_sorted);
@@ -502,7 +503,8 @@ ga_status ga_slabhash_sharded_run(ga_slabhash_sharded *table, const ga_slabhash_
     if (status != GA_OK) {
         return status;
     }
-    ga_sharded_job j = {.table = table, .batch = batch ? batch : &none, .stream = stream};
+    ga_sharded_job j = {
+        .table = table, .batch = batch ? batch : &none, .most = table->piece, .stream = stream};
     j.op = j.batch->op;
     j.how = j.batch->how;
     status = run(&j, counts);

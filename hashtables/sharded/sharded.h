@@ -256,6 +256,11 @@ static inline uint32_t ga_sharded_capacity(const ga_slabhash_sharded *table, uin
     return (uint32_t)((mean + 5 * (root + 1)) / GA_SHARDED_PAD + 1) * GA_SHARDED_PAD;
 }
 
+static inline uint64_t ga_sharded_least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* memory.c: elements that the sort of so many own requests, or of fewer, may need. */
 uint64_t ga_sharded_room_for(const ga_slabhash_sharded *table, uint64_t count);
 
@@ -264,15 +269,18 @@ uint64_t ga_sharded_default_piece(const ga_slabhash_sharded *table);
 void ga_sharded_set_piece(ga_slabhash_sharded *table, uint64_t piece);
 
 /* memory.c: takes memory for words and the copies on the host; for requests of others, which is
- * collective; for `count` own requests. */
+ * collective. */
 ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table);
-ga_status ga_sharded_reserve(ga_slabhash_sharded *table, uint64_t count);
 void ga_sharded_free(ga_slabhash_sharded *table); /* all of it */
 
-/* Likewise for all pairs of keys: for `count` own requests; for `room` values of a pair of ranks,
- * where 0 frees it. */
-ga_status ga_sharded_reserve_all(ga_slabhash_sharded *table, uint64_t count);
+/* memory.c: takes memory for `*count` own requests, with `all` for those of all pairs of keys. If
+ * there is none, `*count` becomes less, and the batch has more pieces; but not below this share of
+ * a piece. */
+#define GA_SHARDED_LEAST_SHARE 16u
+ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *count);
+
+/* memory.c: for `room` values of a pair of ranks; 0 frees it. */
 ga_status ga_sharded_reserve_values(ga_slabhash_sharded *table, uint64_t room);
 
 /* agree.c: replaces table->host->agreed by the largest of all ranks, and waits. With `counts`, also

@@ -1,214 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * All pairs of keys of sharded tables of host threads, whose ranks are threads: searches and
- * deletes, rooms that are too small, keys with many values, ranks that disagree, fail or have no
- * memory.
+ * deletes, rooms that are too small, keys with many values, ranks that disagree or fail.
  */
 #include <gpualloc/backend.h>
 #include <gpualloc/slabhash_sharded.h>
 
 #include "../../hashtables/sharded/sharded.h"
-#include "platform/libc.h"
-#include "support/sharded_scene.h"
+#include "support/sharded_questions.h"
 
 #include <stdlib.h>
-
-enum {
-    DIFFERENT = 600, /* keys of a table */
-    EACH = 4096,     /* numbers of values that a key has for its own */
-    MANY = 3000,     /* values of few keys: more than memory for values is taken at first */
-    ASKED = 2000,    /* keys of a rank, at most */
-    GUARD = 16       /* numbers behind `room` */
-};
-
-#define UNTOUCHED UINT64_C(0x7777777777777777)
-
-/* ---- the pairs of a table -------------------------------------------------------------------- */
-
-static uint64_t pairs_of(const world *w, uint64_t key)
-{
-    if (key >= DIFFERENT) {
-        return 0; /* reserved keys, too */
-    }
-    if (!(w->flags & GA_SLABHASH_MULTI)) {
-        return key % 3 != 0;
-    }
-    return key % 7 == 0 ? 0 : key == 5 || key == 500 ? MANY : key == 11 ? 700 : key % 4;
-}
-
-static uint64_t pairs_of_all(const world *w)
-{
-    uint64_t sum = 0;
-    for (uint64_t key = 0; key < DIFFERENT; key++) {
-        sum += pairs_of(w, key);
-    }
-    return sum;
-}
-
-/* Each rank inserts the pairs of its shard. */
-static void fill_one(ranks *all, uint32_t rank, void *context)
-{
-    const world *w = context;
-    ga_slabhash *shard = ga_slabhash_sharded_table(w->tables[rank]);
-    (void)all;
-    for (uint64_t key = 0; key < DIFFERENT; key++) {
-        bool is_own = ga_slabhash_sharded_owner(w->tables[rank], key) == rank;
-        for (uint64_t i = 0; is_own && i < pairs_of(w, key); i++) {
-            assert_ok(ga_slabhash_insert(shard, key, key * EACH + i, NULL));
-        }
-    }
-}
-
-static void begin_full(ranks *all, world *w, uint32_t count)
-{
-    begin(all, w, count);
-    ranks_run(all, fill_one, w);
-}
-
-/* ---- what a rank asks for, and gets ---------------------------------------------------------- */
-
-typedef struct question {
-    uint64_t count, room, total;
-    uint64_t keys64[ASKED], counts[ASKED], firsts[ASKED];
-    uint32_t keys32[ASKED];
-    uint64_t *values;
-    bool without_counts, without_firsts;
-    ga_status status;
-} question;
-
-typedef struct questions {
-    world *w;
-    bool removes;
-    question of[RANKS_MOST];
-} questions;
-
-static void ask_for(question *q, uint64_t key)
-{
-    q->keys64[q->count] = key;
-    q->keys32[q->count++] = (uint32_t)key;
-}
-
-/* Keys with and without pairs, duplicates, and a reserved one; of the last rank of several none. */
-static questions *make_questions(world *w, const ranks *all)
-{
-    questions *qs = calloc(1, sizeof *qs);
-    qs->w = w;
-    for (uint32_t rank = 0; rank < all->count; rank++) {
-        question *q = &qs->of[rank];
-        uint64_t count = rank && rank + 1 == all->count ? 0 : 1000 + 131 * rank;
-        for (uint64_t i = 0; i < count; i++) {
-            uint64_t key = i % 97 == 96 ? DIFFERENT + i : (i * 7919 + rank * 31) % DIFFERENT;
-            ask_for(q, i == 50 ? UINT64_MAX : i == 51 ? 5 : key);
-        }
-    }
-    return qs;
-}
-
-static uint64_t pairs_asked_for(const world *w, const question *q)
-{
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i < q->count; i++) {
-        sum += pairs_of(w, q->keys64[i]);
-    }
-    return sum;
-}
-
-static ga_slabhash_all batch_of_question(const world *w, question *q)
-{
-    return (ga_slabhash_all){.count = q->count,
-                             .keys = w->mode == GA_SLABHASH_MAP64 ? (void *)q->keys64 : q->keys32,
-                             .counts = q->without_counts ? NULL : q->counts,
-                             .firsts = q->without_firsts ? NULL : q->firsts,
-                             .values = q->values,
-                             .room = q->room};
-}
-
-static void ask_one(ranks *all, uint32_t rank, void *context)
-{
-    questions *qs = context;
-    question *q = &qs->of[rank];
-    (void)all;
-    q->values = malloc((q->room + GUARD) * sizeof *q->values);
-    for (uint64_t i = 0; i < q->room + GUARD; i++) {
-        q->values[i] = UNTOUCHED;
-    }
-    ga_slabhash_all batch = batch_of_question(qs->w, q);
-    q->status = qs->removes
-                    ? ga_slabhash_sharded_delete_all(qs->w->tables[rank], &batch, &q->total, NULL)
-                    : ga_slabhash_sharded_search_all(qs->w->tables[rank], &batch, &q->total, NULL);
-}
-
-static void ask(ranks *all, questions *qs)
-{
-    for (uint32_t rank = 0; rank < all->count; rank++) {
-        free(qs->of[rank].values);
-    }
-    ranks_run(all, ask_one, qs);
-}
-
-static void free_questions(const ranks *all, questions *qs)
-{
-    for (uint32_t rank = 0; rank < all->count; rank++) {
-        free(qs->of[rank].values);
-    }
-    free(qs);
-}
-
-/* The values of one key that are stored: each is one of its own, and none is there twice. */
-static void expect_values(const world *w, const question *q, uint64_t i)
-{
-    static _Thread_local uint8_t seen[EACH];
-    uint64_t key = q->keys64[i];
-    memset(seen, 0, sizeof seen);
-    for (uint64_t at = q->firsts[i]; at < q->firsts[i] + q->counts[i] && at < q->room; at++) {
-        uint64_t value = q->values[at];
-        if (w->mode == GA_SLABHASH_SET32) {
-            cr_assert_eq(value, 0);
-            continue;
-        }
-        cr_assert_eq(value / EACH, key, "key %lu, at %lu: %lu", key, at, value);
-        cr_assert_lt(value % EACH, pairs_of(w, key));
-        cr_assert_eq(seen[value % EACH]++, 0);
-    }
-}
-
-/* Counts are right, and the ranges of all keys are those of the values, each once. */
-static void expect_found(const world *w, const question *q)
-{
-    uint8_t *used = calloc(q->total + 1, 1);
-    assert_ok(q->status);
-    cr_assert_eq(q->total, pairs_asked_for(w, q), "%lu, not %lu", q->total, pairs_asked_for(w, q));
-    for (uint64_t i = 0; i < q->count && !q->without_counts; i++) {
-        cr_assert_eq(q->counts[i], pairs_of(w, q->keys64[i]), "key %lu: %lu", q->keys64[i],
-                     q->counts[i]);
-        for (uint64_t k = 0; k < q->counts[i] && !q->without_firsts; k++) {
-            cr_assert_lt(q->firsts[i] + k, q->total, "key %lu", q->keys64[i]);
-            cr_assert_eq(used[q->firsts[i] + k]++, 0, "key %lu", q->keys64[i]);
-        }
-        if (!q->without_firsts) {
-            expect_values(w, q, i);
-        }
-    }
-    uint64_t stored = q->total < q->room ? q->total : q->room;
-    for (uint64_t at = 0; at < q->room + GUARD; at++) {
-        cr_assert_eq(q->values[at] == UNTOUCHED, at >= stored, "at %lu of %lu", at, stored);
-    }
-    free(used);
-}
-
-static void expect_all_found(const ranks *all, const questions *qs)
-{
-    for (uint32_t rank = 0; rank < all->count; rank++) {
-        expect_found(qs->w, &qs->of[rank]);
-    }
-}
-
-static void give_room(const ranks *all, questions *qs)
-{
-    for (uint32_t rank = 0; rank < all->count; rank++) {
-        qs->of[rank].room = pairs_asked_for(qs->w, &qs->of[rank]) + 100;
-    }
-}
 
 /* ---- searches -------------------------------------------------------------------------------- */
 
@@ -352,21 +153,7 @@ Test(slabhash_sharded_all, deletes)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-static void expect_statuses(const ranks *all, const questions *qs, ga_status status)
-{
-    for (uint32_t rank = 0; rank < all->count; rank++) {
-        cr_assert_eq(qs->of[rank].status, status, "rank %u: %d", rank, qs->of[rank].status);
-    }
-}
-
 /* The table works after a failure that all ranks agreed on. */
-static void expect_search(ranks *all, questions *qs)
-{
-    qs->removes = false;
-    give_room(all, qs);
-    ask(all, qs);
-    expect_all_found(all, qs);
-}
 
 static void ask_without_an_array(ranks *all, uint32_t rank, void *context)
 {
@@ -480,57 +267,6 @@ Test(slabhash_sharded_all, shards_that_fail)
     expect_size(&all, &w, pairs_of_all(&w) - deleted); /* all others are carried out */
     free_questions(&all, qs);
     end(&all, &w);
-}
-
-static _Thread_local int refuse_at; /* the blocks above that size, from 1 on; 0: none */
-static int refused;
-
-static void *short_malloc(size_t size)
-{
-    if (refuse_at && size >= 10000 && --refuse_at == 0) {
-        refused++;
-        return NULL;
-    }
-    return malloc(size);
-}
-
-static void ask_without_memory(ranks *all, uint32_t rank, void *context)
-{
-    questions *qs = context;
-    refuse_at = rank == 1 ? (int)qs->of[1].total : 0;
-    ask_one(all, rank, qs);
-}
-
-/* Rank 1 has no memory for sorted keys, answers, values, or more values; the others learn it. */
-Test(slabhash_sharded_all, a_rank_without_memory)
-{
-    ranks all;
-    world w = {.mode = GA_SLABHASH_MAP32, .flags = GA_SLABHASH_MULTI, .options = {.piece = 1500}};
-    int failures = 0;
-    ga_libc.malloc = short_malloc;
-    for (int at = 1;; at++) {
-        begin_full(&all, &w, 3);
-        questions *qs = make_questions(&w, &all);
-        give_room(&all, qs);
-        qs->of[1].total = (uint64_t)at;
-        refused = 0;
-        ranks_run(&all, ask_without_memory, qs);
-        bool has_failed = refused != 0;
-        failures += has_failed;
-        if (has_failed) {
-            expect_statuses(&all, qs, GA_ERR_MEMORY);
-            expect_search(&all, qs);
-        } else {
-            expect_all_found(&all, qs);
-        }
-        free_questions(&all, qs);
-        end(&all, &w);
-        if (!has_failed) {
-            break;
-        }
-    }
-    ga_libc.malloc = malloc;
-    cr_assert_geq(failures, 3);
 }
 
 /* A search in two pieces, of which rank 1 fails at call `at` of its exchange. Returns the number of

@@ -149,6 +149,83 @@ Test(slabhash_sharded_pieces, the_smallest_is_that_of_all_ranks)
     end(&all, &o.w);
 }
 
+/* ---- less memory than for a piece ------------------------------------------------------------ */
+
+static uint64_t refused_above, largest_taken; /* bytes */
+
+static ga_status allocate_less(ga_slabhash_sharded *table, void **block, uint64_t bytes)
+{
+    *block = NULL;
+    if (bytes > refused_above) {
+        return ga_fail(GA_ERR_MEMORY, "refused by the test");
+    }
+    largest_taken = bytes > largest_taken ? bytes : largest_taken;
+    return ga_sharded_host.allocate(table, block, bytes);
+}
+
+/* Tables with pieces for all keys of a rank, and rank 1 gets no block of more than `most` bytes. */
+static uint64_t begin_with_less(ranks *all, world *w, uint64_t most)
+{
+    static ga_sharded_engine engine;
+    *w = (world){.mode = GA_SLABHASH_MAP32, .options = {.piece = KEYS}};
+    begin(all, w, RANKS);
+    engine = ga_sharded_host;
+    engine.allocate = allocate_less;
+    w->tables[1]->engine = &engine;
+    refused_above = most;
+    largest_taken = 0;
+    return deal_keys(all, w->mode);
+}
+
+/* Returns the number of pieces of the insert. */
+static uint32_t expect_batches(ranks *all, world *w, uint64_t keys)
+{
+    calls c;
+    ga_sharded_report report;
+    run_all(all, w, GA_SLABHASH_INSERT, &c);
+    expect_results(all, w, &c, GA_SLABHASH_ABSENT, false);
+    ga_slabhash_sharded_report(w->tables[0], &report);
+    run_all(all, w, GA_SLABHASH_SEARCH, &c);
+    expect_results(all, w, &c, GA_SLABHASH_FOUND, true);
+    expect_size(all, w, keys);
+    return report.pieces;
+}
+
+/* Room for a whole piece, for rank 1's requests alone, for a half and a quarter of them. */
+Test(slabhash_sharded_pieces, a_rank_with_less_memory_has_more)
+{
+    static const uint32_t expected[] = {1, 1, 2, 4};
+    ranks all;
+    world w;
+    uint64_t most = UINT64_MAX;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        uint64_t keys = begin_with_less(&all, &w, most);
+        cr_assert_eq(expect_batches(&all, &w, keys), expected[i]);
+        cr_assert_leq(largest_taken, most);
+        most = largest_taken - 1;
+        end(&all, &w);
+    }
+}
+
+Test(slabhash_sharded_pieces, a_rank_without_memory)
+{
+    ranks all;
+    world w;
+    calls c = {.w = &w};
+    uint64_t keys = begin_with_less(&all, &w, 0);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        c.batches[i] = batch_of(&sets[i], w.mode, GA_SLABHASH_INSERT);
+    }
+    ranks_run(&all, run_one, &c);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        cr_assert_eq(c.statuses[i], GA_ERR_MEMORY);
+    }
+    expect_size(&all, &w, 0);
+    refused_above = UINT64_MAX;
+    cr_assert_eq(expect_batches(&all, &w, keys), 1);
+    end(&all, &w);
+}
+
 /* One rank names the piece that the others have by default. */
 Test(slabhash_sharded_pieces, named_by_one_rank_alone)
 {

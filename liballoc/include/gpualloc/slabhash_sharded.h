@@ -143,9 +143,10 @@ typedef struct ga_sharded_options {
                      * the opening: with MAP32 up to 9 bytes for each request of a piece, with MAP64
                      * 16, with up to 128 ranks; more with more. Memory for own requests grows with
                      * the batches, up to the piece: with MAP32 about 17 bytes each, with MAP64 29,
-                     * and for up to 2^24 requests more. The first search-all or delete-all takes
-                     * 16 bytes more each, and the first search for values as much again for those
-                     * of others. Below 2^31 */
+                     * and for up to 2^24 requests more. If there is less memory, a batch has more
+                     * pieces, down to a sixteenth of `piece`. The first search-all or delete-all
+                     * takes 16 bytes more each, and the first search for values as much again for
+                     * those of others. Below 2^31 */
 } ga_sharded_options;
 
 /* The seed of all shards: that of rank 0, which draws one if `seed` is 0. Collective. Tables are
