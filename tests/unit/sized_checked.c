@@ -272,7 +272,7 @@ Test(sized_checked, threads_that_free_the_same)
 /* ---- as programs open them ------------------------------------------------------------------- */
 
 static const char *const specs[] = {"slab:unit=classes,capacity=4M,check=full/cuda",
-                                    "slab:unit=classes,capacity=4M,limit=20M,check=full/vmm"};
+                                    "slab:capacity=4M,limit=20M,check=full/vmm"};
 
 static void begin(void)
 {

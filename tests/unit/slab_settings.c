@@ -53,10 +53,10 @@ Test(slab_settings, values_that_cannot_be)
                    "slab: unit: expected a multiple of 256 for the place device, whose blocks are "
                    "aligned to that, got 128");
     expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,max=4K",
-                   "slab: max: expected elsewhere than in kernels, got it as well");
+                   "slab: max: expected elsewhere than in kernels, got 4096");
     expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,addressing=light",
                    "slab: addressing: expected with one unit size only, but there are size "
-                   "classes, got it as well");
+                   "classes, got \"light\"");
     expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,capacity=0",
                    "slab: capacity, limit: expected sizes above 0, got 0");
     expect_refused(GA_PLACE_HOST, "slab:max=8",
@@ -75,17 +75,15 @@ Test(slab_settings, values_that_cannot_be)
 
 Test(slab_settings, values_that_do_not_go_together)
 {
-    expect_refused(GA_PLACE_HOST, "slab:unit=128,max=1K",
-                   "slab: max: expected with size classes only, but there is one unit size, got it "
-                   "as well");
+    expect_refused(
+        GA_PLACE_HOST, "slab:unit=128,max=1K",
+        "slab: max: expected with size classes only, but there is one unit size, got 1024");
     expect_refused(
         GA_PLACE_HOST, "slab:blocks=4",
-        "slab: blocks: expected with one unit size only, but there are size classes, got "
-        "it as well");
-    expect_refused(
-        GA_PLACE_HOST, "slab:capacity=4M",
-        "slab: capacity: expected with one unit size only, but there are size classes, got "
-        "it as well");
+        "slab: blocks: expected with one unit size only, but there are size classes, got 4");
+    expect_refused(GA_PLACE_HOST, "slab:capacity=4M",
+                   "slab: capacity: expected with one unit size only, but there are size classes, "
+                   "got 4194304");
     expect_refused(GA_PLACE_HOST, "slab:addressing=light",
                    "slab: addressing: expected table for size classes, got \"light\"");
     expect_refused(GA_PLACE_HOST, "slab:unit=128,addressing=light",
@@ -93,14 +91,14 @@ Test(slab_settings, values_that_do_not_go_together)
     expect_refused(
         GA_PLACE_HOST, "slab:unit=128,addressing=light,capacity=1M,limit=2M",
         "slab: limit: expected without light addressing, where `capacity` is all there is, "
-        "got it as well");
+        "got 2097152");
     expect_refused(
         GA_PLACE_HOST, "slab:unit=128,capacity=4M,limit=2M",
         "slab: limit: expected a size above 0 and up from capacity (4194304), got 2097152");
     expect_refused(GA_PLACE_HOST, "slab:preset=paper,unit=64",
-                   "slab: unit: expected to be left to preset=paper, got it as well");
+                   "slab: unit: expected to be left to preset=paper, got 64");
     expect_refused(GA_PLACE_HOST, "slab:preset=paper,addressing=table",
-                   "slab: addressing: expected to be left to preset=paper, got it as well");
+                   "slab: addressing: expected to be left to preset=paper, got \"table\"");
 }
 
 /* Both kinds of kernel heaps have the checks; without further options the heap has units of one

@@ -72,15 +72,16 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
     [UNIT] = {.name = "unit",
               .type = GA_OPTION_SIZE,
               .fallback = "auto",
-              .help = "bytes of a unit, a multiple of 16 up to 64K; classes: all sizes, in kernels "
-                      "up to the "
-                      "heap's limit; auto: classes, in kernels 128 where the parent does not grow "
-                      "under them",
+              .help = "bytes of a unit, a multiple of 16, on a device of 256, up to 64K; classes: "
+                      "all sizes, in kernels up to the heap's limit; auto: classes, but in kernels "
+                      "128 where the parent does not grow under them, or with preset, addressing "
+                      "or blocks",
               .choices = unit_words},
     [MAX] = {.name = "max",
              .type = GA_OPTION_SIZE,
              .fallback = "auto",
-             .help = "size classes: largest request that gets a unit, up to 64K; auto: 32K",
+             .help = "size classes on host and device: largest request that gets a unit, up to "
+                     "64K; auto: 32K",
              .choices = automatic},
     [CHECK] = {.name = "check",
                .type = GA_OPTION_ENUM,
@@ -115,16 +116,18 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
         {.name = "capacity",
          .type = GA_OPTION_SIZE,
          .fallback = "auto",
-         .help = "bytes of units to allocate when the heap opens; auto: none, in kernels 256M, or "
-                 "64M where it grows under them",
+         .help = "bytes of units to allocate when the heap opens, on host and device of units of "
+                 "one size; auto: none, in kernels 256M, or 64M where it grows under them",
          .choices = automatic},
     [LIMIT] =
         {.name = "limit",
          .type = GA_OPTION_SIZE,
          .fallback = "auto",
          .help =
-             "bytes: the most of each unit size, which sets the size of the tables; auto: 16G, 1T "
-             "where it grows under kernels",
+             "bytes: the most of each unit size, in kernels of all size classes together, which "
+             "sets the size of the tables; auto: 16G; where it grows under kernels 1T or 2^32 "
+             "units, of size classes the device's memory, elsewhere in kernels of these the "
+             "capacity",
          .choices = automatic},
     [KEEP] = {.name = "keep",
               .type = GA_OPTION_SIZE,
@@ -155,9 +158,16 @@ static uint32_t in_32_bits(uint64_t size)
     return size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
 }
 
-static ga_status fail_unexpected(int option, const char *why)
+static ga_status fail_unexpected(const ga_open_args *args, int option, const char *why)
 {
-    return ga_fail(GA_ERR_SPEC, "slab: %s: %s, got it as well", ga_slab_options[option].name, why);
+    const ga_option *o = &ga_slab_options[option];
+    uint64_t size = args->values[option].size;
+    const char *word = o->type == GA_OPTION_ENUM ? o->choices[args->values[option].choice]
+                       : size >= ALL             ? o->choices[UINT64_MAX - size]
+                                                 : NULL;
+    return word ? ga_fail(GA_ERR_SPEC, "slab: %s: %s, got \"%s\"", o->name, why, word)
+                : ga_fail(GA_ERR_SPEC, "slab: %s: %s, got %llu", o->name, why,
+                          (unsigned long long)size);
 }
 
 /* True if no option is set that only units of one size have. In kernels, size classes are the
@@ -166,8 +176,7 @@ static bool defaults_to_classes(const ga_open_args *args)
 {
     bool kernel = args->place == GA_PLACE_KERNEL;
     bool single = args->values[PRESET].choice ||
-                  (kernel && (args->values[ADDRESSING].choice || is_given(args, BLOCKS) ||
-                              args->values[CHECK].choice));
+                  (kernel && (args->values[ADDRESSING].choice || is_given(args, BLOCKS)));
     return !single && (!kernel || ga_growing_open(args->parent, NULL) == GA_OK);
 }
 
@@ -193,7 +202,8 @@ static ga_status read_max(const ga_open_args *args, ga_slab_settings *s)
 {
     uint64_t max = size_or(args, MAX, DEFAULT_MAX);
     if (is_given(args, MAX) && !s->classes) {
-        return fail_unexpected(MAX, "expected with size classes only, but there is one unit size");
+        return fail_unexpected(args, MAX,
+                               "expected with size classes only, but there is one unit size");
     }
     if (max < GA_SLAB_UNIT_MIN || max > GA_SLAB_UNIT_MAX) {
         return ga_fail(GA_ERR_SPEC, "slab: max: expected a size from %d to %d bytes, got %llu",
@@ -215,7 +225,7 @@ static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
         s->block_bits = __builtin_ctzll(blocks);
     }
     return s->block_bits >= 0 && s->classes
-               ? fail_unexpected(BLOCKS,
+               ? fail_unexpected(args, BLOCKS,
                                  "expected with one unit size only, but there are size classes")
                : GA_OK;
 }
@@ -243,15 +253,15 @@ static ga_status read_sized(const ga_open_args *args, ga_slab_settings *s)
     s->limit = size_or(args, LIMIT, 0);
     s->capacity = size_or(args, CAPACITY, s->grows ? GROWING_CAPACITY : KERNEL_CAPACITY);
     if (is_given(args, MAX)) {
-        return fail_unexpected(MAX, "expected elsewhere than in kernels");
+        return fail_unexpected(args, MAX, "expected elsewhere than in kernels");
     }
     if (is_given(args, BLOCKS)) {
-        return fail_unexpected(BLOCKS,
+        return fail_unexpected(args, BLOCKS,
                                "expected with one unit size only, but there are size classes");
     }
     if (args->values[PRESET].choice || args->values[ADDRESSING].choice) {
         int option = args->values[PRESET].choice ? PRESET : ADDRESSING;
-        return fail_unexpected(option,
+        return fail_unexpected(args, option,
                                "expected with one unit size only, but there are size classes");
     }
     if (s->grows && s->limit && s->limit < s->capacity) {
@@ -275,7 +285,7 @@ static ga_status read_room(const ga_open_args *args, ga_slab_settings *s)
     s->capacity = size_or(args, CAPACITY, kernel && !s->light ? KERNEL_CAPACITY : 0);
     s->limit = size_or(args, LIMIT, s->capacity > DEFAULT_LIMIT ? s->capacity : DEFAULT_LIMIT);
     if (s->classes && s->capacity) {
-        return fail_unexpected(CAPACITY,
+        return fail_unexpected(args, CAPACITY,
                                "expected with one unit size only, but there are size classes");
     }
     if (s->light && s->classes) {
@@ -289,7 +299,7 @@ static ga_status read_room(const ga_open_args *args, ga_slab_settings *s)
     }
     if (s->light && is_given(args, LIMIT)) {
         return fail_unexpected(
-            LIMIT, "expected without light addressing, where `capacity` is all there is");
+            args, LIMIT, "expected without light addressing, where `capacity` is all there is");
     }
     if (!s->limit || s->capacity > s->limit) {
         return ga_fail(GA_ERR_SPEC,
@@ -304,11 +314,11 @@ static ga_status read_paper(const ga_open_args *args, ga_slab_settings *s)
     static const int others[] = {UNIT, BLOCKS, CAPACITY, LIMIT};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (is_given(args, others[i])) {
-            return fail_unexpected(others[i], "expected to be left to preset=paper");
+            return fail_unexpected(args, others[i], "expected to be left to preset=paper");
         }
     }
     if (args->values[ADDRESSING].choice == ADDRESSING_TABLE) {
-        return fail_unexpected(ADDRESSING, "expected to be left to preset=paper");
+        return fail_unexpected(args, ADDRESSING, "expected to be left to preset=paper");
     }
     s->light = true;
     s->block_bits = PAPER_BLOCK_BITS;
@@ -323,7 +333,7 @@ static ga_status read_keep(const ga_open_args *args, ga_slab_settings *s)
     bool host = args->place == GA_PLACE_HOST;
     uint64_t keep = size_or(args, KEEP, s->capacity || !host ? ALL : DEFAULT_KEEP);
     if (is_given(args, KEEP) && args->place == GA_PLACE_KERNEL) {
-        return fail_unexpected(KEEP, "expected elsewhere than in kernels");
+        return fail_unexpected(args, KEEP, "expected elsewhere than in kernels");
     }
     s->keep = keep == ALL ? UINT64_MAX : keep;
     return GA_OK;
