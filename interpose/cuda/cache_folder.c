@@ -124,7 +124,13 @@ static bool open_folder(folder *f, bool is_to_be_made)
         return false;
     }
     if (f->path[0] != '/') {
-        unused(f, "", "expected a path that begins with /");
+        static bool is_said;
+        /* relaxed: one call alone logs the line as a warning */
+        bool was_said = __atomic_exchange_n(&is_said, true, __ATOMIC_RELAXED);
+        ga_log(was_said ? GA_LOG_INFO : GA_LOG_WARN,
+               "GPUALLOC_CACHE: expected a path that begins with /, got \"%s\"; no compiled PTX is "
+               "kept",
+               f->path);
         return false;
     }
     f->fd = open(f->path, how);

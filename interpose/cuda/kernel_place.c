@@ -73,8 +73,7 @@ bool ga_cuda_kernel_wanted(void)
 
 void ga_cuda_kernel_stop_if_strict(void)
 {
-    const char *strict = ga_environment("GPUALLOC_STRICT");
-    if (strict && strcmp(strict, "1") == 0) {
+    if (ga_is_strict()) {
         ga_log(GA_LOG_ERROR, "a module cannot have gpualloc's malloc in kernels: %s",
                ga_error_text());
         _exit(2);

@@ -123,7 +123,13 @@ static int level_of(int subject)
 static bool may_mix(void)
 {
     const char *mixed = ga_environment("GPUALLOC_KERNEL_MIXED");
-    return mixed && strcmp(mixed, "allow") == 0;
+    bool allows = mixed && strcmp(mixed, "allow") == 0;
+    static bool is_said;
+    /* relaxed: one call alone logs the line */
+    if (mixed && *mixed && !allows && !__atomic_exchange_n(&is_said, true, __ATOMIC_RELAXED)) {
+        ga_log(GA_LOG_WARN, "GPUALLOC_KERNEL_MIXED: expected allow, or nothing, got \"%s\"", mixed);
+    }
+    return allows;
 }
 
 typedef enum verdict {

@@ -69,8 +69,7 @@ static int mode;
 /* On a bad setting, log one line; with GPUALLOC_STRICT=1, exit with status 2. */
 static void refuse(const char *source)
 {
-    const char *strict = ga_environment("GPUALLOC_STRICT");
-    if (strict && strcmp(strict, "1") == 0) {
+    if (ga_is_strict()) {
         ga_log(GA_LOG_ERROR, "%s%s", source, ga_error_text());
         _exit(2);
     }

@@ -148,8 +148,7 @@ static void open_heap(void)
     if (ga_heap_open(&heap, GA_PLACE_HOST, 0, NULL) == GA_OK) {
         return;
     }
-    const char *strict = ga_environment("GPUALLOC_STRICT");
-    if (strict && strcmp(strict, "1") == 0) {
+    if (ga_is_strict()) {
         ga_log(GA_LOG_ERROR, "%s", ga_error_text());
         _exit(2);
     }

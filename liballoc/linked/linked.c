@@ -142,8 +142,7 @@ static ga_status open_one(ga_heap **out, int device, const char *spec)
 
 static void stop_if_strict(void)
 {
-    const char *strict = ga_environment("GPUALLOC_STRICT");
-    if (strict && strcmp(strict, "1") == 0) {
+    if (ga_is_strict()) {
         ga_log(GA_LOG_ERROR, "%s", ga_error_text());
         _exit(2);
     }

@@ -19,16 +19,18 @@ enum {
     UNREAD = -1
 };
 
-static ga_log_level read_level(void)
+/* False: `text` is none of the levels. */
+static bool read_level(const char *text, ga_log_level *out)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
-    const char *text = ga_environment("GPUALLOC_LOG");
+    *out = GA_LOG_WARN;
     for (int i = 0; text && i < 4; i++) {
         if (strcmp(text, names[i]) == 0) {
-            return (ga_log_level)i;
+            *out = (ga_log_level)i;
+            return true;
         }
     }
-    return GA_LOG_WARN;
+    return !text || !*text;
 }
 
 /* Read once: a program may clear its environment, or change it while another thread logs. */
@@ -38,10 +40,26 @@ ga_log_level ga_log_level_in_force(void)
     /* relaxed, both: no other data is published, and two threads read the same value */
     int known = __atomic_load_n(&level, __ATOMIC_RELAXED);
     if (known == UNREAD) {
-        known = (int)read_level();
-        __atomic_store_n(&level, known, __ATOMIC_RELAXED);
+        const char *text = ga_environment("GPUALLOC_LOG");
+        ga_log_level read;
+        bool is_level = read_level(text, &read);
+        known = (int)read;
+        /* relaxed: one thread alone logs the line */
+        if (__atomic_exchange_n(&level, known, __ATOMIC_RELAXED) == UNREAD && !is_level) {
+            ga_log(GA_LOG_WARN, "GPUALLOC_LOG: expected error, warn, info or debug, got \"%s\"",
+                   text);
+        }
     }
     return (ga_log_level)known;
+}
+
+bool ga_is_strict(void)
+{
+    const char *text = ga_environment("GPUALLOC_STRICT");
+    if (text && *text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        ga_log(GA_LOG_WARN, "GPUALLOC_STRICT: expected 1, or 0, got \"%s\"", text);
+    }
+    return text && strcmp(text, "1") == 0;
 }
 
 static size_t clamp(int printed, size_t capacity)

@@ -6,6 +6,8 @@
 #ifndef GPUALLOC_PLATFORM_LOG_H
 #define GPUALLOC_PLATFORM_LOG_H
 
+#include <stdbool.h>
+
 typedef enum ga_log_level {
     GA_LOG_ERROR = 0,
     GA_LOG_WARN,
@@ -15,6 +17,10 @@ typedef enum ga_log_level {
 
 /* The level of GPUALLOC_LOG, as the variable was at the first call. */
 ga_log_level ga_log_level_in_force(void);
+
+/* True with GPUALLOC_STRICT=1: what cannot be served ends the program. Logs a line if the variable
+ * is something else than 1 or 0. */
+bool ga_is_strict(void);
 
 /* Print "gpualloc: ..." and a newline in one write; control characters within the line become
  * question marks. Keeps errno. */

@@ -53,7 +53,13 @@ Test(log, warn_is_the_default)
 {
     cr_assert_str_eq(log_all(NULL), ERROR WARN);
     cr_assert_str_eq(log_all(""), ERROR WARN);
-    cr_assert_str_eq(log_all("loud"), ERROR WARN);
+}
+
+Test(log, another_level_is_named)
+{
+    cr_assert_str_eq(log_all("loud"),
+                     "gpualloc: GPUALLOC_LOG: expected error, warn, info or debug, "
+                     "got \"loud\"\n" ERROR WARN);
 }
 
 Test(log, long_lines_are_cut_and_stay_lines)
