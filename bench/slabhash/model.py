@@ -264,7 +264,7 @@ LIMITS = ["cards", "bins", "keys a run", "slices", "kernels a slice", "KB a mess
 
 def limits(b: Batch) -> list[str]:
     """A sort's runs, kernels that serve others' requests, messages of requests with 4 bytes each,
-    all messages of a search, and memory for requests of others (MAP32, pieces of the default)."""
+    all messages of a search, and memory for requests of others (MAP32, pieces of 2^27)."""
     steps = slices(b.cards, b.requests)
     bins = b.cards << parts_log(b.cards, b.requests)
     most = 1 << min(parts_log(b.cards, b.requests), SLICES_LOG)

@@ -147,7 +147,8 @@ static void parse_threads(const char *text, request *r, struct argp_state *state
 static void parse_size(const char *text, request *r, struct argp_state *state)
 {
     if (!ga_bench_list_parse(text, true, BLOCK_BYTES_MAX, &r->plan.sizes)) {
-        argp_error(state, "--size: bad list \"%s\"; expected sizes such as 64,4K,1M", text);
+        argp_error(state, "--size: bad list \"%s\"; expected sizes up to 64T, such as 64,4K,1M",
+                   text);
     }
 }
 
@@ -255,7 +256,8 @@ static int settle_workloads(ga_bench_plan *plan)
     }
     return plan->workload_count
                ? GA_CLI_OK
-               : complain(GA_CLI_USAGE, "--place: no workload for the place \"%s\"",
+               : complain(GA_CLI_USAGE,
+                          "--place: no workload for the place \"%s\"; expected host or device",
                           ga_place_text(plan->place));
 }
 

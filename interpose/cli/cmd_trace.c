@@ -156,7 +156,7 @@ static const struct argp_option options[] = {
      "and blocks (default: 10 of each)",
      0},
     {"symbolizer", KEY_SYMBOLIZER, "PROGRAM", 0,
-     "the program that names functions and lines: addr2line, llvm-symbolizer, or none (default: "
+     "the program that names functions and lines: llvm-symbolizer, addr2line, or none (default: "
      "the first one found)",
      0},
     {NULL, 0, NULL, 0, "Help:", -1},

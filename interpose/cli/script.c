@@ -226,8 +226,11 @@ static void translate(builder *b, const ga_trace_record *record)
     case GA_TRACE_RETIRE:
         end(b, record);
         return;
-    default:
+    case GA_TRACE_FAILED:
         b->script->left_out++;
+        return;
+    default: /* stacks and modules */
+        return;
     }
 }
 

@@ -105,7 +105,11 @@ static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_
     }
     if (strcmp(option->key, "free") == 0) {
         *taken = read_free(out, option);
-        return *taken || has_option(layer, "free") ? GA_OK : wrong(option, "sync, event or order");
+        bool is_layers = equals(option->value, "wait") || equals(option->value, "now");
+        return *taken || (is_layers && has_option(layer, "free"))
+                   ? GA_OK
+                   : wrong(option, has_option(layer, "free") ? "sync, event, order, wait or now"
+                                                             : "sync, event or order");
     }
     return GA_OK;
 }

@@ -238,7 +238,10 @@ ga_status ga_space_open_host(ga_space *space, const ga_arena_options *options)
     if (options->flags & of_devices || options->peer_count) {
         return ga_fail(GA_ERR_UNSUPPORTED,
                        "memory of the host cannot be shared by handles, nor given to devices: "
-                       "expected no peers and none of GA_ARENA_SHARE_* and GA_ARENA_RDMA");
+                       "expected neither peers nor shared handles nor RDMA on the host, got %s",
+                       options->peer_count              ? "peers"
+                       : options->flags & GA_ARENA_RDMA ? "RDMA"
+                                                        : "shared handles");
     }
     space->ops = &host;
     space->granule = ga_space_host_granule(options->flags);

@@ -184,7 +184,11 @@ static ga_status set_written(const ga_backend *backend, const ga_spec_option *wr
         return ga_fail(GA_ERR_SPEC, "%s: %s: expected once, got it twice", backend->name,
                        option->name);
     }
-    if (!written->value && option->type != GA_OPTION_BOOL) {
+    if (!written->value && option->type != GA_OPTION_BOOL && option->type != GA_OPTION_STRING) {
+        ga_value none; /* no text of these types is empty, and the sentence says what is expected */
+        return parse_text(backend, option, "", &none);
+    }
+    if (!written->value && option->type == GA_OPTION_STRING) {
         return ga_fail(GA_ERR_SPEC, "%s: %s: expected \"%s=\" and a value of type %s",
                        backend->name, option->name, option->name,
                        ga_option_type_text(option->type));

@@ -260,11 +260,10 @@ Test(options, missing)
 Test(options, only_flags_may_stand_bare)
 {
     assert_fails(resolve("size", NULL), GA_ERR_SPEC,
-                 "it: size: expected \"size=\" and a value of type size");
-    assert_fails(resolve("number", NULL), GA_ERR_SPEC,
-                 "it: number: expected \"number=\" and a value of type integer");
+                 "it: size: expected a size such as 4096, 64K, 2M, 1G or 1T, got \"\"");
+    assert_fails(resolve("number", NULL), GA_ERR_SPEC, "it: number: expected an integer, got \"\"");
     assert_fails(resolve("choice", NULL), GA_ERR_SPEC,
-                 "it: choice: expected \"choice=\" and a value of type enum");
+                 "it: choice: expected one of red, green, got \"\"");
     assert_fails(resolve("text", NULL), GA_ERR_SPEC,
                  "it: text: expected \"text=\" and a value of type string");
 }

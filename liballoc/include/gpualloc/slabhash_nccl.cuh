@@ -109,7 +109,12 @@ static inline ga_status ga_slabhash_nccl_open(ga_slabhash_sharded **out,
     ga_slabhash_options own = *options;
     own.buckets = options->buckets / exchange.ranks + (options->buckets % exchange.ranks ? 1 : 0);
     status = ga_sharded_seed(&exchange, &own.seed);
-    status = status ? status : ga_slabhash_device_open(shard, &own, exchange.device, stream);
+    if (status != GA_OK) { /* others may be in that call still */
+        exchange.close(exchange.context);
+        delete shard;
+        return status;
+    }
+    status = ga_slabhash_device_open(shard, &own, exchange.device, stream);
     if (status == GA_OK && (status = ga_slabhash_device_load(shard)) != GA_OK) {
         (void)ga_slabhash_device_close(shard);
     }
