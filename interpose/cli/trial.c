@@ -400,7 +400,8 @@ bool ga_trial_is_foreign(const char *spec)
 
 static ga_status cannot_write(const char *path)
 {
-    return ga_fail(GA_ERR_IO, "cannot write \"%.300s\": %s", path, strerror(errno));
+    return ga_fail(GA_ERR_IO, "cannot write \"%.300s\": %s", path,
+                   errno == ELOOP ? "expected no symbolic link" : strerror(errno));
 }
 
 ga_status ga_trial_stats_file(const char *path)

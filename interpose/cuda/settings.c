@@ -16,9 +16,9 @@
 
 /* ---- the preload's options ----------------------------------------------------------------- */
 
-static ga_status wrong(const ga_spec_option *option, const char *expected)
+static ga_status wrong(const char *layer, const ga_spec_option *option, const char *expected)
 {
-    return ga_fail(GA_ERR_SPEC, "%s: expected %s, got \"%s\"", option->key, expected,
+    return ga_fail(GA_ERR_SPEC, "%s: %s: expected %s, got \"%s\"", layer, option->key, expected,
                    option->value ? option->value : "");
 }
 
@@ -27,7 +27,7 @@ static bool equals(const char *value, const char *text)
     return value && strcmp(value, text) == 0;
 }
 
-static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
+static ga_status read_ipc(ga_cuda_settings *out, const char *layer, const ga_spec_option *option)
 {
     static const char *const names[] = {[GA_CUDA_IPC_AUTO] = "auto",
                                         [GA_CUDA_IPC_NONE] = "none",
@@ -39,7 +39,7 @@ static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
             return GA_OK;
         }
     }
-    return wrong(option, "auto, none, compat or handle");
+    return wrong(layer, option, "auto, none, compat or handle");
 }
 
 /* False: not a value of the preload's option; the layer may have one of that name. */
@@ -58,31 +58,45 @@ static bool read_free(ga_cuda_settings *out, const ga_spec_option *option)
     return false;
 }
 
-static ga_status read_limit(ga_cuda_settings *out, const ga_spec_option *option)
+static ga_status read_limit(ga_cuda_settings *out, const char *layer, const ga_spec_option *option)
 {
     if (equals(option->value, "none")) {
         return GA_OK;
     }
     bool parsed = option->value && ga_size_parse(option->value, &out->limit);
-    return parsed && out->limit ? GA_OK : wrong(option, "a size from 1 byte on, or none");
+    return parsed && out->limit ? GA_OK : wrong(layer, option, "a size from 1 byte on, or none");
 }
 
-static ga_status read_pinned(ga_cuda_settings *out, const ga_spec_option *option)
+static ga_status read_pinned(ga_cuda_settings *out, const char *layer, const ga_spec_option *option)
 {
     bool none = equals(option->value, "none");
     bool parsed = option->value && !none && ga_size_parse(option->value, &out->pinned);
-    return none || parsed ? GA_OK : wrong(option, "a size, or none");
+    return none || parsed ? GA_OK : wrong(layer, option, "a size, or none");
 }
 
-static bool has_option(const char *layer, const char *key)
+static const ga_option *option_of(const char *layer, const char *key)
 {
     const ga_backend *backend = ga_registry_find(layer);
     for (size_t i = 0; backend && i < backend->option_count; i++) {
         if (strcmp(backend->options[i].name, key) == 0) {
-            return true;
+            return &backend->options[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+/* A value of `free` that is not the preload's: of the layer's option, if it has one. */
+static ga_status check_layers_free(const char *layer, const ga_spec_option *option)
+{
+    const ga_option *layers = option_of(layer, "free");
+    char expected[200] = "sync, event, order";
+    bool is_any = layers && !layers->choices;
+    for (int i = 0; layers && layers->choices && layers->choices[i]; i++) {
+        size_t length = strlen(expected);
+        is_any = is_any || equals(option->value, layers->choices[i]);
+        snprintf(expected + length, sizeof expected - length, ", %s", layers->choices[i]);
+    }
+    return is_any ? GA_OK : wrong(layer, option, layers ? expected : "sync, event or order");
 }
 
 /* `*taken`: the option is the preload's alone, and is left out of the spec. */
@@ -92,24 +106,20 @@ static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_
     *taken = false;
     if (strcmp(option->key, "ipc") == 0) {
         *taken = true;
-        return read_ipc(out, option);
+        return read_ipc(out, layer, option);
     }
     if (strcmp(option->key, "pinned") == 0) {
         *taken = true;
-        return read_pinned(out, option);
+        return read_pinned(out, layer, option);
     }
     if (strcmp(option->key, "limit") == 0) {
         /* a layer with this option keeps its caches within the limit */
-        *taken = equals(option->value, "none") || !has_option(layer, "limit");
-        return read_limit(out, option);
+        *taken = equals(option->value, "none") || !option_of(layer, "limit");
+        return read_limit(out, layer, option);
     }
     if (strcmp(option->key, "free") == 0) {
         *taken = read_free(out, option);
-        bool is_layers = equals(option->value, "wait") || equals(option->value, "now");
-        return *taken || (is_layers && has_option(layer, "free"))
-                   ? GA_OK
-                   : wrong(option, has_option(layer, "free") ? "sync, event, order, wait or now"
-                                                             : "sync, event or order");
+        return *taken ? GA_OK : check_layers_free(layer, option);
     }
     return GA_OK;
 }

@@ -692,8 +692,8 @@ retire(ga_member *me, void *object, ga_reclaim *reclaim, void *context, size_t s
     record->context = context;
     record->size = size;
     ga_member_set_bytes(me, me->bytes + size);
-    ga_member_count(&me->counts.retired, 1);
     set_count(me, count + 1);
+    ga_member_count(&me->counts.retired, 1); /* not before it is pending */
     if (__builtin_expect(is_check_due(me), 0)) {
         check_if_due(me);
     }

@@ -78,17 +78,18 @@ Test(cuda_settings, wrong)
     } wrong[] = {
         {"", "column 1"},
         {"vmm:", "column"},
-        {"vmm:limit=0", "limit: expected a size from 1 byte on, or none, got \"0\""},
+        {"vmm:limit=0", "vmm: limit: expected a size from 1 byte on, or none, got \"0\""},
         {"cuda:limit", "got \"\""},
         {"cuda:limit=99999999999999999999", "limit"},
-        {"cuda:ipc=yes", "ipc: expected auto, none, compat or handle, got \"yes\""},
+        {"cuda:ipc=yes", "cuda: ipc: expected auto, none, compat or handle, got \"yes\""},
         {"cuda:ipc", "ipc"},
         {"vmm:free=sync,free=event", "vmm: free: expected once, got it twice"},
         {"vmm:free=wait,free=event", "vmm: free: expected once, got it twice"},
         {"cuda:limit=1G,ipc=none,limit=2G", "cuda: limit: expected once, got it twice"},
         {"async:pinned=1G,pinned=1G", "async: pinned: expected once, got it twice"},
-        {"cuda:pinned=-1", "pinned: expected a size, or none, got \"-1\""},
-        {"cuda:free=now", "free: expected sync, event or order, got \"now\""},
+        {"cuda:pinned=-1", "cuda: pinned: expected a size, or none, got \"-1\""},
+        {"cuda:free=now", "cuda: free: expected sync, event or order, got \"now\""},
+        {"vmm:free=evnt", "vmm: free: expected sync, event, order, wait, now, got \"evnt\""},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         ga_cuda_settings settings;
