@@ -276,6 +276,11 @@ static ga_status reserve(ga_slabhash_sharded *table, bool all, uint64_t count, u
 
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *count)
 {
+    if (table->fits && *count > table->fits) {
+        bool is_over = ++table->fits_for > GA_SHARDED_FITS_FOR;
+        *count = is_over ? *count : table->fits;
+        table->fits = is_over ? 0 : table->fits;
+    }
     ga_status status = reserve(table, all, *count, room_of(table, *count));
     status = status == GA_ERR_MEMORY ? reserve(table, all, *count, *count) : status;
     while (status == GA_ERR_MEMORY && *count > table->piece / GA_SHARDED_LEAST_SHARE) {
@@ -283,6 +288,8 @@ ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *cou
         give_back_all(table);
         *count = (*count + 1) / 2;
         status = reserve(table, all, *count, *count);
+        table->fits = status ? 0 : *count;
+        table->fits_for = 0;
     }
     return status;
 }

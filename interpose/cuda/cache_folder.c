@@ -128,8 +128,8 @@ static bool open_folder(folder *f, bool is_to_be_made)
         /* relaxed: one call alone logs the line as a warning */
         bool was_said = __atomic_exchange_n(&is_said, true, __ATOMIC_RELAXED);
         ga_log(was_said ? GA_LOG_INFO : GA_LOG_WARN,
-               "GPUALLOC_CACHE: expected a path that begins with /, got \"%s\"; no compiled PTX is "
-               "kept",
+               "the cache of compiled PTX %s is not used: expected a path that begins with / in "
+               "GPUALLOC_CACHE",
                f->path);
         return false;
     }

@@ -152,11 +152,13 @@ Test(slabhash_sharded_pieces, the_smallest_is_that_of_all_ranks)
 /* ---- less memory than for a piece ------------------------------------------------------------ */
 
 static uint64_t refused_above, largest_taken; /* bytes */
+static uint32_t refused;
 
 static ga_status allocate_less(ga_slabhash_sharded *table, void **block, uint64_t bytes)
 {
     *block = NULL;
     if (bytes > refused_above) {
+        refused++;
         return ga_fail(GA_ERR_MEMORY, "refused by the test");
     }
     largest_taken = bytes > largest_taken ? bytes : largest_taken;
@@ -205,6 +207,43 @@ Test(slabhash_sharded_pieces, a_rank_with_less_memory_has_more)
         most = largest_taken - 1;
         end(&all, &w);
     }
+}
+
+static uint32_t pieces_of_search(ranks *all, world *w)
+{
+    calls c;
+    ga_sharded_report report;
+    run_all(all, w, GA_SLABHASH_SEARCH, &c);
+    ga_slabhash_sharded_report(w->tables[0], &report);
+    return report.pieces;
+}
+
+/* Not in each batch, because what the driver refuses takes long. */
+Test(slabhash_sharded_pieces, more_memory_is_tried_again)
+{
+    ranks all;
+    world w;
+    uint64_t most = UINT64_MAX;
+    uint32_t pieces = 1;
+    for (;;) {
+        uint64_t keys = begin_with_less(&all, &w, most);
+        pieces = expect_batches(&all, &w, keys);
+        if (pieces > 1) {
+            break;
+        }
+        most = largest_taken - 1;
+        end(&all, &w);
+    }
+    uint32_t refused_first = refused;
+    refused_above = UINT64_MAX;
+    uint32_t batches = 1; /* the search of expect_batches() */
+    for (; pieces_of_search(&all, &w) == pieces; batches++) {
+        cr_assert_lt(batches, GA_SHARDED_FITS_FOR);
+    }
+    cr_assert_eq(batches, GA_SHARDED_FITS_FOR);
+    cr_assert_eq(refused, refused_first);
+    cr_assert_eq(pieces_of_search(&all, &w), 1);
+    end(&all, &w);
 }
 
 Test(slabhash_sharded_pieces, a_rank_without_memory)
