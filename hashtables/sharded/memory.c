@@ -281,9 +281,13 @@ ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *cou
         *count = is_over ? *count : table->fits;
         table->fits = is_over ? 0 : table->fits;
     }
-    ga_status status = reserve(table, all, *count, room_of(table, *count));
-    status = status == GA_ERR_MEMORY ? reserve(table, all, *count, *count) : status;
-    while (status == GA_ERR_MEMORY && *count > table->piece / GA_SHARDED_LEAST_SHARE) {
+    uint64_t room = room_of(table, *count);
+    ga_status status = reserve(table, all, *count, room);
+    if (status == GA_ERR_MEMORY && room > *count) {
+        status = reserve(table, all, *count, *count);
+    }
+    while (status == GA_ERR_MEMORY && *count > 1 &&
+           (*count + 1) / 2 >= table->piece / GA_SHARDED_LEAST_SHARE) {
         give_back_own(table);
         give_back_all(table);
         *count = (*count + 1) / 2;

@@ -186,8 +186,8 @@ struct ga_slabhash_sharded {
     ga_sharded_arrays received[GA_SHARDED_BUFFERS]; /* requests of others */
     void *own;                                      /* a block, which grows: */
     uint64_t own_room;                              /* requests */
-    uint64_t fits;                                  /* likewise, where memory lacked; 0: none did */
-    uint32_t fits_for;                              /* batches */
+    uint64_t fits;     /* likewise, where memory lacked, also for all pairs of keys; 0: none did */
+    uint32_t fits_for; /* batches */
     ga_sharded_arrays sorted;
     uint16_t *indices;
     ga_sharded_extent *extents;
@@ -278,7 +278,8 @@ void ga_sharded_free(ga_slabhash_sharded *table); /* all of it */
 
 /* memory.c: takes memory for `*count` own requests, with `all` for those of all pairs of keys. If
  * there is none, `*count` becomes less, and the batch has more pieces; but not below this share of
- * a piece. So many batches later more is tried again: what the driver refuses takes 10 ms. */
+ * a piece. So many batches later more is tried again, because what the driver refuses takes
+ * milliseconds. */
 #define GA_SHARDED_LEAST_SHARE 16u
 #define GA_SHARDED_FITS_FOR    64u
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *count);

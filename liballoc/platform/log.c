@@ -55,8 +55,11 @@ ga_log_level ga_log_level_in_force(void)
 
 bool ga_is_strict(void)
 {
+    static bool is_said;
     const char *text = ga_environment("GPUALLOC_STRICT");
-    if (text && *text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+    bool is_known = !text || !*text || strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+    /* relaxed: one call alone logs the line */
+    if (!is_known && !__atomic_exchange_n(&is_said, true, __ATOMIC_RELAXED)) {
         ga_log(GA_LOG_WARN, "GPUALLOC_STRICT: expected 1, or 0, got \"%s\"", text);
     }
     return text && strcmp(text, "1") == 0;

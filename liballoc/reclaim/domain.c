@@ -363,9 +363,9 @@ ga_status ga_domain_drain(ga_domain *domain)
  * more count than the list had. */
 static uint64_t count_listed(const ga_member *member)
 {
-    /* RF3: acquire. Pairs with RF1: the borders are not older than the count. */
+    /* RF5: acquire. Pairs with RF1: the borders are not older than the count. */
     uint32_t count = __atomic_load_n(&member->count, __ATOMIC_ACQUIRE);
-    uint64_t borders = __atomic_load_n(&member->borders, __ATOMIC_RELAXED); /* relaxed: after RF3 */
+    uint64_t borders = __atomic_load_n(&member->borders, __ATOMIC_RELAXED); /* relaxed: after RF5 */
     uint32_t kept = (uint32_t)borders;
     uint32_t first = (uint32_t)(borders >> 32);
     return kept + (count > first ? count - first : 0);

@@ -275,8 +275,8 @@ static void set_borders(ga_member *owner, uint32_t kept, uint32_t first)
 
 static void set_count(ga_member *owner, uint32_t count)
 {
-    /* RF1: release. Pairs with fork(): list[count - 1] was in its place before. And with RF3
-     * (domain.c). */
+    /* RF1: release. Pairs with fork(): list[count - 1] was in its place before. And with RF5
+     * (domain.c): a scan has changed the count before it sets the borders to 0. */
     __atomic_store_n(&owner->count, count, __ATOMIC_RELEASE);
 }
 

@@ -213,6 +213,7 @@ static inline void expect_statuses(const ranks *all, const questions *qs, ga_sta
     }
 }
 
+/* The table works after a failure that all ranks agreed on. */
 static inline void expect_search(ranks *all, questions *qs)
 {
     qs->removes = false;

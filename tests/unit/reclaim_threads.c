@@ -93,10 +93,14 @@ static void nap(int number)
     nanosleep(&(struct timespec){0, NAP}, NULL);
 }
 
-static void *retire_until_it_is_over(void *unused)
+/* `first`: an object to retire once, before all others. */
+static void *retire_until_it_is_over(void *first)
 {
     ga_hazards *mine = join(domain);
-    (void)unused;
+    if (first) {
+        assert_ok(ga_hazard_retire(mine, first, 1, free_object, NULL));
+        sem_post(&arrived);
+    }
     while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
         assert_ok(ga_hazard_retire(mine, &objects[0], 1, free_object, NULL));
     }
@@ -115,8 +119,8 @@ static void *read_until_it_is_over(void *unused)
     return NULL;
 }
 
-/* Between two reads of numbers the others retire many times the bound. One object is protected all
- * the time. */
+/* Between two reads of numbers the others retire many times the bound, and scan. One object is
+ * protected all the time. */
 Test(reclaim_threads, the_bound_holds_for_a_reader_that_is_interrupted)
 {
     pthread_t retirers[2], reader;
@@ -126,10 +130,13 @@ Test(reclaim_threads, the_bound_holds_for_a_reader_that_is_interrupted)
     begin_scene(2, 50);
     ga_hazards *mine = join(domain);
     cr_assert_eq(ga_hazard_protect_pointer(mine, 0, &root), &objects[1]);
-    retire(1, 2);
+    sem_init(&arrived, 0, 0);
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(pthread_create(&retirers[i], NULL, retire_until_it_is_over, NULL), 0);
+        cr_assert_eq(pthread_create(&retirers[i], NULL, retire_until_it_is_over,
+                                    i == 0 ? &objects[1] : NULL),
+                     0);
     }
+    sem_wait(&arrived);
     cr_assert_eq(pthread_create(&reader, NULL, read_until_it_is_over, NULL), 0);
     for (int i = 0; i < NAPS; i++) {
         cr_assert_eq(pthread_kill(reader, SIGUSR1), 0);

@@ -101,8 +101,6 @@ Test(slab_settings, values_that_do_not_go_together)
                    "slab: addressing: expected to be left to preset=paper, got \"table\"");
 }
 
-/* Both kinds of kernel heaps have the checks; without further options the heap has units of one
- * size, which checks more. */
 static ga_status with_capacity(ga_place place, const char *options, uint64_t capacity)
 {
     char text[128];

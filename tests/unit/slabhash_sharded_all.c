@@ -153,8 +153,6 @@ Test(slabhash_sharded_all, deletes)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* The table works after a failure that all ranks agreed on. */
-
 static void ask_without_an_array(ranks *all, uint32_t rank, void *context)
 {
     questions *qs = context;

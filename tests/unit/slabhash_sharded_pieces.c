@@ -165,11 +165,11 @@ static ga_status allocate_less(ga_slabhash_sharded *table, void **block, uint64_
     return ga_sharded_host.allocate(table, block, bytes);
 }
 
-/* Tables with pieces for all keys of a rank, and rank 1 gets no block of more than `most` bytes. */
-static uint64_t begin_with_less(ranks *all, world *w, uint64_t most)
+/* Rank 1 gets no block of more than `most` bytes. */
+static uint64_t begin_in_pieces(ranks *all, world *w, uint64_t piece, uint64_t most)
 {
     static ga_sharded_engine engine;
-    *w = (world){.mode = GA_SLABHASH_MAP32, .options = {.piece = KEYS}};
+    *w = (world){.mode = GA_SLABHASH_MAP32, .options = {.piece = piece}};
     begin(all, w, RANKS);
     engine = ga_sharded_host;
     engine.allocate = allocate_less;
@@ -177,6 +177,12 @@ static uint64_t begin_with_less(ranks *all, world *w, uint64_t most)
     refused_above = most;
     largest_taken = 0;
     return deal_keys(all, w->mode);
+}
+
+/* Pieces have room for all keys of a rank. */
+static uint64_t begin_with_less(ranks *all, world *w, uint64_t most)
+{
+    return begin_in_pieces(all, w, KEYS, most);
 }
 
 /* Returns the number of pieces of the insert. */
@@ -246,12 +252,12 @@ Test(slabhash_sharded_pieces, more_memory_is_tried_again)
     end(&all, &w);
 }
 
-Test(slabhash_sharded_pieces, a_rank_without_memory)
+static void run_without_memory(uint64_t piece)
 {
     ranks all;
     world w;
     calls c = {.w = &w};
-    uint64_t keys = begin_with_less(&all, &w, 0);
+    uint64_t keys = begin_in_pieces(&all, &w, piece, 0);
     for (uint32_t i = 0; i < RANKS; i++) {
         c.batches[i] = batch_of(&sets[i], w.mode, GA_SLABHASH_INSERT);
     }
@@ -261,8 +267,14 @@ Test(slabhash_sharded_pieces, a_rank_without_memory)
     }
     expect_size(&all, &w, 0);
     refused_above = UINT64_MAX;
-    cr_assert_eq(expect_batches(&all, &w, keys), 1);
+    cr_assert_eq(expect_batches(&all, &w, keys), (KEYS + piece - 1) / piece);
     end(&all, &w);
+}
+
+Test(slabhash_sharded_pieces, a_rank_without_memory)
+{
+    run_without_memory(KEYS);
+    run_without_memory(8); /* of which a sixteenth is none */
 }
 
 /* One rank names the piece that the others have by default. */

@@ -72,10 +72,11 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
     [UNIT] = {.name = "unit",
               .type = GA_OPTION_SIZE,
               .fallback = "auto",
-              .help = "bytes of a unit, a multiple of 16, on a device of 256, up to 64K; classes: "
-                      "all sizes, in kernels up to the heap's limit; auto: classes, but in kernels "
-                      "128 where the parent does not grow under them, or with preset, addressing "
-                      "or blocks",
+              .help =
+                  "bytes of a unit, a multiple of 16, on a device of 256, up to 64K; classes: "
+                  "all sizes, in kernels up to the heap's limit; auto: classes; 128 with preset, "
+                  "and in kernels with addressing or blocks or where the parent does not grow "
+                  "under them",
               .choices = unit_words},
     [MAX] = {.name = "max",
              .type = GA_OPTION_SIZE,
@@ -125,9 +126,9 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
          .fallback = "auto",
          .help =
              "bytes: the most of each unit size, in kernels of all size classes together, which "
-             "sets the size of the tables; auto: 16G; where it grows under kernels 1T or 2^32 "
-             "units, of size classes the device's memory, elsewhere in kernels of these the "
-             "capacity",
+             "sets the size of the tables; auto: 16G; of one unit size that grows under kernels, "
+             "1T or 2^32 units; of size classes in kernels, the device's memory where they grow, "
+             "else the capacity",
          .choices = automatic},
     [KEEP] = {.name = "keep",
               .type = GA_OPTION_SIZE,

@@ -135,7 +135,7 @@ typedef struct ga_domain_stats {
                            * time, never more than twice that */
     uint64_t slots;         /* of each: S */
     uint64_t retired;       /* objects, since the domain was opened */
-    uint64_t freed;         /* of these */
+    uint64_t freed;         /* of these; it can be less than at the last call while others retire */
     uint64_t pending;       /* retired - freed; at most `bound` */
     uint64_t bound;         /* the maximum of `pending` with these: see ga_domain_options. 0: no
                              * bound for now; see `refused`. It holds again once each member has

@@ -146,7 +146,7 @@ typedef struct ga_sharded_options {
                      * and for up to 2^24 requests more. If there is less memory, a batch has more
                      * pieces, down to a sixteenth of `piece`. The first search-all or delete-all
                      * takes 16 bytes more each, and the first search for values as much again for
-                     * those of others. Below 2^31 */
+                     * those of others, for which there must be memory. Below 2^31 */
 } ga_sharded_options;
 
 /* The seed of all shards: that of rank 0, which draws one if `seed` is 0. Collective. Tables are
