@@ -265,8 +265,8 @@ static ga_status take_all(ga_slabhash_sharded *table, uint64_t count)
     return status;
 }
 
-/* What there is no room for yet is taken with room for `room` requests, which are `count` or
- * more. */
+/* Makes sure that there is room for `count` requests. A block that is too small is replaced by one
+ * for `room` requests, at least `count`. */
 static ga_status reserve(ga_slabhash_sharded *table, bool all, uint64_t count, uint64_t room)
 {
     ga_status status = count <= table->own_room ? GA_OK : take_own(table, room);
@@ -276,10 +276,10 @@ static ga_status reserve(ga_slabhash_sharded *table, bool all, uint64_t count, u
 
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *count)
 {
-    if (table->fits && *count > table->fits) {
-        bool is_over = ++table->fits_for > GA_SHARDED_FITS_FOR;
-        *count = is_over ? *count : table->fits;
-        table->fits = is_over ? 0 : table->fits;
+    if (table->capped_at && *count > table->capped_at) {
+        bool is_lifted = ++table->capped_batches > GA_SHARDED_CAPPED_BATCHES;
+        *count = is_lifted ? *count : table->capped_at;
+        table->capped_at = is_lifted ? 0 : table->capped_at;
     }
     uint64_t room = room_of(table, *count);
     ga_status status = reserve(table, all, *count, room);
@@ -292,8 +292,8 @@ ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *cou
         give_back_all(table);
         *count = (*count + 1) / 2;
         status = reserve(table, all, *count, *count);
-        table->fits = status ? 0 : *count;
-        table->fits_for = 0;
+        table->capped_at = status ? 0 : *count;
+        table->capped_batches = 0;
     }
     return status;
 }

@@ -186,8 +186,8 @@ struct ga_slabhash_sharded {
     ga_sharded_arrays received[GA_SHARDED_BUFFERS]; /* requests of others */
     void *own;                                      /* a block, which grows: */
     uint64_t own_room;                              /* requests */
-    uint64_t fits;     /* likewise, where memory lacked, also for all pairs of keys; 0: none did */
-    uint32_t fits_for; /* batches */
+    uint64_t capped_at;      /* requests of a piece, since memory for more was refused; 0: no cap */
+    uint32_t capped_batches; /* for how many batches now */
     ga_sharded_arrays sorted;
     uint16_t *indices;
     ga_sharded_extent *extents;
@@ -276,12 +276,12 @@ ga_status ga_sharded_reserve_words(ga_slabhash_sharded *table);
 ga_status ga_sharded_reserve_fixed(ga_slabhash_sharded *table);
 void ga_sharded_free(ga_slabhash_sharded *table); /* all of it */
 
-/* memory.c: takes memory for `*count` own requests, with `all` for those of all pairs of keys. If
- * there is none, `*count` becomes less, and the batch has more pieces; but not below this share of
- * a piece. So many batches later more is tried again, because what the driver refuses takes
- * milliseconds. */
-#define GA_SHARDED_LEAST_SHARE 16u
-#define GA_SHARDED_FITS_FOR    64u
+/* memory.c: takes memory for `*count` own requests, with `all` also for the answers of searches for
+ * all pairs of keys. If memory is refused, halves `*count`, down to a piece divided by
+ * GA_SHARDED_LEAST_SHARE, so that the batch has more pieces. A refusal takes the driver
+ * milliseconds, so the next GA_SHARDED_CAPPED_BATCHES batches do not ask for more. */
+#define GA_SHARDED_LEAST_SHARE    16u
+#define GA_SHARDED_CAPPED_BATCHES 64u
 ga_status ga_sharded_reserve(ga_slabhash_sharded *table, bool all, uint64_t *count);
 
 /* memory.c: for `room` values of a pair of ranks; 0 frees it. */

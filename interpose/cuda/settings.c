@@ -88,15 +88,15 @@ static const ga_option *option_of(const char *layer, const char *key)
 /* A value of `free` that is not the preload's: of the layer's option, if it has one. */
 static ga_status check_layers_free(const char *layer, const ga_spec_option *option)
 {
-    const ga_option *layers = option_of(layer, "free");
+    const ga_option *own = option_of(layer, "free");
     char expected[200] = "sync, event, order";
-    bool is_any = layers && !layers->choices;
-    for (int i = 0; layers && layers->choices && layers->choices[i]; i++) {
+    bool is_layers = own && !own->choices;
+    for (int i = 0; own && own->choices && own->choices[i]; i++) {
         size_t length = strlen(expected);
-        is_any = is_any || equals(option->value, layers->choices[i]);
-        snprintf(expected + length, sizeof expected - length, ", %s", layers->choices[i]);
+        is_layers = is_layers || equals(option->value, own->choices[i]);
+        snprintf(expected + length, sizeof expected - length, ", %s", own->choices[i]);
     }
-    return is_any ? GA_OK : wrong(layer, option, layers ? expected : "sync, event or order");
+    return is_layers ? GA_OK : wrong(layer, option, own ? expected : "sync, event or order");
 }
 
 /* `*taken`: the option is the preload's alone, and is left out of the spec. */

@@ -244,9 +244,9 @@ Test(slabhash_sharded_pieces, more_memory_is_tried_again)
     refused_above = UINT64_MAX;
     uint32_t batches = 1; /* the search of expect_batches() */
     for (; pieces_of_search(&all, &w) == pieces; batches++) {
-        cr_assert_lt(batches, GA_SHARDED_FITS_FOR);
+        cr_assert_lt(batches, GA_SHARDED_CAPPED_BATCHES);
     }
-    cr_assert_eq(batches, GA_SHARDED_FITS_FOR);
+    cr_assert_eq(batches, GA_SHARDED_CAPPED_BATCHES);
     cr_assert_eq(refused, refused_first);
     cr_assert_eq(pieces_of_search(&all, &w), 1);
     end(&all, &w);

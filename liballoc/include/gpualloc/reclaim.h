@@ -269,8 +269,8 @@ static inline void ga_hazard_fence(const ga_hazards *mine)
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (ga_hazard_mode(mine)) {
 #ifdef __SANITIZE_THREAD__
-        /* GCC warns of fences here, because the thread sanitizer does not follow them. The slot was
-         * stored with seq_cst (RP1) in these modes. */
+        /* GCC warns of fences here, because the thread sanitizer does not follow them. The store of
+         * the slot takes the place of one: RP1, seq_cst in these modes. Pairs with RS1 (scan.c). */
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
 #else
         /* RP5: seq_cst. Pairs with RS1 (scan.c). */
